@@ -307,6 +307,17 @@ def owner_group(text: str) -> str:
     return text.strip()
 
 
+def boolean(text: str) -> bool:
+    """Return the meaning of `true`, `yes`, `on`, `1` and their opposites."""
+    word = text.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return word in _TRUE
+
+
+_TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
+
+
 def unescape(text: str) -> str:
     r"""Return the text with `\xHH`, `\t`, `\n`, `\r` and `\\` replaced by their characters."""
 

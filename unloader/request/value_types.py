@@ -199,7 +199,13 @@ def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) 
 
 _WHOLE, _ANY = (int,), (int, float)
 
-FLAG = Kind("", takes=(bool,), write=lambda value: str(value).lower(), expected="true or false")
+FLAG = Kind(
+    "",
+    settings.boolean,
+    lambda value: str(value).lower(),
+    takes=(bool,),
+    expected="true or false",
+)
 FILE = path("FILE", "file")
 SIZE = _parsed("SIZE", settings.parse_size, settings.size_text, _WHOLE, settings.SIZE_PATTERN)
 SIZE_FROM_1 = replace(SIZE, minimum=1)

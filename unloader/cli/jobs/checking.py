@@ -21,11 +21,11 @@ from unloader.checking import Checked, CheckedOutput, Problem
 from unloader.cli.display import render
 from unloader.cli.display.columns import column_table
 from unloader.cli.invocation import Invocation
-from unloader.cli.jobs.tables import EntryCalls, common_place
+from unloader.cli.jobs.tables import common_place
 from unloader.cli.mistakes import usage_error
 from unloader.cli.options import rules
 from unloader.cli.options.credentials import connect_to
-from unloader.cli.options.parameter import given, settings_of
+from unloader.cli.options.parameter import JobOption, entry_context, given, settings_of
 from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import check_statements, source_of_job
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
@@ -95,6 +95,8 @@ class OutputReader(Struct, kw_only=True):
     """Of the source; empty where it is not known."""
     passwords: Mapping[str, Any]
     """Options on the password that the command line of `check` has."""
+    around: click.Context
+    """The call of `run` without arguments, which has the variables."""
     report: Report
     wrong: frozenset[str] = frozenset()
     """Keys with a mistake, which are left out of the job."""
@@ -102,7 +104,6 @@ class OutputReader(Struct, kw_only=True):
     """The password was asked for."""
     told: set[str] = field(default_factory=set)
     """Mistakes that were reported."""
-    calls: EntryCalls = field(default_factory=lambda: EntryCalls("run", ()))
 
     def outputs(self) -> tuple[JobOutput, ...]:
         """Return the outputs in the order of the file, those with mistakes among them."""
@@ -112,8 +113,6 @@ class OutputReader(Struct, kw_only=True):
         values = values_of(self.job, table, route)
         bare = JobOutput(table=table, route=route, values=values)
         context = self._context(values)
-        if context is None:
-            return bare
         broken = list(self._broken(context))
         for error in broken:
             self._tell(bare.mistake(error))
@@ -163,16 +162,11 @@ class OutputReader(Struct, kw_only=True):
             self.told.add(told)
             self.report(mistake)
 
-    def _context(self, values: Mapping[str, Given]) -> click.Context | None:
-        """Return the call of `run` that an output is; None if a variable is wrong."""
+    def _context(self, values: Mapping[str, Given]) -> click.Context:
+        """Return the call of `run` that an output is."""
         known = Invocation(job_file=self.job.path, job_values=values)
-        try:
-            context = self.calls.context(known)
-        except click.UsageError as error:
-            # The file was checked before. Each output has the same variables.
-            self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))
-            return None
-        # Where the password is found: what this command line says comes first.
+        context = entry_context(self.around, known)
+        # Where the password is found: this command line comes first.
         context.params.update(
             (key, value) for key, value in self.passwords.items() if value not in (None, False)
         )
@@ -213,8 +207,18 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     """
     mistakes: list[Mistake] = []
     job = read_job(Path(path), options_of("run"), mistakes.append)
+    without: list[click.Parameter] = [
+        JobOption(replace(option, required=False)) for option in options_of("run")
+    ]
+    try:
+        around = click.Command("run", params=without).make_context("run", [], obj=Invocation())
+    except click.UsageError as error:
+        # A variable is wrong, for each output.
+        wrong = Mistake(error=usage_error(error), place=Place(path=path))
+        return JobCheck(path=path, mistakes=(*mistakes, wrong), outputs=())
     reader = OutputReader(
         job=job,
+        around=around,
         url=_url(job, mistakes),
         passwords=passwords,
         report=mistakes.append,

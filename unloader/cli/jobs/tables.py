@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +14,9 @@ from unloader.cli.display import render
 from unloader.cli.display.columns import subset_text
 from unloader.cli.display.progress import display_for
 from unloader.cli.invocation import Invocation
-from unloader.cli.mistakes import usage_error
-from unloader.cli.options.command import ARGUMENTS
-from unloader.cli.options.parameter import JobOption, settings_of
+from unloader.cli.options.parameter import entry_context, settings_of
 from unloader.cli.options.routes import asked_request
-from unloader.cli.options.source_argument import SourceArgument, check_statements, default_map
+from unloader.cli.options.source_argument import SourceArgument, check_statements
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched, write_report
@@ -42,72 +39,6 @@ if TYPE_CHECKING:
     from unloader.model import Request
     from unloader.resolve.resolved import ResolvedTable
     from unloader.selection.choice import TablesRequest
-
-
-@cache
-def _command(name: str) -> click.Command:
-    """Return a command with the options of `run` or `plan`, none of them required."""
-    options = options_of(name)
-    return click.Command(
-        name,
-        params=[JobOption(replace(option, required=False)) for option in options],
-        # Of a command line the source is left over.
-        context_settings={"allow_extra_args": True},
-    )
-
-
-class EntryCalls:
-    """The calls of a command that the entries of a job file are.
-
-    There may be hundreds of entries, and there are more than a hundred options. So the command
-    line, the environment and the defaults are read once. Of an entry only its own keys are.
-    """
-
-    def __init__(self, command: str, arguments: Sequence[str]) -> None:
-        """Read nothing yet.
-
-        Args:
-            command: `run` or `plan`.
-            arguments: The command line, which overrides the entries.
-        """
-        self._command = _command(command)
-        self._arguments = tuple(arguments)
-        self._bare: click.Context | None = None
-        self._options: Mapping[str, Any] = {}
-
-    def context(self, known: Invocation) -> click.Context:
-        """Return the call that an entry is.
-
-        Args:
-            known: Has what holds for the entry.
-
-        Raises:
-            click.UsageError: A value means nothing.
-        """
-        made, values = self._command, default_map(known.job_values)
-        bare = self._bare or self._read(known)
-        inner = click.Context(made, info_name=made.name, obj=known, default_map=values)
-        inner.params.update(bare.params)
-        for name in bare.params:
-            place = bare.get_parameter_source(name)
-            if place is not None:
-                inner.set_parameter_source(name, place)
-        for key, value in bare.meta.items():
-            inner.meta[key] = dict(value) if isinstance(value, dict) else value
-        with inner.scope(cleanup=False):
-            for option in made.params:
-                if option.name in values:
-                    inner.params.pop(option.name)
-                    option.handle_parse_result(inner, self._options, [])
-        return inner
-
-    def _read(self, known: Invocation) -> click.Context:
-        """Read what no entry says."""
-        made, arguments = self._command, list(self._arguments)
-        bare = made.make_context(made.name, list(arguments), obj=replace(known, job_values={}))
-        self._options = made.make_parser(bare).parse_args(arguments)[0]
-        self._bare = bare
-        return bare
 
 
 def tables_request(
@@ -174,25 +105,21 @@ def _check_subject(context: click.Context, job: JobFile) -> None:
 def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
     """Yield the entries of a job file, each with the options of the command line."""
     prompt = True
-    calls = EntryCalls(str(context.command.name), context.meta[ARGUMENTS])
     for table in job.tables:
         try:
-            inner = _context_of(context, calls, job, table)
+            inner = _context_of(context, job, table)
             if not prompt:
                 # Asked for already.
                 inner.params["password_prompt"] = False
             yield _asked(inner, url, inner.params, table.label)
-        except (UnloaderError, click.UsageError) as error:
-            known = usage_error(error) if isinstance(error, click.UsageError) else error
-            raise type(known)(
-                f"{table.place}: {table.label}: {known.message}", known.hint
+        except UnloaderError as error:
+            raise type(error)(
+                f"{table.place}: {table.label}: {error.message}", error.hint
             ) from error
         prompt = False
 
 
-def _context_of(
-    context: click.Context, calls: EntryCalls, job: JobFile, table: Entry
-) -> click.Context:
+def _context_of(context: click.Context, job: JobFile, table: Entry) -> click.Context:
     """Return the call of the command for an entry."""
     routes = tuple(each for each in routes_of(job, table) if each is not None)
     values = values_of(job, table, only_route(job, table))
@@ -200,7 +127,7 @@ def _context_of(
     known = Invocation(
         job_file=job.path, job_values=values, routes=routes if len(routes) > 1 else ()
     )
-    inner = calls.context(known)
+    inner = entry_context(context, known)
     inner.params[ONE_OF_SEVERAL] = True
     if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
         raise UsageError("the output has no destination", "set the key 'to'")
@@ -244,7 +171,7 @@ def common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
         return places.pop()
     top = None if job is None else values_of(job).get("to")
     option = next(each for each in options_of("run") if each.key == "to")
-    return "" if top is None else str(meaning(option, top.value)[0])
+    return "" if top is None else str(meaning(option, top)[0])
 
 
 MOST_NOTES = 20

@@ -21,10 +21,6 @@ from unloader.request.option import Option
 from unloader.request.options import every_option, options_of
 from unloader.sources.registry import VARIABLES
 
-ARGUMENTS = "unloader.arguments"
-"""Key in the `meta` of a context: the command line, to read again for each table of a job file."""
-
-
 _FEW_GROUPS = 5
 
 
@@ -34,7 +30,6 @@ class JobCommand(ShortHelp):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; surplus arguments are counted, and not repeated."""
         ctx.allow_extra_args = True
-        ctx.meta[ARGUMENTS] = tuple(args)
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
             many = counted(len(rest), "argument is", "arguments are")

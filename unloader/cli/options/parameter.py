@@ -12,8 +12,10 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from unloader.cli.display import render
+from unloader.cli.invocation import Invocation
 from unloader.model import Setting
 from unloader.redaction import redact
+from unloader.request.job.grammar import as_given, meaning
 from unloader.request.option import Option
 from unloader.request.settings import at_home
 from unloader.request.value_types import PLACES, Kind
@@ -119,9 +121,13 @@ class JobOption(click.Option):
             if is_path:
                 converted = self._at_home(ctx, converted, place)
             parsed = self.is_flag or self.multiple
-            kept = converted if parsed else str(converted) if is_path else value
-            ctx.meta.setdefault(_RAW, {})[self.name] = kept
+            self.remember(ctx, converted if parsed else str(converted) if is_path else value)
         return converted
+
+    def remember(self, ctx: click.Context, written: Any) -> None:
+        """Keep a value as it was written, for `given_values`."""
+        items = [item for each in written for item in each] if self.multiple else written
+        ctx.meta.setdefault(_RAW, {})[self.name] = items
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value; of a repeated option, the items of all occurrences.
@@ -169,13 +175,44 @@ class JobOption(click.Option):
         return f"'--{name}'"
 
 
+def entry_context(around: click.Context, known: Invocation) -> click.Context:
+    """Return the call of a command that an entry of a job file is.
+
+    The command line and the variables of the call around it override the entry.
+
+    Args:
+        around: The call, or a call without arguments.
+        known: The values of the entry.
+    """
+    inner = click.Context(around.command, info_name=around.info_name, obj=known)
+    for option in around.command.params:
+        name = str(option.name)
+        if not isinstance(option, JobOption):
+            continue
+        place = around.get_parameter_source(name)
+        given = known.job_values.get(name)
+        if place in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+            value = around.params[name]
+            inner.meta.setdefault(_RAW, {})[name] = around.meta[_RAW][name]
+        elif given is not None:
+            value, place = meaning(option.declared, given), ParameterSource.DEFAULT_MAP
+            parsed = option.multiple or option.declared.kind.is_path
+            written = value if parsed else as_given(option.declared, given.value)
+            option.remember(inner, [written] if option.multiple else written)
+        else:
+            value, place = option.declared.initial, ParameterSource.DEFAULT
+            value = () if value is None and option.multiple else value
+        inner.params[name] = value
+        inner.set_parameter_source(name, place)
+    return inner
+
+
 def given_values(ctx: click.Context) -> Iterator[tuple[JobOption, Any]]:
     """Yield each option that is set anywhere, with a value that a job file may hold for it."""
     raw = ctx.meta.get(_RAW, {})
     for option in ctx.command.params:
         if isinstance(option, JobOption) and option.name in raw:
-            value = raw[option.name]
-            yield option, [item for each in value for item in each] if option.multiple else value
+            yield option, raw[option.name]
 
 
 def on_command_line(ctx: click.Context) -> frozenset[str]:

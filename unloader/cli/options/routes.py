@@ -9,11 +9,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from unloader.cli.invocation import Invocation
 from unloader.cli.options import rules
 from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import (
-    JobOption,
     given,
     on_command_line,
     settings_of,
@@ -23,7 +21,7 @@ from unloader.cli.options.request_of import request_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
 from unloader.request.job.entries import Entry, Given, Place
-from unloader.request.job.grammar import as_given
+from unloader.request.job.grammar import meaning
 from unloader.request.option import Option, of_scope
 from unloader.request.options import options_of
 from unloader.storage.place_names import KEPT, destination_kind
@@ -170,26 +168,12 @@ def _values_of(
                 else "give it outside of the route, as --" + name,
             )
     over = frozenset() if entry.place == _ON_COMMAND_LINE else on_command_line(context)
-    told = {each.key: each.value for each in entry.values if each.key not in over}
-    inner = click.Command("run", params=[_route_option(options[key]) for key in told])
-    known = Invocation(
-        job_file=entry.place.path, job_values={each.key: each for each in entry.values}
-    )
-    defaults = {key: as_given(options[key], value) for key, value in told.items()}
-    own = inner.make_context("run", [], obj=known, default_map=defaults).params
-    found = dict(values)
-    if "columns" in told or "exclude" in told:
-        found.update(columns=(), exclude=())
-    found.update(own)
+    own = {
+        each.key: meaning(options[each.key], each) for each in entry.values if each.key not in over
+    }
+    none = {"columns": (), "exclude": ()} if "columns" in own or "exclude" in own else {}
     above = {key for key in given(context) if key not in options}
-    return found, frozenset({*told, *above})
-
-
-def _route_option(declared: Option) -> JobOption:
-    """Return an option of one route, without its variable: that is of the whole job."""
-    option = JobOption(replace(declared, required=False))
-    option.envvar = None
-    return option
+    return {**values, **none, **own}, frozenset({*own, *above})
 
 
 def _of_routes() -> dict[str, Option]:

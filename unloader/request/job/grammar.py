@@ -74,23 +74,27 @@ def as_given(option: Option, value: Any) -> Any:
     return value
 
 
-def meaning(option: Option, value: Any) -> Any:
-    """Return what a value means; of a repeated option, all its items.
+def meaning(option: Option, given: Given) -> Any:
+    """Return the meaning of a key with its value; of a repeated option, all its items.
 
     Raises:
-        ValueError: It means nothing; the message is fit for the user.
+        UsageError: It means nothing.
     """
-    given = as_given(option, value)
-    if option.multiple:
-        return tuple(item for each in given for item in _read(option, each))
-    return _read(option, given)
-
-
-def _read(option: Option, value: Any) -> Any:
-    read = option.kind.read(value)
-    if not option.kind.is_path:
-        return read
-    return tuple(map(at_home, read)) if isinstance(read, tuple) else at_home(read)
+    value = as_given(option, given.value)
+    why = ""
+    try:
+        if option.multiple:
+            found = tuple(item for each in value for item in option.kind.read(each))
+            return tuple(map(at_home, found)) if option.kind.is_path else found
+        read = option.kind.read(value)
+        return at_home(read) if option.kind.is_path else read
+    except ValueError as error:
+        why = without_subject(f"{error}.")
+    # Out of the block, so that no traceback shows the refused value.
+    place = f"{given.place}, {given.entry}" if given.entry else str(given.place)
+    raise UsageError(
+        f"invalid value for the key {option.name!r} of {place}: {why}", "see unloader run --help"
+    )
 
 
 def read_job(
@@ -317,18 +321,11 @@ class _Reader(Struct, kw_only=True):
             replaced = self._expanded(given, shown) if option.expands else given
             if replaced is None:
                 continue
-            why = ""
             try:
-                meaning(option, replaced.value)
-            except ValueError as error:
-                why = without_subject(f"{error}.")
-            # Out of the block, so that no traceback shows the refused value.
-            if why:
-                place = f"{given.place}, {given.entry}" if given.entry else str(given.place)
-                text = f"invalid value for the key {option.name!r} of {place}: {why}"
-                self._report(given, UsageError(text, "see unloader run --help"))
-            else:
+                meaning(option, replaced)
                 found.append(replaced)
+            except UsageError as error:
+                self._report(given, error)
         return tuple(found)
 
     def _expanded(self, given: Given, shown: frozenset[str] | None) -> Given | None:

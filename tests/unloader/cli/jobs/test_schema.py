@@ -12,7 +12,6 @@ import pytest
 from schemas.json_schema import problems
 
 from unloader.cli.jobs import schema
-from unloader.request.job.grammar import meaning
 from unloader.request.option import of_scope
 from unloader.request.options import options_of
 
@@ -90,4 +89,4 @@ def test_every_default_is_a_value_that_the_key_takes() -> None:
         assert key["description"].startswith(option.help)
         if "default" in key:
             assert problems(key["default"], key, {}) == [], option.name
-            meaning(option, key["default"])
+            option.kind.read(key["default"])
