@@ -24,8 +24,8 @@ import duckdb
 from unloader.model import SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.base import Catalog
-from unloader.sources.many_tables import describe_tables, list_tables, quoted_name
+from unloader.sources.base import Catalog, quoted_name
+from unloader.sources.many_tables import describe_tables
 from unloader.sources.registry import source_of
 
 SCHEMA = "unloader_bench_listing"
@@ -43,8 +43,8 @@ def measured(spec: SourceSpec, pattern: str) -> dict[str, float]:
     """Return tables, seconds and milliseconds of CPU for a table, of each step."""
     with closing(source_of(spec.kind).open_catalog(spec)) as catalog:
         catalog.snapshot("snapshot")
-        list_tables(catalog)  # imports, and the database's caches
-        listing, listed = _timed(lambda: list_tables(catalog))
+        catalog.list_tables()  # imports, and the database's caches
+        listing, listed = _timed(lambda: catalog.list_tables())
         wanted = TableChoice(tables=(parse_pattern(pattern),))
         chosen, choosing = _timed(lambda: choose(wanted, listing))
         described, describing = _timed(lambda: describe_tables(catalog, chosen))

@@ -47,9 +47,8 @@ from unloader.resolve.resolution import prepared, resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
 from unloader.run import resuming, starting
 from unloader.selection.choice import AskedTables, TablesRequest
-from unloader.sources.abilities import keep_until_gone
 from unloader.sources.base import Catalog
-from unloader.sources.projection import OutputNeeds, choose, encodes_of
+from unloader.sources.projection import OutputNeeds, choose
 from unloader.sources.registry import source_of
 from unloader.status.clearing import clear
 from unloader.storage.place_names import AnyPlace, path_of
@@ -210,9 +209,8 @@ def describe(
         info = catalog.describe(table, observe)
         check_as_text([column.name for column in info.columns], as_text)
         readings = catalog.readings(info, None, ValueOptions())
-        encodes = encodes_of(catalog)
         csv, parquet = (
-            choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
+            choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=catalog.encodes)
             for text in (TextFormat(), None)
         )
         return TableDescription(
@@ -243,7 +241,7 @@ def plan(
     with translated(), resolved(asked, observe=observe) as ready:
         run, home, statements = ready.tables[0], "", {}
         if kept_with is not None:
-            keep_until_gone(ready.catalog, (str(kept_with.absolute()),))
+            ready.catalog.keep_until_gone((str(kept_with.absolute()),))
         if asked.is_single:
             statements = {
                 unit.id: ";\n".join(

@@ -30,7 +30,6 @@ from unloader.resolve.places import at_home, checked_encryption, directory_value
 from unloader.resolve.planning import check_sampling, limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.selection.choice import AskedTables
-from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.registry import open_unless
 from unloader.storage.place_names import (
@@ -219,7 +218,7 @@ def _checked(
         extract = extract_of(request, table, columns.read, catalog, request.source, None)
     if extract is not None:
         with reported(report, "where", entry):
-            check_where(catalog, extract)
+            catalog.check_where(extract)
     with reported(report, "table", entry):
         check_sampling(catalog, request.selection)
         units = plan_of(table, request.selection, limits).units

@@ -69,13 +69,10 @@ class Folder:
 class FolderCatalog(Catalog):  # Inherits the optional methods: hold, missing_privileges, cancel.
     """The parent's side: the tables, their snapshot, how they are read, how many rows they have."""
 
-    # No conditions and no queries: --where and --query are refused before this class is asked.
+    # No conditions and no queries: the inherited methods refuse --where and --query.
     capabilities = Capabilities(
         shared_snapshot=True,  # --consistency snapshot works
         snapshot_outlives_run=True,  # `verify` may compare with the same state later
-        encoded_text=False,
-        queries=False,
-        conditions=False,
         folding="any",  # table names match in any case
     )
     server_version = "CSV files"

@@ -27,14 +27,9 @@ from unloader.selection.listing import (
     problem_of,
     unreadable_columns,
 )
-from unloader.sources.abilities import describe_query
-from unloader.sources.base import Catalog
-from unloader.sources.many_tables import (
-    describe_tables,
-    described_or_obstacle,
-    list_tables,
-    quoted_name,
-)
+from unloader.sources.base import Catalog, described_or_obstacle, quoted_name
+from unloader.sources.many_tables import describe_tables
+from unloader.sources.statement import describe_query
 
 _Key = tuple[str, str]
 
@@ -158,7 +153,7 @@ class _Choosing(Struct, kw_only=True):
         for number, entry in enumerate(self.entries):
             found = None
             if entry.choice is not None:
-                listing = listing or list_tables(self.catalog)
+                listing = listing or self.catalog.list_tables()
                 found = choose(entry.choice, listing)
                 self.notices += found.notices
                 for problem in found.problems:

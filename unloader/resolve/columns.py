@@ -19,7 +19,6 @@ from unloader.errors import PlanFailed, UsageError
 from unloader.model import COMPARING, FixedWidths, Lossless, Projection, ReadColumn, Request
 from unloader.request.names import Folding, choose_columns, one_column
 from unloader.resolve.resolved import ResolvedTransform, marked, projection_of_output
-from unloader.sources.abilities import address_column
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import Declared
@@ -356,7 +355,7 @@ def without_masked_ranges(
         {column.source for column in each.columns if column.masked is None} for each in masking
     ]
     shown = set.intersection(*clear)
-    column = address_column(catalog, table) if table.extents else None
+    column = catalog.address_column(table) if table.extents else None
     samples = [table.keys, *(each.keys for each in table.partitions)]
     hidden = {keys.column for keys in samples if keys is not None} - shown
     if column is not None and column not in shown:

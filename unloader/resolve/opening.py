@@ -25,9 +25,8 @@ from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.planned import check_fits
 from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
-from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import describe_listed, hold_tables, list_tables
+from unloader.sources.many_tables import hold_tables
 from unloader.sources.registry import cancelled_by, open_unless, source_of
 
 T = TypeVar("T")
@@ -249,7 +248,7 @@ def _enter(
             else:
                 table = with_columns(found, selection, catalog.capabilities.folding)
             check_fits(run.plan, table, selection.partitions)
-            check_where(catalog, run.extract)
+            catalog.check_where(run.extract)
         except SnapshotGone:
             raise  # It is the snapshot of all tables.
         except (UnloaderError, PlanError) as error:
@@ -275,9 +274,9 @@ def _described(
     keys = {_key(run) for run in runs if run.request.selection.query is None}
     if not keys:
         return {}
-    wanted = [table for table in list_tables(catalog).tables if table.key in keys]
+    wanted = [table for table in catalog.list_tables().tables if table.key in keys]
     readable = [table for table in wanted if table.readable]
-    described = describe_listed(catalog, readable, observe)
+    described = catalog.describe_tables(readable, observe)
     return {
         **{table.key: table.obstacles[0] for table in wanted if not table.readable},
         **{table.key: info for table, info in zip(readable, described, strict=True)},

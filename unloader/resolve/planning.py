@@ -15,9 +15,8 @@ from partition_planner.sampling import sampled_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Request, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column, typed
-from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
-from unloader.sources.statement import check_able, sampled_keys
+from unloader.sources.statement import check_able, describe_query, sampled_keys
 
 SHOWN_NAMES = 5
 """Partitions that an error names."""

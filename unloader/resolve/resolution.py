@@ -73,7 +73,6 @@ from unloader.resolve.resolved import (
 )
 from unloader.selection.choice import TablesRequest
 from unloader.selection.listing import TableProblem, each_once, one_error
-from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.many_tables import hold_tables
 from unloader.sources.projection import with_origin
@@ -428,7 +427,7 @@ def prepared(
                 ),
             )
             observe(PhaseStarted(phase="locking"))
-            run.each(run.tables, lambda at: check_where(catalog, run.tables[at].extract))
+            run.each(run.tables, lambda at: catalog.check_where(run.tables[at].extract))
             wanted = [(each.extract, each.plan.selectors) for each in run.tables.values()]
             held = hold_tables(catalog, wanted, observe)
             for number, error in zip(list(run.tables), held, strict=True):

@@ -36,7 +36,7 @@ from unloader.placement.seating import (
     sessions_beside_workers,
 )
 from unloader.request.settings import parse_hours
-from unloader.sources.abilities import LoadReader, open_load
+from unloader.sources.base import LoadReader
 from unloader.status.model import ParallelismStatus, Wish
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
         )
     if known.max_db_load is None:
         return None
-    return LoadWatch(open_load(catalog), lambda: open_load(catalog))
+    return LoadWatch(catalog.open_load(), catalog.open_load)
 
 
 MOST_STEPS = 1000

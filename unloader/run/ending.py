@@ -36,7 +36,6 @@ from unloader.redaction import redact
 from unloader.resolve.places import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
-from unloader.sources.abilities import kept_until
 from unloader.storage.directories.directory_leftovers import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
 from unloader.storage.storage_lookup import storage_at
@@ -140,7 +139,7 @@ def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
     at_snapshot = state.is_resumable and not any(is_a(each, ValueRefused) for each in failures)
     if is_different and not state.is_single:
         return error
-    until = "" if is_gone else kept_until(state.resolved.catalog)
+    until = "" if is_gone else state.resolved.catalog.kept_until()
     if until:
         text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
         error = type(error)(text, error.hint)

@@ -23,7 +23,6 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.run.table import SharedCatalog, Table
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import count_tables
 from unloader.sources.registry import cancelled_by
 from writers.files.syncing import SyncThreads
 
@@ -310,7 +309,7 @@ def _counts(tables: Sequence[Table], catalog: Catalog, stop: Callable[[], bool])
     extracts = [table.run.extract for table in counted]
     try:
         with cancelled_by(stop, catalog):
-            found = count_tables(catalog, extracts)
+            found = catalog.count_tables(extracts)
     except UnloaderError:
         return {}
     return {

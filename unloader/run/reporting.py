@@ -20,7 +20,6 @@ from unloader.resolve.resolved import missing_libraries, output_notices
 from unloader.run.concurrency import is_adaptive
 from unloader.run.order import size_of
 from unloader.run.table import RunState, Table
-from unloader.sources.abilities import end_sessions_sql
 
 
 class Reporter:
@@ -55,7 +54,7 @@ class Reporter:
                 rows=_total([unit.rows for unit in units]),
                 bytes=_total([unit.bytes for unit in units]),
                 snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
-                end_sessions_sql=end_sessions_sql(state.resolved.catalog),
+                end_sessions_sql=state.resolved.catalog.end_sessions_sql(),
                 destinations=state.places,
                 nodes=tuple(seat.node for seat in seats),
                 adaptive=is_adaptive(runs[0].request),

@@ -50,7 +50,6 @@ from unloader.run.room import room_watch
 from unloader.run.table import RunState, SharedCatalog, Table
 from unloader.run.work import Units, named
 from unloader.run.workers import ceilings_of, prove
-from unloader.sources.abilities import end_keeping, keep_until_gone, kept_until
 from unloader.status.recording import LiveRun
 from unloader.storage.storage_lookup import storage_at
 from unloader.verification.source import check_able
@@ -187,9 +186,9 @@ class _Run:
             self.held.callback(state.live.close)
         if state.is_single:
             state.ceilings = ceilings_of(first.request, state.live)
-        until = keep_until_gone(resolved.catalog, () if live is None else live.marks())
+        until = resolved.catalog.keep_until_gone(() if live is None else live.marks())
         state.live.resumable = state.is_resumable
-        state.live.snapshot_kept_until = kept_until(resolved.catalog)
+        state.live.snapshot_kept_until = resolved.catalog.kept_until()
         # Put the run on record: now, or while the last directories are taken.
         if not opening.later:
             if not resolved.resumed_in:
@@ -467,7 +466,7 @@ class _Run:
         # Other parts of the plan may still read the snapshot. It ends with the plan's file.
         if state.resolved.tables[0].plan.part is None:
             try:
-                end_keeping(state.resolved.catalog)
+                state.resolved.catalog.end_keeping()
             except UnloaderError as error:
                 # The run is complete. The keeper notices that it is not needed any more.
                 state.live(Notice(text=error.message))

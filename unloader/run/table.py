@@ -31,7 +31,6 @@ from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs import RunOutput, Stop, WrittenRoute, check_stop
 from unloader.selection.listing import TableProblem
-from unloader.sources.abilities import kept_until
 from unloader.sources.base import Catalog
 from unloader.sources.registry import cancelled_by
 from unloader.sources.statement import count
@@ -121,7 +120,7 @@ class RunState(Struct, kw_only=True):
         consistency = self.resolved.tables[0].request.consistency
         if consistency == "none" or self.catalog.capabilities.snapshot_outlives_run:
             return True
-        return bool(kept_until(self.resolved.catalog))
+        return bool(self.resolved.catalog.kept_until())
 
 
 class Table(Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""What a source is: two small protocols, one for the parent and one for the workers.
+"""What a source is: a `Catalog` for the parent, a `Reader` for the workers, a `Source` for both.
 
 The parent's `Catalog` lists tables, takes the snapshot, decides how each column is read and counts.
 A worker's `Reader` reads one work unit at a time. The two share only plain data.
@@ -6,35 +6,42 @@ A worker's `Reader` reads one work unit at a time. The two share only plain data
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from unloader.errors import SnapshotGone, SourceError, TransientSourceError, UsageError
+from unloader.events import Observer, silent
+from unloader.model import NamePart, TableName
+from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.readings import Declared
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partition_planner.model import Piece, Selector, TableInfo, WorkUnit
-    from unloader.events import Observer
+    from partition_planner.model import ColumnInfo, Piece, Selector, TableInfo, WorkUnit
     from unloader.model import (
         Consistency,
         Extract,
+        SampledKeys,
         Snapshot,
         SourceSpec,
-        TableName,
         TableSummary,
         ValueOptions,
     )
     from unloader.request.locations import UrlForm
     from unloader.request.names import Folding
+    from unloader.sources.hashing import Hasher
     from unloader.sources.readings import ColumnReadings
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
 
+
+T = TypeVar("T")
 
 SHARES = 16
 """A batch is this part of the fetch memory. Few batches are in flight at a time, but encoding one
@@ -69,51 +76,38 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     snapshot_outlives_run: bool
     """A later process can read at the snapshot of an earlier run, while the database keeps the data
     of that time. The snapshot does not end with a process or a connection."""
-    encoded_text: bool
-    """The source can render delimited text itself in some dialects; the catalog is an
-    `abilities.TextCatalog`, the reader a `TextReader`."""
-    queries: bool
-    """An arbitrary query can be unloaded; the catalog is an `abilities.QueryCatalog`."""
-    conditions: bool
-    """Rows can be chosen by a condition; the catalog is an `abilities.ConditionCatalog`."""
     folding: Folding
     """How the database folds the letters of a plain name."""
-    keeping: bool = False
-    """The snapshot of a run can be kept beyond its death; the catalog is an
-    `abilities.KeepingCatalog`."""
     hashes: bool = False
-    """The database computes checksums of columns; the catalog is a `hashing.HashingCatalog`."""
-    connects: bool = False
-    """There is a connection that has a round trip; the catalog is an
-    `abilities.ConnectedCatalog`."""
-    sessions: bool = False
-    """An administrator can see and end the run's sessions; the catalog is an
-    `abilities.SessionCatalog`."""
-    loads: bool = False
-    """The active sessions of others can be counted; the catalog is an `abilities.LoadCatalog`."""
-    lists: bool = False
-    """All tables are listed in few statements, with rights; the catalog is a
-    `many_tables.ListingCatalog`."""
-    describes_many: bool = False
-    """Many tables are described in few statements; the catalog is a
-    `many_tables.DescribingCatalog`."""
+    """The database computes checksums of columns: `unhashed` and `open_hasher`."""
     samples: bool = False
-    """Rows can be chosen by a sample of keys, and limited in number; the catalog is a
-    `statement.SamplingCatalog`."""
-    holds_many: bool = False
-    """Many tables are held in few statements; the catalog is a `many_tables.HoldingCatalog`."""
-    counts_many: bool = False
-    """Many tables are counted in few statements; the catalog is a `many_tables.CountingCatalog`."""
-    addresses_are_values: bool = False
-    """The addresses of rows may be values of a column; the catalog is an
-    `abilities.AddressedCatalog`."""
+    """Rows can be chosen by a sample of keys, and limited in number: `sampled_keys` and
+    `count_selected`. Readers and `count` take only the rows of `extract.keys`, and at most
+    `extract.limit_rows` rows; for a reader this limit applies to one piece."""
+
+
+Held = tuple["Extract", "tuple[Selector, ...]"]
+"""One table to hold."""
+
+
+class LoadReader(Protocol):
+    """A separate session that counts active sessions; used by one thread at a time."""
+
+    def others(self) -> int:
+        """Return how many sessions are active that are not this run's, its own left out.
+
+        Raises:
+            SourceError: The database refused, or the session is lost.
+        """
+
+    def close(self) -> None:
+        """Close the session; never raises."""
 
 
 class Catalog(Protocol):
     """The parent's view of one database; opened once, closed at the end of the run.
 
-    A class may inherit from this one and leave out the methods that are optional. The methods of
-    only some sources are in `abilities`.
+    A catalog inherits from this class. Methods with a body are optional.
     """
 
     capabilities: Capabilities
@@ -126,7 +120,24 @@ class Catalog(Protocol):
             SourceError: The database refused.
         """
 
-    def describe(self, table: TableName, observe: Observer = ...) -> TableInfo:
+    def list_tables(self) -> Listing:
+        """Return all tables and views, also known ones that the user may not read.
+
+        Partitions are not listed. A source that reads its catalogue at the snapshot lists the
+        tables of that time, with the rights of the present. Optional: the result of `tables`.
+
+        Raises:
+            SourceError: The database refused.
+        """
+        return Listing.of(
+            [ListedTable.of(table) for table in self.tables()],
+            folding=self.capabilities.folding,
+            # The first schema of the source's search path is unknown.
+            default_schemas=("",),
+            where="the source",
+        )
+
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, leaf partitions and estimates of one table or view.
 
         Names in the result are written as in the database. Partitions are in table order.
@@ -139,12 +150,47 @@ class Catalog(Protocol):
             SourceError: No such table, an ambiguous name, or no right to read it.
         """
 
-    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return one sentence for each missing right and its benefit.
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        """Return for each table, in order, the result of `describe` for its name in quotes.
 
-        Optional: nothing is missing.
+        An obstacle takes the place of a table that cannot be described. Optional: one by one.
+
+        Args:
+            tables: Tables of the listing, without obstacles.
+            observe: As in `describe`.
+
+        Raises:
+            SourceError: The database refused all of it, or the connection is lost.
         """
+        return tuple(
+            described_or_obstacle(self, quoted_name(table.schema, table.name), observe)
+            for table in tables
+        )
+
+    def describe_query(self, query: str) -> TableInfo:
+        """Return the columns of a query as a table named `query` without partitions.
+
+        Optional: `--query` is refused.
+
+        Raises:
+            SourceError: The query is not valid, or columns share a name.
+        """
+        raise UsageError(
+            "--query does not apply to this source, which does not have queries", "give --table"
+        )
+
+    def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
+        """Return one sentence for each missing right and its benefit. Optional: none is missing."""
         return ()
+
+    def address_column(self, table: TableInfo) -> str | None:
+        """Return the column whose values the addresses of a table's extents are.
+
+        Optional: None, as addresses show no value.
+        """
+        return None
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Fix the state that all workers read, and hold it until `close`.
@@ -167,6 +213,39 @@ class Catalog(Protocol):
         """
         return
 
+    def keep_until_gone(self, marks: Sequence[str]) -> str:
+        """Keep the snapshot beyond the death of the run, if the user asked for that.
+
+        A snapshot that ends with the process which took it cannot serve a resumed run, so another
+        process keeps it. Before this call it ends with the run. Optional: nothing is kept.
+
+        Args:
+            marks: Absolute paths of files that hold the run's id while it can be continued;
+                without any the snapshot ends with the run.
+
+        Returns:
+            As `kept_until`.
+
+        Raises:
+            SnapshotGone: The snapshot is gone.
+        """
+        return ""
+
+    def kept_until(self) -> str:
+        """Return until when the snapshot outlives the run, in ISO 8601, or nothing. Never raises.
+
+        Optional: it does not.
+        """
+        return ""
+
+    def end_keeping(self) -> None:
+        """Stop keeping the snapshot, because the run is complete.
+
+        Raises:
+            ConfigError: The process that keeps the snapshot cannot be reached.
+        """
+        return
+
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
@@ -183,6 +262,28 @@ class Catalog(Protocol):
             SourceError: A column cannot be read exactly; names it and `--exclude`.
         """
 
+    def encodes(self, text: TextFormat) -> bool:
+        """Return whether readings for the use `encoded` give this dialect to the byte.
+
+        The reader is then a `TextReader`. Optional: the source renders no text.
+        """
+        return False
+
+    def check_where(self, extract: Extract) -> None:
+        """Check the user's condition, if there is one, before any worker sees it.
+
+        Readers read, and `count` counts, only the rows for which `extract.where` holds. Optional:
+        `--where` is refused.
+
+        Raises:
+            SourceError: The database does not take it as one condition.
+        """
+        if extract.where is not None:
+            raise UsageError(
+                "--where does not apply to this source, which does not have conditions",
+                "leave it out",
+            )
+
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Keep the selectors' rows as at the snapshot until `close`; called before a run.
 
@@ -194,6 +295,16 @@ class Catalog(Protocol):
             SourceError: A table cannot be held.
         """
         return
+
+    def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
+        """Hold each table as `hold` does; return the error of each, or None.
+
+        All tables together wait for locks no longer than one table may. Optional: one by one.
+
+        Raises:
+            SourceError: The connection is lost, or the snapshot of all tables.
+        """
+        return tuple(error_or_none(partial(self.hold, *each)) for each in tables)
 
     def unheld(self) -> tuple[str, ...]:
         """Return a sentence for each kind of object that `hold` could not keep unchanged.
@@ -217,6 +328,65 @@ class Catalog(Protocol):
         Raises:
             SourceError: The database refused or the snapshot is gone.
         """
+
+    def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
+        """Return for each extract the result or the error of `count`. Optional: one by one.
+
+        Raises:
+            SourceError: The connection is lost, or the snapshot of all tables.
+        """
+        return tuple(result_or_error(partial(self.count, each)) for each in extracts)
+
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values; None if values of its type cannot be keys."""
+        return None
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        """Return how many rows some selectors select, counted by the database.
+
+        Raises:
+            SourceError: The database refused or the snapshot is gone.
+        """
+        raise UsageError("this source cannot choose rows")
+
+    def unhashed(self, extract: Extract) -> Mapping[int, str]:
+        """Return the columns that the database cannot hash, by index, each with why."""
+        return {}
+
+    def open_hasher(self, extract: Extract) -> Hasher:
+        """Open a session that computes checksums at the extract's snapshot."""
+        raise UsageError("this source computes no checksums")
+
+    def end_sessions_sql(self) -> str:
+        """Return the statement with which an administrator ends only the run's sessions.
+
+        Optional: empty, as the run has no name in a list of sessions.
+        """
+        return ""
+
+    def ping(self) -> bool:
+        """Send the database something small and wait for its answer.
+
+        Optional: False, as there is no connection.
+
+        Raises:
+            SourceError: The connection is lost.
+        """
+        return False
+
+    def open_load(self) -> LoadReader:
+        """Open a session that counts active sessions; may be called from any thread.
+
+        Optional: `--max-db-load` is refused.
+
+        Raises:
+            ConfigError: The user may not see the sessions of others; the hint names the grant.
+            SourceError: The database refused.
+        """
+        raise UsageError(
+            "--max-db-load does not apply to this source, which does not report active sessions",
+            "leave it out",
+        )
 
     def cancel(self) -> None:
         """Make the call that another thread waits for raise soon; without one, do nothing.
@@ -362,10 +532,7 @@ class Source(Protocol):
         """
 
 
-Read = TypeVar("Read")
-
-
-def read_again(read: Callable[[], Read]) -> Read:
+def read_again(read: Callable[[], T]) -> T:
     """Return the result of `read`, which is called again after each `ReadAgain`.
 
     Raises:
@@ -453,3 +620,47 @@ def _field_bytes(kind: pa.DataType) -> int:
     except ValueError:
         return TEXT_BYTES * max(1, int(kind.num_fields))
     return (width + 7) // 8 + 1
+
+
+def quoted_name(schema: str | None, name: str) -> TableName:
+    """Return the name that means exactly one table."""
+    return TableName(
+        schema=None if schema is None else NamePart(text=schema, quoted=True),
+        name=NamePart(text=name, quoted=True),
+    )
+
+
+def described_or_obstacle(
+    catalog: Catalog, name: TableName, observe: Observer = silent
+) -> TableInfo | Obstacle:
+    """Describe one table; an obstacle if the database refuses that table.
+
+    Raises:
+        TransientSourceError: The connection is lost.
+        SnapshotGone: The snapshot is lost.
+    """
+    found = result_or_error(partial(catalog.describe, name, observe))
+    if isinstance(found, SourceError):
+        return Obstacle(kind="refused", what=found.message, hint=found.hint)
+    return found
+
+
+def result_or_error(act: Callable[[], T]) -> T | SourceError:
+    """Return the result of a call, or the error of its table.
+
+    Raises:
+        TransientSourceError: The connection may be lost; another attempt may succeed.
+        SnapshotGone: The snapshot of all tables is lost.
+    """
+    try:
+        return act()
+    except (TransientSourceError, SnapshotGone):
+        raise
+    except SourceError as error:
+        return error
+
+
+def error_or_none(act: Callable[[], None]) -> SourceError | None:
+    """Return the error of a table as `result_or_error` does, or None."""
+    found = result_or_error(act)
+    return found if isinstance(found, SourceError) else None

@@ -1,4 +1,4 @@
-"""Database files: their paths, what distinguishes two states of one, and a check while it is read.
+"""Database files: paths, catalogs, what distinguishes two states, and a check while one is read.
 
 A state is the file's header, size and time, and the content of the log beside it. The header has
 counters that a commit moves, also where size and time stay as they were: `touch -r`, `rsync -t`, a
@@ -13,12 +13,21 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from partition_planner.model import ColumnInfo, Selector, TableInfo
 from unloader.errors import ConfigError, SnapshotGone, SourceError
-from unloader.model import SourceSpec
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import Extract, SourceSpec, TableName, TableSummary
+from unloader.request.names import no_such_table, resolve
+from unloader.selection.listing import ListedTable, Listing, Obstacle
+from unloader.sources.base import Catalog
+from unloader.sources.many_tables import counted_in_union, described_in_order
+from unloader.sources.statement import check_condition, relation_of
 
 _READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(int(sys.argv[2])))"
 _HASHED_AT_ONCE = 1 << 20
@@ -128,6 +137,97 @@ def _digest_of(path: str) -> str:
         while chunk := file.read(_HASHED_AT_ONCE):
             digest.update(chunk)
     return digest.hexdigest()[:16]
+
+
+class FileCatalog(Catalog):
+    """The parent's view of a database file: one statement answers for one table or for many.
+
+    A file has no access rights. While the parent has it open, its dictionary has one state.
+    """
+
+    path: str
+
+    @abstractmethod
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows; raise SourceError where the database refuses."""
+
+    @abstractmethod
+    def explain(self, sql: str) -> object:
+        """Have one statement parsed without running it."""
+
+    @abstractmethod
+    def plain_tables(
+        self, keys: Sequence[tuple[str, str]], observe: Observer = silent
+    ) -> Iterator[TableInfo]:
+        """Yield the descriptions of ordinary tables, by schema and name.
+
+        If several tables are requested, unreadable tables are left out.
+
+        Raises:
+            SourceError: The only table cannot be read.
+        """
+
+    @abstractmethod
+    def derived_columns(self, schema: str, name: str) -> tuple[ColumnInfo, ...]:
+        """Return the columns of a view or virtual table."""
+
+    @abstractmethod
+    def count_statement(self, extract: Extract, selector: Selector) -> str:
+        """Return the statement that counts the rows of a selector."""
+
+    def listed(self, tables: Sequence[TableSummary]) -> list[ListedTable]:
+        return [ListedTable.of(table) for table in tables]
+
+    def list_tables(self) -> Listing:
+        return Listing.of(
+            self.listed(self.tables()),
+            folding=self.capabilities.folding,
+            default_schemas=("main",),
+            where=self.path,
+        )
+
+    def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
+        folding = self.capabilities.folding
+        found = resolve(
+            table, self.tables(), folding=folding, default_schemas=("main",), where=self.path
+        )
+        schema, name = found.schema or "main", found.name
+        if found.kind == "table":
+            info = next(self.plain_tables([(schema, name)], observe), None)
+            if info is None:
+                raise no_such_table(table, (), folding, self.path)
+            return info
+        observe(PhaseStarted(phase="columns"))
+        return TableInfo(
+            schema=schema,
+            name=name,
+            columns=self.derived_columns(schema, name),
+            named_partitions=False,
+            row_ranges=False,
+        )
+
+    def describe_tables(
+        self, tables: Sequence[ListedTable], observe: Observer = silent
+    ) -> tuple[TableInfo | Obstacle, ...]:
+        kinds = {(table.schema or "", table.name): table.kind for table in self.tables()}
+        wanted = [table.key for table in tables if kinds.get(table.key) == "table"]
+        # The error of an only table is its obstacle.
+        infos = self.plain_tables(wanted, observe) if len(wanted) > 1 else ()
+        return described_in_order(self, tables, infos, kinds, observe)
+
+    def check_where(self, extract: Extract) -> None:
+        if extract.where is not None:
+            check_condition(self.explain, relation_of(extract), extract.where)
+
+    def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
+        found = counted_in_union(self, self.rows, extracts)
+        self.check_snapshot()
+        return found
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        counts = [self.rows(self.count_statement(extract, each)) for each in selectors]
+        self.check_snapshot()
+        return sum(int(rows[0][0]) for rows in counts)
 
 
 class FileAtSnapshot:

@@ -6,8 +6,8 @@ text to hash, or reports that SQL cannot make it. The rest is the same for all s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -25,33 +25,6 @@ items, PostgreSQL 1,664. A table of more columns is read several times, at the s
 
 NO_SQL = "this source has no SQL that makes its text"
 """Why a column is not compared."""
-
-
-class Hasher(Protocol):
-    """A session that computes checksums at the snapshot of a run; used by one thread at a time."""
-
-    def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        """Return the checksums of the rows of a selector; ignore the sums of unhashed columns.
-
-        Raises:
-            SourceError: The database refused, or the snapshot is gone.
-        """
-
-    def cancel(self) -> None:
-        """Make the call that another thread waits for raise soon; never raises."""
-
-    def close(self) -> None:
-        """Close the session; never raises."""
-
-
-class HashingCatalog(Protocol):
-    """What a catalog has besides where `capabilities.hashes` is true."""
-
-    def unhashed(self, extract: Extract) -> Mapping[int, str]:
-        """Return the columns that the database cannot hash, by index, each with why."""
-
-    def open_hasher(self, extract: Extract) -> Hasher:
-        """Open a session at the extract's snapshot."""
 
 
 class HashedColumn(Struct, frozen=True, kw_only=True):
@@ -120,13 +93,14 @@ class Hashing(Struct, frozen=True, kw_only=True):
         return ContentSums(rows=rows, nulls=tuple(nulls), sums=tuple(sums))
 
 
-class SqlHasher(Struct, frozen=True, kw_only=True):
-    """A `Hasher` in a session that runs SQL."""
+class Hasher(Struct, frozen=True, kw_only=True):
+    """A session that computes checksums at the snapshot of a run; used by one thread at a time."""
 
     hashing: Hashing
     rows: Callable[[str], Sequence[Sequence[Any]]]
     """Runs a query and returns all its rows."""
     cancel: Callable[[], None]
+    """Makes the call that another thread waits for raise soon; never raises."""
     close: Callable[[], None]
 
     def sums(self, extract: Extract, selector: Selector) -> ContentSums:

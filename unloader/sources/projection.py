@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,12 +22,10 @@ from writers.schema import read_schema, schema_text
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
-    from unloader.sources.abilities import TextCatalog
     from unloader.sources.base import Catalog
     from writers.model import TextFormat
 
 Encodes = Callable[["TextFormat"], bool]
-"""Whether the database can render a dialect to the byte."""
 
 
 class OutputNeeds(Struct, frozen=True, kw_only=True):
@@ -61,12 +59,7 @@ def project(
         SourceError: A column cannot be read exactly, or an added one has another's name.
     """
     readings = catalog.readings(table, query, values or ValueOptions())
-    return choose(readings, outputs, as_text=as_text, encodes=encodes_of(catalog))
-
-
-def encodes_of(catalog: Catalog) -> Encodes | None:
-    """Return the check whether the database can render a dialect, None if it cannot render text."""
-    return cast("TextCatalog", catalog).encodes if catalog.capabilities.encoded_text else None
+    return choose(readings, outputs, as_text=as_text, encodes=catalog.encodes)
 
 
 def choose(
@@ -74,7 +67,7 @@ def choose(
     outputs: Sequence[OutputNeeds],
     *,
     as_text: Sequence[str] = (),
-    encodes: Encodes | None = None,
+    encodes: Encodes = lambda text: False,
 ) -> Projection:
     """Return one set of columns that serves all outputs, and which of them each output takes.
 
@@ -86,7 +79,7 @@ def choose(
         columns: How each can be read.
         outputs: At least one.
         as_text: Globs of the columns to be written as exact text.
-        encodes: None where the database renders no text.
+        encodes: Returns whether the database can render a dialect to the byte.
 
     Raises:
         SourceError: No reading of a column serves an output, or an added one has another's name.
@@ -125,9 +118,7 @@ def _chosen_once(
     )
 
 
-def _is_encoded(
-    output: OutputNeeds, columns: Sequence[ColumnReadings], encodes: Encodes | None
-) -> bool:
+def _is_encoded(output: OutputNeeds, columns: Sequence[ColumnReadings], encodes: Encodes) -> bool:
     text = output.text
     if text is None or output.batches_only or text.guard_formulas:
         return False
@@ -136,7 +127,7 @@ def _is_encoded(
     if text.null and len(_of_names(columns, output.columns)) == 1:
         # The server does not enclose an empty text, so its record would be an empty line.
         return False
-    return encodes is not None and encodes(text)
+    return encodes(text)
 
 
 def _chosen(

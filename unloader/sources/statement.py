@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
+from partition_planner.model import ColumnInfo, TableInfo
 from unloader.errors import SnapshotGone, SourceError, UsageError
 from unloader.model import Extract, ReadColumn, SampledKeys
 
 if TYPE_CHECKING:
-    from partition_planner.model import ColumnInfo, Plan, Selector
+    from partition_planner.model import Plan
     from unloader.sources.base import Catalog
 
 
@@ -41,6 +42,13 @@ def qualified(schema: str | None, name: str) -> str:
 def derived_table(query: str) -> str:
     """Return a query as a table expression; the newline ends a trailing `--` comment."""
     return f"({query.strip().rstrip(';')}\n) AS query"
+
+
+def relation_of(extract: Extract) -> str:
+    """Return the table expression that holds the rows of a table or query."""
+    if extract.query is not None:
+        return derived_table(extract.query)
+    return qualified(extract.table.schema, extract.table.name)
 
 
 def condition(where: str) -> str:
@@ -87,12 +95,30 @@ def select_count(
     return f"SELECT {count} FROM ({rows}) AS counted"
 
 
-def check_distinct(names: Sequence[str]) -> None:
-    """Check that the columns of a query have different names.
+def query_table(columns: Sequence[ColumnInfo]) -> TableInfo:
+    """Return the description of a query with these columns."""
+    return TableInfo(
+        schema=None, name="query", columns=tuple(columns), named_partitions=False, row_ranges=False
+    )
+
+
+def describe_query(catalog: Catalog, query: str) -> TableInfo:
+    """Return the columns of a query; an error that the database finds in it names the option.
 
     Raises:
-        SourceError: Two columns share a name.
+        UsageError: The source knows no queries.
+        SourceError: The query is not valid, or columns share a name.
     """
+    try:
+        return catalog.describe_query(query)
+    except SourceError as error:
+        raise not_accepted(
+            "--query", error, "give --query one SELECT, in the SQL of the database"
+        ) from error
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise `SourceError` if two columns of a query share a name."""
     for name in names:
         if names.count(name) > 1:
             raise SourceError(
@@ -160,24 +186,6 @@ def is_sampled(text: bytes | None, share: float) -> bool:
     return bool(text) and hashlib.sha256(text or b"").hexdigest() < below(share)
 
 
-class SamplingCatalog(Protocol):
-    """What a catalog has besides where `capabilities.samples` is true.
-
-    Its readers read, and its `count` counts, only the rows of `extract.keys`, and at most
-    `extract.limit_rows` rows; for a reader this limit applies to one piece.
-    """
-
-    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        """Return the sample of a column's values; None if values of its type cannot be keys."""
-
-    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
-        """Return how many rows some selectors select, counted by the database.
-
-        Raises:
-            SourceError: The database refused or the snapshot is gone.
-        """
-
-
 def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
     """Return how many rows a run reads, counted by the database.
 
@@ -189,7 +197,7 @@ def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
     """
     if plan.has_all_units:
         return catalog.count(extract)
-    return cast(SamplingCatalog, catalog).count_selected(extract, plan.selectors)
+    return catalog.count_selected(extract, plan.selectors)
 
 
 def check_able(catalog: Catalog, option: str) -> None:
@@ -216,7 +224,7 @@ def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float)
     Raises:
         UsageError: Values of the column's type cannot be keys.
     """
-    found = cast(SamplingCatalog, catalog).sampled_keys(column, share)
+    found = catalog.sampled_keys(column, share)
     if found is None:
         raise UsageError(
             f"--sample-by {column.name}: the column of {label} has the type "

@@ -28,7 +28,6 @@ from unloader.placement.seating import seat_request
 from unloader.redaction import redact
 from unloader.resolve.resolution import PreparedTable, prepared
 from unloader.selection.choice import TablesRequest
-from unloader.sources.abilities import round_trip
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceilings import (
     Ceilings,
@@ -296,7 +295,7 @@ def _connection(found: _Found, ready: PreparedTable, figures: SourceFigures | No
     trips = []
     for _ in range(_STATEMENTS):
         began = time.perf_counter()
-        if not round_trip(ready.catalog):
+        if not ready.catalog.ping():
             kind = ready.extract.source.kind
             found.miss("connection", f"the worker reads {kind} without a connection")
             return

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import zip_longest
-from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,12 +34,10 @@ from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.planning import keys_of, plan_of
 from unloader.selection.listing import Obstacle
 from unloader.sources.base import Capabilities, Catalog
-from unloader.sources.hashing import Hasher, HashingCatalog
-from unloader.sources.many_tables import describe_listed, list_tables
+from unloader.sources.hashing import Hasher
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
-from unloader.sources.statement import SamplingCatalog
 from unloader.verification.files import Advance, differing, in_parallel
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
@@ -144,9 +141,9 @@ class OpenSources:
     def _described(self, catalog: Catalog) -> Mapping[TableKey, TableInfo | Obstacle]:
         if not self._tables:
             return {}
-        listed = [each for each in list_tables(catalog).tables if each.key in self._tables]
+        listed = [each for each in catalog.list_tables().tables if each.key in self._tables]
         wanted = [each for each in listed if each.readable]
-        found = describe_listed(catalog, wanted)
+        found = catalog.describe_tables(wanted)
         return {table.key: info for table, info in zip(wanted, found, strict=True)}
 
 
@@ -188,7 +185,7 @@ def check_able(catalog: Catalog, kind: str) -> None:
 
 def unhashed(asking: Asking) -> tuple[str, ...]:
     """Return the columns that the source cannot hash, each with why."""
-    found = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
+    found = asking.catalog.unhashed(asking.extract)
     columns = asking.extract.projection.columns
     return tuple(f"{columns[at].name}: {why}" for at, why in found.items())
 
@@ -199,7 +196,7 @@ def source_differences(parts: Sequence[SourcePart], asking: Asking) -> list[str]
     Raises:
         SourceError: The database refused, or the snapshot is gone.
     """
-    left_out = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
+    left_out = asking.catalog.unhashed(asking.extract)
     columns = tuple(column.name for column in asking.extract.projection.columns)
     found = source_sums([part.selectors for part in parts], asking)
     places = ("in the source", "fetched")
@@ -249,7 +246,7 @@ class Hashers:
         try:
             hasher = self._free.get_nowait()
         except queue.Empty:
-            hasher = cast(HashingCatalog, self._catalog).open_hasher(extract)
+            hasher = self._catalog.open_hasher(extract)
             self._all.append(hasher)
         found = []
         for selector in selectors:
@@ -375,7 +372,7 @@ def _asked(
         rows = (
             catalog.count(extract)
             if selectors is None
-            else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
+            else catalog.count_selected(extract, selectors)
         )
     content = _content(opened, question, extract, observe) if question.values else None
     return SourceState(rows=rows, at_snapshot=same, content=content)
@@ -436,7 +433,7 @@ def _content(
     sums = source_sums(groups, asking)
     return SourceContent(
         sums=total(sums),
-        unhashed=cast(HashingCatalog, catalog).unhashed(extract),
+        unhashed=catalog.unhashed(extract),
         schema=extract.projection.schema,
         columns=tuple(column.name for column in extract.projection.columns),
     )

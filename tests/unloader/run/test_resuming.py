@@ -16,7 +16,7 @@ from processes.breaking import held_behind
 from several_tables import break_off, made, requests_of
 
 from unloader import api
-from unloader.sources.duckdb.source import DuckDBCatalog
+from unloader.sources.duckdb.catalog import DuckDBCatalog
 
 SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}
 STATUS = {"stop": 4, "continue": 7}

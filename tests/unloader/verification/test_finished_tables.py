@@ -15,7 +15,7 @@ from unloader import api
 from unloader.errors import UsageError, VerifyMismatch
 from unloader.events import Event, Notice
 from unloader.model import Setting, SourceSpec, TablesOptions
-from unloader.sources.duckdb.source import DuckDBCatalog
+from unloader.sources.duckdb.catalog import DuckDBCatalog
 
 SIZES = {"large": 900, "middle": 200, "small": 10, "empty": 0}
 

@@ -176,7 +176,7 @@ def test_values_that_workers_fetch_are_compared_unit_by_unit(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the source has other values the run fails, and publishes nothing."""
-    from unloader.sources.duckdb import source as hashing
+    from unloader.sources.duckdb import catalog as hashing
 
     wrong = replace(hashing.HASHING, sum="sum(CAST('0x' || left(md5({} || 'x'), 16) AS UBIGINT))")
     monkeypatch.setattr(hashing, "HASHING", wrong)

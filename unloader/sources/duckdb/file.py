@@ -48,7 +48,7 @@ def connect(
     Args:
         spec: The source.
         config: Settings of DuckDB.
-        read_header: `header_of`, or in a worker `kept_header_of`.
+        read_header: `kept_header_of` in a worker.
 
     Raises:
         ConfigError: DuckDB is missing, or the file is another database's.

@@ -72,6 +72,7 @@ from unloader.sources.statement import (
     check_distinct,
     literal,
     qualified,
+    query_table,
     quoted,
 )
 
@@ -98,17 +99,9 @@ class OracleCatalog(Catalog):
     capabilities = Capabilities(
         shared_snapshot=True,
         snapshot_outlives_run=True,
-        encoded_text=False,
-        queries=True,
-        conditions=True,
-        hashes=True,
-        connects=True,
-        sessions=True,
-        loads=True,
-        lists=True,
-        describes_many=True,
-        samples=True,
         folding=FOLDING,
+        hashes=True,
+        samples=True,
     )
 
     def __init__(self, spec: SourceSpec) -> None:
@@ -201,13 +194,7 @@ class OracleCatalog(Catalog):
             if '"' in name:
                 # An expression is named by its text, and no name can hold a double quote.
                 raise SourceError(f"the column {name} has no name", "give it an alias")
-        return TableInfo(
-            schema=None,
-            name="query",
-            columns=tuple(described_column(info) for info in found),
-            named_partitions=False,
-            row_ranges=False,
-        )
+        return query_table([described_column(info) for info in found])
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
         """Return the grants that would make the SCN exact and the ranges of ROWIDs even."""
@@ -244,10 +231,11 @@ class OracleCatalog(Catalog):
                     "ask the DBA why, then run again",
                 ) from error
 
-    def ping(self) -> None:
+    def ping(self) -> bool:
         """Send a ping, which the database answers without a statement."""
         with self._session.translating():
             self._session.connection.ping()
+        return True
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions

@@ -24,9 +24,8 @@ from unloader.model import (
 )
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Capabilities
+from unloader.sources.base import Capabilities, Catalog, Held, error_or_none, result_or_error
 from unloader.sources.hashing import Hasher
-from unloader.sources.many_tables import Held, error_or_none, result_or_error
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping.client import StartedKeeper, kept_by_another
@@ -72,6 +71,7 @@ from unloader.sources.statement import (
     derived_table,
     literal,
     qualified,
+    query_table,
     select,
     select_list,
 )
@@ -85,26 +85,15 @@ NAMES_SHOWN = 10
 """Of functions and tables in one line of the log."""
 
 
-class PostgresCatalog:
+class PostgresCatalog(Catalog):
     """The parent's session; it holds the snapshot until it is closed."""
 
     capabilities = Capabilities(
         shared_snapshot=True,
         snapshot_outlives_run=False,
-        encoded_text=True,
-        queries=True,
-        conditions=True,
-        hashes=True,
-        connects=True,
-        sessions=True,
-        keeping=True,
-        loads=True,
-        lists=True,
-        describes_many=True,
-        samples=True,
-        holds_many=True,
-        counts_many=True,
         folding="lower",
+        hashes=True,
+        samples=True,
     )
 
     def __init__(self, session: Session, spec: SourceSpec) -> None:
@@ -168,15 +157,9 @@ class PostgresCatalog:
                 found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
             types = dictionary.types(self._session, [oid for _, oid in found])
         check_distinct([name for name, _ in found])
-        return TableInfo(
-            schema=None,
-            name="query",
-            # A description has no precision for numerics: they stay exact text.
-            columns=tuple(
-                ColumnInfo(name=name, native_type=types[oid], nullable=None) for name, oid in found
-            ),
-            named_partitions=False,
-            row_ranges=False,
+        # A description has no precision for numerics: they stay exact text.
+        return query_table(
+            [ColumnInfo(name=name, native_type=types[oid], nullable=None) for name, oid in found]
         )
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
@@ -231,15 +214,16 @@ class PostgresCatalog:
         if self._kept is not None:
             self._kept.check()
 
-    def ping(self) -> None:
-        """Run the smallest statement there is."""
+    def ping(self) -> bool:
         with self._holding():
             self._session.value("SELECT 1")
+        return True
 
-    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
-        """Have the snapshot kept beyond the run, while one of these files names the run."""
-        if self._kept is not None:
-            self._kept.keep_until_gone(marks)
+    def keep_until_gone(self, marks: Sequence[str]) -> str:
+        if self._kept is None or not marks:
+            return ""
+        self._kept.keep_until_gone(tuple(marks))
+        return self.kept_until()
 
     def kept_until(self) -> str:
         """Return until when the snapshot is kept beyond the run; empty if it is not."""

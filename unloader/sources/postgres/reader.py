@@ -10,7 +10,7 @@ from partition_planner.model import Piece, Selector
 from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, ReadColumn, Snapshot, SourceSpec
 from unloader.sources.base import Text
-from unloader.sources.hashing import SqlHasher
+from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
 from unloader.sources.postgres.session import EXPORTED, Session, check_unchanged, enter
@@ -46,7 +46,7 @@ def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
     return session
 
 
-def hasher_of(session: Session) -> SqlHasher:
+def hasher_of(session: Session) -> Hasher:
     """Return the hasher that computes checksums in a session inside the run's snapshot."""
     # The server knows no encoding for texts in SQL_ASCII, and sends their bytes unchanged.
     plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
@@ -55,7 +55,7 @@ def hasher_of(session: Session) -> SqlHasher:
         with session.users_path():
             return session.rows(sql)
 
-    return SqlHasher(
+    return Hasher(
         hashing=HASHING if plain else HASHING_IN_UTF8,
         rows=rows,
         cancel=session.cancel,

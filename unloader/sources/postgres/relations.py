@@ -33,7 +33,8 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Extract
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import Family, ListedTable, Obstacle, UnreadableColumn, family_of
-from unloader.sources.many_tables import GONE, Held
+from unloader.sources.base import Held
+from unloader.sources.many_tables import GONE
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.dictionary import SHORT_SECONDS, Leaf
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of

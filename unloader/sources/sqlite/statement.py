@@ -24,14 +24,7 @@ from unloader.sources.sqlite.types import (
     refused_class,
     value_of,
 )
-from unloader.sources.statement import (
-    derived_table,
-    is_sampled,
-    qualified,
-    quoted,
-    row_conditions,
-    select,
-)
+from unloader.sources.statement import is_sampled, quoted, relation_of, row_conditions, select
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,13 +49,6 @@ class Stretch(Struct, frozen=True, kw_only=True):
     """How many, None for all that are left."""
     widest_bytes: int | None = None
     """A row with more in its texts and blobs stops the statement, before it reaches the driver."""
-
-
-def relation_of(extract: Extract) -> str:
-    """Return the table expression that holds the rows."""
-    if extract.query is not None:
-        return derived_table(extract.query)
-    return qualified(extract.table.schema, extract.table.name)
 
 
 def relation_name(table: TableInfo, query: str | None) -> str:

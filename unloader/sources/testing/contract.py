@@ -12,27 +12,19 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
-from unloader.errors import SnapshotGone, SourceError
+from unloader.errors import SnapshotGone, SourceError, UsageError
 from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, ValueOptions
 from unloader.request.names import matching_partitions
 from unloader.selection.choice import Chosen
 from unloader.selection.listing import FAMILIES, ListedTable, Listing, Obstacle
-from unloader.sources.abilities import check_where, describe_query, end_sessions_sql
-from unloader.sources.base import Catalog, Source
-from unloader.sources.many_tables import (
-    describe_tables,
-    described_or_obstacle,
-    list_tables,
-    quoted_name,
-)
-from unloader.sources.projection import encodes_of
+from unloader.sources.base import Catalog, Source, described_or_obstacle, quoted_name
+from unloader.sources.many_tables import describe_tables
 from unloader.sources.readings import ENCODED_TYPE, ColumnReadings, Use
 from unloader.sources.statement import qualified
 from unloader.sources.testing.case import (
@@ -49,10 +41,7 @@ from unloader.sources.testing.case import (
     ensure,
     limits_for,
 )
-
-if TYPE_CHECKING:
-    from partition_planner.model import TableInfo
-    from unloader.sources.base import Catalog
+from writers.model import TextFormat
 
 
 def check_source(
@@ -90,7 +79,6 @@ def check_source(
         info = _check_description(catalog, table)
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = Case(catalog, reader, spec, snapshot, info, len(expected))
-            check_declared(catalog)
             check_among_others(catalog, info)
             check_readings(catalog, info)
             check_hold(case, case.extract(PARQUET))
@@ -164,7 +152,7 @@ def _check_reentry(
             f"the source entered another snapshot than the requested one: {entered}, not "
             f"{snapshot}",
         )
-        again = catalog.describe(_name_of(info))
+        again = catalog.describe(quoted_name(info.schema, info.name))
         ensure(again == info, "a table is described differently at the snapshot of an earlier run")
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = Case(catalog, reader, spec, snapshot, again, rows)
@@ -174,11 +162,6 @@ def _check_reentry(
         counted = catalog.count(extract)
     ensure(counted == rows, f"{counted} rows, not {rows}, are counted at an earlier snapshot")
     ensure(read == rows, f"{read} rows, not {rows}, are read at an earlier snapshot")
-
-
-def _name_of(info: TableInfo) -> TableName:
-    schema = None if info.schema is None else NamePart(text=info.schema, quoted=True)
-    return TableName(schema=schema, name=NamePart(text=info.name, quoted=True))
 
 
 def _check_unknown_table(catalog: Catalog, table: TableName) -> None:
@@ -309,7 +292,7 @@ def check_readings(catalog: Catalog, table: TableInfo) -> None:
         f"readings are given of {[column.name for column in columns]}, not of {names}",
     )
     uses: tuple[Use, ...] = ("parquet", "text", *(("masked",) if _has_mask(columns) else ()))
-    if encodes_of(catalog) is not None:
+    if catalog.encodes(TextFormat()):
         uses += ("encoded",)
     for column in columns:
         for use in uses:
@@ -337,50 +320,18 @@ def _check_served(column: ColumnReadings, use: Use, *, asked: bool) -> None:
     )
 
 
-METHODS = {
-    "conditions": "check_where",
-    "queries": "describe_query",
-    "encoded_text": "encodes",
-    "keeping": "kept_until",
-    "hashes": "open_hasher",
-    "connects": "ping",
-    "sessions": "end_sessions_sql",
-    "loads": "open_load",
-    "lists": "list_tables",
-    "describes_many": "describe_tables",
-    "samples": "sampled_keys",
-    "holds_many": "hold_tables",
-    "counts_many": "count_tables",
-    "addresses_are_values": "address_column",
-}
-"""Ability to the method that a catalog with it has."""
-
 NO_CONDITIONS = ("unloader_no_such_column = 1", "1 = 1) OR (1 = 1")
 """What no source takes as one condition over the columns of a table."""
 
 
-def check_declared(catalog: Catalog) -> None:
-    """Check that an ability is declared exactly if the catalog has its method."""
-    for ability, method in METHODS.items():
-        declared = getattr(catalog.capabilities, ability)
-        ensure(
-            declared == callable(getattr(catalog, method, None)),
-            f"the ability {ability!r} is {'' if declared else 'not '}declared, and the catalog has "
-            f"{'no' if declared else 'a'} method {method}",
-        )
-    ensure(
-        isinstance(end_sessions_sql(catalog), str),
-        "the catalog has no statement that ends sessions",
-    )
-
-
 def check_conditions(case: Case) -> None:
     """Read with a condition that no row meets, and with one that all rows meet."""
-    if not case.catalog.capabilities.conditions:
-        return
     for where, rows in (("1 = 0 -- none", 0), ("1 = 1 -- all", case.rows)):
         extract = case.extract(PARQUET, where=where)
-        check_where(case.catalog, extract)
+        try:
+            case.catalog.check_where(extract)
+        except UsageError:
+            return  # The source knows no conditions.
         units = plan(case.table, PlanLimits(parallelism=2)).units
         batches = case.batches(extract, units)
         check_batches(batches, extract.projection)
@@ -392,11 +343,11 @@ def check_conditions(case: Case) -> None:
 
 def check_refused_conditions(case: Case) -> None:
     """Check that invalid conditions are refused; the source may be unusable afterwards."""
-    if not case.catalog.capabilities.conditions:
-        return
     for wrong in NO_CONDITIONS:
         try:
-            check_where(case.catalog, case.extract(PARQUET, where=wrong))
+            case.catalog.check_where(case.extract(PARQUET, where=wrong))
+        except UsageError:
+            return  # The source knows no conditions.
         except SourceError as error:
             ensure(wrong in error.message, f"the error for a condition lacks it: {error.message}")
         else:
@@ -404,10 +355,11 @@ def check_refused_conditions(case: Case) -> None:
 
 
 def check_query(case: Case) -> None:
-    if not case.catalog.capabilities.queries:
-        return
     query = f"SELECT * FROM {qualified(case.table.schema, case.table.name)} -- all;"
-    info = describe_query(case.catalog, query)
+    try:
+        info = case.catalog.describe_query(query)
+    except UsageError:
+        return  # The source knows no queries.
     names = [column.name for column in info.columns]
     ensure(
         names == [column.name for column in case.table.columns],
@@ -474,18 +426,18 @@ def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) ->
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"
         catalog.snapshot(consistency)  # type: ignore[arg-type]
-        listing = list_tables(catalog)
+        listing = catalog.list_tables()
         check_listing(catalog, listing)
         tables = [table for table in listing.tables if not table.system and table.readable]
         ensure(len(tables) >= at_least, f"{len(tables)} tables are listed, not {at_least}")
         check_descriptions(catalog, tables)
-        ensure(list_tables(catalog) == listing, "a second list of the tables differs")
+        ensure(catalog.list_tables() == listing, "a second list of the tables differs")
     return listing
 
 
 def check_among_others(catalog: Catalog, info: TableInfo) -> None:
     """Check that one table is listed, and described among others as it is alone."""
-    listing = list_tables(catalog)
+    listing = catalog.list_tables()
     check_listing(catalog, listing)
     key = (info.schema or "", info.name)
     found = [table for table in listing.tables if table.key == key]
@@ -529,7 +481,7 @@ def check_descriptions(catalog: Catalog, tables: Sequence[ListedTable]) -> None:
             ensure(table.label in refused, f"{table.label} is described only among others")
             continue
         _same(table, one, infos.get(table.key))
-    if catalog.capabilities.describes_many and tables:
+    if tables:
         _check_missing(catalog, tables[0])
 
 
@@ -550,6 +502,6 @@ def _check_missing(catalog: Catalog, table: ListedTable) -> None:
     )
     kinds = [(problem.kind, problem.table) for problem in found.problems]
     ensure(
-        kinds == [("gone", gone.label)],
+        kinds in ([("gone", gone.label)], [("refused", gone.label)]),
         f"for a table that does not exist any more the catalog returns: {kinds}",
     )

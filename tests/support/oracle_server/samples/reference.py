@@ -17,7 +17,7 @@ import pyarrow as pa
 from oracle_server.data.tables import PartitionSpec, RepeatedRows, Row, Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
-from unloader.sources.duckdb.describing import PARTITION_MAP
+from unloader.sources.duckdb.catalog import PARTITION_MAP
 from unloader.sources.duckdb.reference import COLUMNS, build_reference_table
 
 _TYPES = (

@@ -13,16 +13,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from msgspec.structs import replace
 from processes import command
 
-from partition_planner.model import TableInfo
 from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Snapshot, SourceSpec, ValueOptions
+from unloader.model import Snapshot, SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.duckdb.source import DuckDBSource
-from unloader.sources.many_tables import describe_tables, list_tables
+from unloader.sources.many_tables import describe_tables
 from unloader.sources.testing import check_many_tables
 
 HOSTILE = ('a"b', "two\nlines", "dot.ted", "*", "[x]?", "Größe😀", "'; --", " ", "select")
@@ -77,47 +75,25 @@ def test_contract_of_many_tables(path: Path) -> None:
     assert "main.unloader_partitions" not in found
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_readings_of_many_tables_are_those_of_each(path: Path, *, broken: bool) -> None:
-    """Their types are requested together, in any order; an unreadable one does not spoil others."""
-    with closing(DuckDBSource().open_catalog(spec_of(path))) as alone:
-        listing = list_tables(alone)
-        tables = [
-            table for table in alone.describe_tables(listing.tables) if isinstance(table, TableInfo)
-        ]
-    if broken:
-        tables.insert(1, replace(tables[0], name="not there"))
-    with closing(DuckDBSource().open_catalog(spec_of(path))) as together:
-        together._reading_types.expect(tables)
-        for table in reversed(tables):
-            with closing(DuckDBSource().open_catalog(spec_of(path))) as alone:
-                if table.name == "not there":
-                    with pytest.raises(SourceError, match="not there"):
-                        together.readings(table, None, ValueOptions())
-                    continue
-                readings = alone.readings(table, None, ValueOptions())
-                assert together.readings(table, None, ValueOptions()) == readings
-
-
 def test_the_number_of_statements_is_fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many tables there are; only their rows are counted a hundred tables at a time."""
     with closing(duckdb.connect(str(path))) as connection:
         connection.execute(";".join(f"CREATE TABLE t{at} (a INTEGER)" for at in range(150)))
     with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
         counted: list[str] = []
-        run = catalog._rows
+        run = catalog.rows
 
         def counting(sql: str, *more: Any) -> Any:
             counted.append(sql)
             return run(sql, *more)
 
-        monkeypatch.setattr(catalog, "_rows", counting)
-        listing = list_tables(catalog)
+        monkeypatch.setattr(catalog, "rows", counting)
+        listing = catalog.list_tables()
         assert len(counted) == 3
         wanted = TableChoice(tables=(parse_pattern("main.*"),))
         described = describe_tables(catalog, choose(wanted, listing))
         assert len(described.tables) == 150 + len(HOSTILE) + 3
-        assert len(counted) <= 3 + 6
+        assert len(counted) <= 3 + 8
 
 
 def test_names_mean_what_they_mean_to_one_run(path: Path) -> None:
@@ -125,7 +101,7 @@ def test_names_mean_what_they_mean_to_one_run(path: Path) -> None:
     with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
         texts = ("TYPES", '"SEEN"', "Broken", '"s.S".T', "none")
         wanted = TableChoice(tables=tuple(map(parse_pattern, texts)))
-        found = describe_tables(catalog, choose(wanted, list_tables(catalog)))
+        found = describe_tables(catalog, choose(wanted, catalog.list_tables()))
         assert [info.label for info in found.tables] == ["S.s.t", "main.seen", "main.types"]
         assert {(problem.kind, problem.table) for problem in found.problems} == {
             ("refused", "main.broken"),

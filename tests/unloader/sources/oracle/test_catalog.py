@@ -27,9 +27,9 @@ from unloader.errors import (
 )
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
-from unloader.sources.abilities import describe_query
 from unloader.sources.oracle.catalog import OracleCatalog, refuse_row_numbers
 from unloader.sources.oracle.source import OracleSource
+from unloader.sources.statement import describe_query
 
 PARQUET = OneOutput(text=None)
 

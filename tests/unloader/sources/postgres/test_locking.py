@@ -20,7 +20,7 @@ from unloader.resolve.choosing import ChosenTable, chosen_table
 from unloader.resolve.resolution import prepared_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import count_tables, describe_tables, hold_tables, list_tables
+from unloader.sources.many_tables import describe_tables, hold_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
@@ -104,7 +104,7 @@ def test_tables_in_the_way_spoil_no_other(
     assert isinstance(errors["truncated"], SnapshotGone)
     good = [each for each in wanted if not errors[each.table.name]]
     expected = tuple(SIZES[each.table.name] for each in good)
-    assert count_tables(catalog, good) == expected
+    assert catalog.count_tables(good) == expected
 
 
 def test_a_lock_is_waited_for_by_its_own_table_alone(
@@ -147,7 +147,7 @@ def test_tables_are_listed_and_described_beside_one_that_is_locked(
     with closing(other):
         other.execute("SET default_transaction_read_only = off")
         other.execute("BEGIN; LOCK TABLE s.locked IN ACCESS EXCLUSIVE MODE")
-        listing = list_tables(catalog)
+        listing = catalog.list_tables()
         wanted = TableChoice(tables=(parse_pattern("s.*"),))
         described = describe_tables(catalog, choose(wanted, listing))
         assert described.problems == ()

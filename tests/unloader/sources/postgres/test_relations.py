@@ -19,7 +19,7 @@ from unloader.selection.listing import (
     unreadable_columns,
 )
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables, list_tables
+from unloader.sources.many_tables import describe_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.testing import check_many_tables
@@ -123,7 +123,7 @@ def test_the_number_of_statements_is_fixed(
             return run(sql, *more)
 
         monkeypatch.setattr(connection, method, counting)
-    listing = list_tables(catalog)
+    listing = catalog.list_tables()
     assert len(counted) == 4
     wanted = TableChoice(tables=(parse_pattern("*.*"),))
     described = describe_tables(catalog, choose(wanted, listing))
@@ -152,7 +152,7 @@ def test_missing_rights_are_told_with_their_grants(postgres: Any, url: str) -> N
     def problems() -> tuple[tuple[TableProblem, ...], int]:
         with closing(PostgresSource().open_catalog(spec_of(mine))) as opened:
             opened.snapshot("snapshot")
-            chosen = choose(wanted, list_tables(opened))
+            chosen = choose(wanted, opened.list_tables())
             described = describe_tables(opened, chosen)
             columns = [each for table in chosen.tables for each in unreadable_columns(table)]
             found = each_once((*chosen.problems, *columns, *described.problems))
@@ -180,13 +180,13 @@ def test_the_list_is_of_the_snapshot(postgres: Any, url: str, catalog: PostgresC
     make = "CREATE TABLE s.{0} (k integer);"
     postgres.run(make.format("dropped") + make.format("renamed") + make.format("later"), url=url)
     catalog.snapshot("snapshot")
-    first = list_tables(catalog)
+    first = catalog.list_tables()
     postgres.run(
         "DROP TABLE s.dropped; ALTER TABLE s.renamed RENAME TO renamed_since;"
         "CREATE TABLE s.new (k integer)",
         url=url,
     )
-    again = by_name(list_tables(catalog))
+    again = by_name(catalog.list_tables())
     assert "s.new" not in again
     assert [each.kind for each in again["s.dropped"].obstacles] == ["gone"]
     assert [each.kind for each in again["s.renamed"].obstacles] == ["gone"]
@@ -206,12 +206,12 @@ def test_names_mean_what_they_mean_to_one_run(url: str, catalog: PostgresCatalog
     texts = ("S.ORDERS", '"S".orders', "s.parted_1a", "s.Größe😀")
     for text in texts:
         pattern = parse_pattern(text)
-        chosen = choose(TableChoice(tables=(pattern,)), list_tables(catalog))
+        chosen = choose(TableChoice(tables=(pattern,)), catalog.list_tables())
         (info,) = describe_tables(catalog, chosen).tables
         assert pattern.table is not None
         assert info == catalog.describe(pattern.table)
     wanted = TableChoice(tables=(parse_pattern("pg_class"), parse_pattern("s.none")))
-    found = describe_tables(catalog, choose(wanted, list_tables(catalog)))
+    found = describe_tables(catalog, choose(wanted, catalog.list_tables()))
     assert [problem.error.message for problem in found.problems] == [
         "the table pg_class is not in many%20tables, or you have no right to read it"
     ]

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec import NODEFAULT
 from msgspec.structs import replace
 
 from partition_planner.model import Selector, TableInfo
@@ -24,13 +23,12 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Capabilities
 from unloader.sources.file_state import database_path
 from unloader.sources.readings import ColumnReadings
+from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.session import Session
-from unloader.sources.sqlite.source import SQLiteCatalog, SQLiteSource
+from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
-from unloader.sources.testing.contract import METHODS
 
 ROWS = [(1, "", 0.0), (2, None, -1.5), (3, "x", None)]
 
@@ -137,8 +135,6 @@ class BrokenSource(SQLiteSource):
         """Open the broken catalog."""
         catalog = self.catalog(Session(database_path(spec)))
         catalog.breaks = self.breaks
-        if self.breaks == "abilities":
-            catalog.capabilities = replace(catalog.capabilities, sessions=True)
         return catalog
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -154,7 +150,6 @@ class BrokenSource(SQLiteSource):
         ("among", "main.t is described as TableInfo"),
         ("names", "readings are given of"),
         ("uses", "column i has no reading for text, not asked for"),
-        ("abilities", "the ability 'sessions' is declared, and the catalog has no method"),
         ("cancel", "cancel raised: ValueError"),
         ("count", "the database counts 4 rows, not 3"),
         ("snapshot", "the source entered another snapshot than the requested one"),
@@ -166,16 +161,3 @@ def test_broken_promises_are_named(spec: SourceSpec, breaks: str, sentence: str)
     """Each broken promise of the catalog has its sentence."""
     with pytest.raises(AssertionError, match=sentence):
         check_source(BrokenSource(breaks), spec, parse_table("t"), ROWS)
-
-
-def test_every_ability_is_checked_and_on_the_page() -> None:
-    """An ability that a source may declare has a method, and docs/sources.md names both."""
-    names, defaults = Capabilities.__struct_fields__, Capabilities.__struct_defaults__
-    given = zip(names[len(names) - len(defaults) :], defaults, strict=True)
-    optional = {name for name, default in given if default is not NODEFAULT}
-    abilities = optional | {"conditions", "queries", "encoded_text"}
-    assert METHODS.keys() == abilities
-    page = (Path(__file__).parents[4] / "docs" / "sources.md").read_text()
-    for ability, method in METHODS.items():
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{ability}` |")]
-        assert f"`{method}`" in row

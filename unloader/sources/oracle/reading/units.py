@@ -31,7 +31,7 @@ from partition_planner.model import (
 )
 from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Consistency, Extract, Snapshot, SourceSpec
-from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
+from unloader.sources.hashing import HashedColumn, Hasher, Hashing
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.types import (
     form_of,
@@ -364,7 +364,7 @@ def unhashed(session: Session, extract: Extract) -> Mapping[int, str]:
     return found
 
 
-def hasher_of(spec: SourceSpec) -> SqlHasher:
+def hasher_of(spec: SourceSpec) -> Hasher:
     """Connect; return what computes checksums in that session, which reads at the run's SCN."""
     session = Session(spec, action="checksums", scans=True)
-    return SqlHasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)
+    return Hasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)

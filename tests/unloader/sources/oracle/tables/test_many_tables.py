@@ -26,7 +26,7 @@ from unloader.selection.listing import (
     unreadable_columns,
 )
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables, list_tables
+from unloader.sources.many_tables import describe_tables
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.source import OracleSource
 from unloader.sources.oracle.tables import dictionary
@@ -107,7 +107,7 @@ def test_the_number_of_statements_is_fixed(
             return run(sql, *more)
 
         monkeypatch.setattr(catalog._session, "run", counting)
-        listing = list_tables(catalog)
+        listing = catalog.list_tables()
         listed = len(counted)
         assert listed <= 10
         wanted = TableChoice(tables=(parse_pattern("SCOTT.*"),))
@@ -125,7 +125,7 @@ def test_missing_rights_are_told_with_their_grants(server: OracleServer, tmp_pat
     with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
 
         def problems() -> tuple[TableProblem, ...]:
-            chosen = choose(wanted, list_tables(catalog))
+            chosen = choose(wanted, catalog.list_tables())
             return each_once((*chosen.problems, *describe_tables(catalog, chosen).problems))
 
         without = problems()
@@ -154,7 +154,7 @@ def test_columns_that_cannot_be_read_are_told(server: OracleServer, tmp_path: Pa
     server.database.create_table("SCOTT", "ODD", columns=columns, rows=())
     with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
         wanted = TableChoice(tables=(parse_pattern("*"),))
-        chosen = choose(wanted, list_tables(catalog))
+        chosen = choose(wanted, catalog.list_tables())
     found = [problem for table in chosen.tables for problem in unreadable_columns(table)]
     assert [problem.sentence for problem in found] == [
         "SCOTT.ODD: column FILE has the type BFILE, which cannot be read exactly"
@@ -167,7 +167,7 @@ def test_a_synonym_means_its_table(server: OracleServer, tmp_path: Path) -> None
     """It is in no list; its table comes once, or not at all if excluded."""
     server.database.create_synonym("SCOTT", "ALIAS", ("SCOTT", "PLAIN"))
     with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
-        listing = list_tables(catalog)
+        listing = catalog.list_tables()
         both = TableChoice(tables=(parse_pattern("alias"), parse_pattern("plain")))
         (info,) = describe_tables(catalog, choose(both, listing)).tables
         assert info == catalog.describe(parse_pattern("PLAIN").table)  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_a_synonym_means_its_table(server: OracleServer, tmp_path: Path) -> None
 def test_what_was_dropped_meanwhile_is_told(server: OracleServer, tmp_path: Path) -> None:
     """The other tables are described."""
     with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
-        listing = list_tables(catalog)
+        listing = catalog.list_tables()
         names = {"EMPTY", "PLAIN"}
         chosen = choose(TableChoice(tables=tuple(map(parse_pattern, sorted(names)))), listing)
         gone: ListedTable = replace(chosen.tables[0], name="WENT")

@@ -1,0 +1,401 @@
+"""The parent's side of a DuckDB file: its tables, their columns, rowids and partitions.
+
+DuckDB keeps no partitions. A file whose tables are written partition by partition can list them in
+a table `unloader_partitions` (table_schema, table_name, partition_name, position, first_rowid,
+last_rowid; both rowids inclusive). The map only names ranges and is used only while it covers the
+table without gap or overlap: a stale map can cost names, never rows.
+
+The parent and the workers use the same statements for a selector's rows, for checksums and for
+samples of keys.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from partition_planner.model import (
+    ColumnInfo,
+    PartitionInfo,
+    RowExtent,
+    RowRange,
+    Selector,
+    TableInfo,
+    WholeTable,
+)
+from unloader.errors import SnapshotGone, SourceError
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.model import (
+    Consistency,
+    Extract,
+    SampledKeys,
+    Snapshot,
+    TableSummary,
+    ValueOptions,
+)
+from unloader.request.names import matching_partitions
+from unloader.sources.base import Capabilities
+from unloader.sources.duckdb import types as duckdb_types
+from unloader.sources.duckdb.file import OpenFile, relation, translated
+from unloader.sources.file_state import FileCatalog
+from unloader.sources.hashing import HashedColumn, Hasher, Hashing
+from unloader.sources.many_tables import asked_together
+from unloader.sources.readings import ColumnReadings
+from unloader.sources.statement import (
+    below,
+    check_distinct,
+    derived_table,
+    limit_clause,
+    literal,
+    qualified,
+    query_table,
+    quoted,
+    relation_of,
+    row_conditions,
+    select,
+    select_count,
+    select_list,
+)
+
+PARTITION_MAP = "unloader_partitions"
+
+FILE = "read-only-file"
+"""The kind of a snapshot here."""
+
+logger = logging.getLogger(__name__)
+
+TABLES = (
+    "SELECT schema_name, table_name, 'table', estimated_size FROM duckdb_tables() "
+    "WHERE NOT internal AND database_name = current_database() UNION ALL "
+    "SELECT schema_name, view_name, 'view', NULL FROM duckdb_views() "
+    "WHERE NOT internal AND database_name = current_database() ORDER BY 1, 2"
+)
+COLUMNS = (
+    "SELECT schema_name, table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
+    "WHERE NOT internal AND database_name = current_database(){} "
+    "ORDER BY schema_name, table_name, column_index"
+)
+MAP = (
+    "SELECT table_schema, table_name, partition_name, first_rowid, last_rowid "
+    f"FROM main.{PARTITION_MAP} ORDER BY position"
+)
+HAS_MAP = (
+    "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() "
+    f"AND schema_name = 'main' AND lower(table_name) = '{PARTITION_MAP}'"
+)
+
+_Key = tuple[str, str]
+_Mapped = tuple[str, int, int]
+"""Name, first and last rowid of a partition."""
+
+
+class DuckDBCatalog(FileCatalog):
+    """The parent's connection; while it is open, other processes cannot write the file."""
+
+    capabilities = Capabilities(
+        shared_snapshot=True, snapshot_outlives_run=True, folding="any", hashes=True, samples=True
+    )
+
+    def __init__(self, file: OpenFile) -> None:
+        self._connection = file.connection
+        self.path = str(file.path)
+        self._file = file
+        version = self.rows("SELECT library_version FROM pragma_version()")[0][0]
+        self.server_version = f"DuckDB {version}"
+
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        return _all_rows(self._connection, sql, parameters)
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        mapped = self._map()
+        return tuple(
+            TableSummary(
+                schema=schema,
+                name=name,
+                kind=kind,
+                rows=size,
+                bytes=None,
+                partitions=len(mapped.get((schema, name), ())),
+            )
+            for schema, name, kind, size in self.rows(TABLES)
+            if name != PARTITION_MAP
+        )
+
+    def plain_tables(self, keys: Sequence[_Key], observe: Observer = silent) -> Iterator[TableInfo]:
+        observe(PhaseStarted(phase="columns"))
+        columns: dict[_Key, list[ColumnInfo]] = {}
+        one = len(keys) == 1
+        for schema, table, name, kind, nullable in self.rows(
+            COLUMNS.format(" AND schema_name = ? AND table_name = ?" if one else ""),
+            *(keys[0] if one else ()),
+        ):
+            column = ColumnInfo(name=name, native_type=kind, nullable=nullable)
+            columns.setdefault((schema, table), []).append(column)
+        observe(PhaseStarted(phase="extents"))
+        mapped = self._map()
+        for key, (count, extent) in asked_together(self._extents, keys):
+            yield TableInfo(
+                schema=key[0],
+                name=key[1],
+                columns=tuple(columns[key]),
+                partitions=_fitting_partitions(mapped.get(key, []), ".".join(key), extent),
+                rows=count,
+                extents=(extent,),
+                ranges_from="rowid",
+                named_partitions=False,
+                row_ranges=True,
+            )
+
+    def derived_columns(self, schema: str, name: str) -> tuple[ColumnInfo, ...]:
+        return self._columns(f"SELECT * FROM {qualified(schema, name)}")
+
+    def _columns(self, query: str) -> tuple[ColumnInfo, ...]:
+        rows = self.rows(f"DESCRIBE {query}")
+        check_distinct([row[0] for row in rows])
+        return tuple(
+            ColumnInfo(name=row[0], native_type=row[1], nullable=row[2] == "YES") for row in rows
+        )
+
+    def _extents(self, keys: Sequence[_Key]) -> list[tuple[_Key, tuple[int, RowExtent]]]:
+        """Return rows and extent of each table, both read from the table itself."""
+        sql = " UNION ALL ".join(
+            f"SELECT {at}, count(*), coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0) "
+            f"FROM {qualified(*key)}"
+            for at, key in enumerate(keys)
+        )
+        return [
+            (keys[at], (count, RowExtent(first=first, last=last)))
+            for at, count, first, last in self.rows(sql)
+        ]
+
+    def _map(self) -> dict[_Key, list[_Mapped]]:
+        """Return the partitions that the file's map names, by table, unchecked."""
+        found: dict[_Key, list[_Mapped]] = {}
+        # DuckDB takes 8 ms to refuse a table that is not there: it looks for similar names.
+        if self.rows(HAS_MAP)[0][0]:
+            # A table of that name with other columns is not a map.
+            with suppress(SourceError):
+                for schema, name, partition, first, last in self.rows(MAP):
+                    one = (str(partition), int(first), int(last))
+                    found.setdefault((schema, name), []).append(one)
+        return found
+
+    def describe_query(self, query: str) -> TableInfo:
+        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+        self.explain(query)
+        # Bare again: as a table the query has its second `a` renamed. DuckDB ignores case in names.
+        check_distinct([row[0].casefold() for row in self.rows(f"DESCRIBE {query}")])
+        return query_table(self._columns(f"SELECT * FROM {derived_table(query)}"))
+
+    def explain(self, sql: str) -> None:
+        # DuckDB runs all statements of a text; more than one here is always a mistake.
+        try:
+            single = len(self._connection.extract_statements(sql)) == 1
+        except Exception as error:
+            raise translated(error) from error
+        if not single:
+            raise SourceError("it contains more than one statement", "give one without a semicolon")
+        self.rows(f"EXPLAIN {sql}")
+
+    def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Return the identity of the file; other processes cannot write it while it is open."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return Snapshot(kind=FILE, value=self._file.identity, taken_at=now)
+
+    def check_snapshot(self) -> None:
+        if not self._file.path.is_file():
+            raise SnapshotGone(
+                f"{self.path} does not exist any more", "restore the file and run again"
+            )
+
+    def readings(
+        self, table: TableInfo, query: str | None, values: ValueOptions
+    ) -> tuple[ColumnReadings, ...]:
+        """Return the readings under the types that DuckDB's Arrow export reports for the result."""
+        columns = tuple(duckdb_types.readings_of(column) for column in table.columns)
+        items = ", ".join(each.expression for column in columns for each in column.readings)
+        read_from = derived_table(query) if query else qualified(table.schema, table.name)
+        nothing = relation(self._connection, select(items, read_from, ["false"]))
+        return duckdb_types.with_types(columns, nothing.to_arrow_reader(1).schema.types)
+
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        text = _key_text(quoted(column.name), column.native_type)
+        if text is None:
+            return None
+        return SampledKeys(
+            column=column.name,
+            share=share,
+            text=text,
+            condition=f"sha256(nullif({text}, '')) < {literal(below(share))}",
+        )
+
+    def statement(self, extract: Extract, selector: Selector) -> str:
+        return selector_statement(select_list(extract.projection.columns), extract, selector)
+
+    def count_statement(self, extract: Extract, selector: Selector) -> str:
+        return selector_statement("count(*)", extract, selector)
+
+    def count(self, extract: Extract) -> int:
+        """Return the rows asked for: by partition, where some were, as the file maps them now."""
+        conditions = row_conditions(extract)
+        if extract.partitions:
+            key = (extract.table.schema or "main", extract.table.name)
+            ranges = self._map().get(key, [])
+            asked = matching_partitions((name for name, _, _ in ranges), extract.partitions)
+            wanted = [
+                f"rowid BETWEEN {first} AND {last}" for name, first, last in ranges if name in asked
+            ]
+            conditions.append(f"({' OR '.join(wanted) or 'false'})")
+        counted = self.rows(select_count(relation_of(extract), conditions, extract.limit_rows))
+        return int(counted[0][0])
+
+    def unhashed(self, extract: Extract) -> Mapping[int, str]:
+        return HASHING.unhashed(extract)
+
+    def open_hasher(self, extract: Extract) -> Hasher:
+        """Open another connection to the same open file; DuckDB uses all cores."""
+        connection = self._connection.cursor()
+        return Hasher(
+            hashing=HASHING,
+            rows=partial(_all_rows, connection),
+            cancel=connection.interrupt,
+            close=connection.close,
+        )
+
+    def cancel(self) -> None:
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _all_rows(
+    connection: Any, sql: str, parameters: Sequence[object] = ()
+) -> list[tuple[Any, ...]]:
+    try:
+        return list(connection.execute(sql, list(parameters)).fetchall())
+    except Exception as error:
+        raise translated(error) from error
+
+
+def _fitting_partitions(
+    found: list[_Mapped], label: str, extent: RowExtent
+) -> tuple[PartitionInfo, ...]:
+    """Return a table's partitions in the map, in order; none if the map does not fit the table."""
+    if not found:
+        return ()
+    expected = 0
+    for partition, first, last in found:
+        if first != expected or last < first - 1:
+            logger.warning(
+                "the partition map of %s has a gap or an overlap at %s, so it is ignored",
+                label,
+                partition,
+            )
+            return ()
+        expected = last + 1
+    if extent.addresses and (extent.first < 0 or extent.last > expected):
+        logger.warning(
+            "the partition map of %s ends at rowid %s but the table ends at %s, so the map is "
+            "ignored",
+            label,
+            expected - 1,
+            extent.last - 1,
+        )
+        return ()
+    return tuple(
+        PartitionInfo(
+            name=partition,
+            position=position,
+            rows=last + 1 - first,
+            extents=(RowExtent(first=first, last=last + 1),),
+        )
+        for position, (partition, first, last) in enumerate(found)
+    )
+
+
+def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
+    """Return a SELECT of `columns` over the rows of one selector."""
+    conditions: list[str] = []
+    if isinstance(selector, RowRange):
+        if selector.first is not None:
+            conditions.append(f"rowid >= {selector.first}")
+        if selector.last is not None:
+            conditions.append(f"rowid < {selector.last}")
+    else:
+        assert isinstance(selector, WholeTable), "the source describes only these kinds"
+    conditions += row_conditions(extract)
+    return select(columns, relation_of(extract), conditions) + limit_clause(extract.limit_rows)
+
+
+_ARROW_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
+_ARROW_INTEGER = re.compile(r"u?int\d+")
+
+
+def _hashed_text(column: HashedColumn) -> str | None:
+    kind, value = column.kind, column.expression
+    shown = f"CAST({value} AS VARCHAR)"
+    if kind in ("string", "bool", "time64[us]") or _ARROW_INTEGER.fullmatch(kind):
+        return shown
+    if kind == "binary":
+        return value
+    if kind in ("float", "double"):
+        bits = f"lower(hex(CAST(CAST({value} AS BIT) AS BLOB)))"
+        return f"CASE WHEN isnan({value}) THEN 'NaN' ELSE {bits} END"
+    if match := _ARROW_DECIMAL.fullmatch(kind):
+        return decimal_text(shown, int(match[1]), int(match[2]))
+    if kind == "date32[day]":
+        return f"replace({shown}, ' (BC)', ' BC')"
+    if kind.startswith("timestamp["):
+        return _timestamp(shown, zoned="tz=" in kind)
+    return None
+
+
+def decimal_text(shown: str, precision: int, scale: int) -> str:
+    """Return SQL for the digits of a decimal without zeros at the end, from its text."""
+    if not scale:
+        return shown
+    trimmed = f"rtrim(rtrim({shown}, '0'), '.')"
+    if scale < precision:
+        return trimmed
+    # Such a number comes without a digit before the point.
+    return f"CASE WHEN {trimmed} IN ('', '-') THEN '0' ELSE replace({trimmed}, '.', '0.') END"
+
+
+def _timestamp(shown: str, *, zoned: bool) -> str:
+    """Return SQL for the text with the offset and then the era; the connection is in UTC."""
+    if zoned:
+        shown = f"regexp_replace({shown}, '[+]00$', '+00:00')"
+    return (
+        f"CASE WHEN contains({shown}, ' (BC)') THEN replace({shown}, ' (BC)', '') || ' BC' "
+        f"ELSE {shown} END"
+    )
+
+
+HASHING = Hashing(
+    text=_hashed_text,
+    sum="sum(CAST('0x' || left(md5({}), 16) AS UBIGINT))",
+    statement=selector_statement,
+)
+
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_INTEGER = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT|U?INTEGER")
+
+
+def _key_text(value: str, kind: str) -> str | None:
+    shown = f"CAST({value} AS VARCHAR)"
+    if kind == "VARCHAR":
+        return value
+    if kind == "UUID" or kind.startswith("ENUM(") or _INTEGER.fullmatch(kind):
+        return shown
+    if kind == "BLOB":
+        return f"lower(hex({value}))"
+    if match := _DECIMAL.fullmatch(kind):
+        return decimal_text(shown, int(match[1]), int(match[2]))
+    return None
