@@ -27,14 +27,11 @@ nearest to it that we may use; without one the lowest id), then the others by th
 it, then its package first, then by id. When all CPUs are taken it continues like `spread`.
 """
 
-import heapq
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from math import lcm
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from numa.errors import PlacementError
 from numa.kernel_files import cpu_list_text
@@ -47,6 +44,18 @@ BINDS = ("node", "core", "none")
 _LOCAL, _REMOTE = 10, 20
 
 
+class _Host(NamedTuple):
+    """A node that workers are placed on."""
+
+    node: Node
+    slots: tuple[int, ...]
+    """Number of slots on each level, level 1 first; they sum to the CPUs."""
+    package: tuple[bool, int]
+    """A node whose package is unknown counts as a separate package."""
+    distance: int
+    """To the wanted node; equal for all without a wanted node."""
+
+
 def place(
     topology: Topology,
     parallelism: int,
@@ -57,8 +66,6 @@ def place(
     near: int | None = None,
 ) -> tuple[Seat, ...]:
     """Return one seat for each worker, worker 0 first, by the rules at the head of this module.
-
-    Takes O((parallelism + nodes) log nodes).
 
     Args:
         topology: Nodes to sit on; those without CPUs get no seat.
@@ -79,30 +86,25 @@ def place(
     """
     if parallelism < 1:
         raise PlacementError(f"parallelism is {parallelism}.", "ask for 1 or more workers.")
-    _check("placement", placement, PLACEMENTS)
-    _check("bind", bind, BINDS)
+    for option, value, allowed in (("placement", placement, PLACEMENTS), ("bind", bind, BINDS)):
+        if value not in allowed:
+            raise PlacementError(
+                f"{option} cannot be {value!r}.", f"choose among {', '.join(allowed)}."
+            )
     hosts = _hosts(topology, nodes, near)
     deal = _spread(hosts) if placement == "spread" else _close(topology, hosts, near)
-    desks: dict[int, _Desks] = {}
+    desks: dict[int, tuple[Iterator[tuple[int, ...]], int | None]] = {}
+    """By node: the CPUs of its next seats, and their memory node."""
     seats: list[Seat] = []
     for worker, host in enumerate(islice(deal, parallelism)):
         node = host.node
         if node.id not in desks:
-            desks[node.id] = _desks(topology, node, bind)
-        seats.append(desks[node.id].seat(worker))
+            # Memory of one node for a process that roams over all would be mostly remote.
+            memory = None if bind == "none" else topology.memory_for(node)
+            desks[node.id] = (cycle(_desks(node, bind)), memory)
+        cpus, memory = desks[node.id]
+        seats.append(Seat(worker=worker, node=node.id, cpus=next(cpus), memory_node=memory))
     return tuple(seats)
-
-
-class _Host(NamedTuple):
-    """A node that workers are placed on."""
-
-    node: Node
-    slots: tuple[int, ...]
-    """Number of slots on each level, level 1 first; they sum to the CPUs."""
-    package: tuple[bool, int]
-    """A node whose package is unknown counts as a separate package."""
-    distance: int
-    """To the wanted node; equal for all without a wanted node."""
 
 
 def _hosts(
@@ -128,46 +130,38 @@ def _hosts(
             f"no node can be near node {near}, which does not exist.",
             f"choose among nodes {cpu_list_text(known)}.",
         )
-    return tuple(_host(topology, able[node_id], near) for node_id in sorted(set(wanted)))
-
-
-def _host(topology: Topology, node: Node, near: int | None) -> _Host:
-    threads = Counter(len(core) for core in _cores(node))
-    widest = max(threads)
-    slots = tuple(
-        sum(count for width, count in threads.items() if width >= level)
-        for level in range(1, widest + 1)
-    )
-    return _Host(
-        node=node,
-        slots=slots,
-        package=(True, node.id) if node.package is None else (False, node.package),
-        distance=0 if near is None else _distance(topology, node, near),
-    )
+    hosts = []
+    for node_id in sorted(set(wanted)):
+        node = able[node_id]
+        widths = [len(core) for core in _cores(node)]
+        slots = (sum(width > level for width in widths) for level in range(max(widths)))
+        hosts.append(
+            _Host(
+                node=node,
+                slots=tuple(slots),
+                package=(True, node_id) if node.package is None else (False, node.package),
+                distance=0 if near is None else _distance(topology, node, near),
+            )
+        )
+    return tuple(hosts)
 
 
 def _distance(topology: Topology, node: Node, target: int) -> int:
     """Return how far the node's CPUs are from another node."""
-    for index, other in enumerate(topology.nodes):
-        if other.id == target and index < len(node.distances):
-            return node.distances[index]
+    for other, distance in zip(topology.nodes, node.distances, strict=False):
+        if other.id == target:
+            return distance
     return _LOCAL if node.id == target else _REMOTE
 
 
 def _spread(hosts: tuple[_Host, ...]) -> Iterator[_Host]:
     """Deal out seats for ever."""
-    levels = max(len(host.slots) for host in hosts)
-    for level in range(levels):
+    for level in range(max(len(host.slots) for host in hosts)):
         able = [host for host in hosts if level < len(host.slots)]
         sizes = [host.slots[level] for host in able]
         # While a slot is free its node is the least filled, so all are taken at the end.
         yield from islice(_even(able, sizes), sum(sizes))
-    yield from _shared(hosts)
-
-
-def _shared(hosts: tuple[_Host, ...]) -> Iterator[_Host]:
-    """Deal out CPUs that are all taken for ever."""
-    return _even(hosts, [len(host.node.cpus) for host in hosts])
+    yield from _even(hosts, [len(host.node.cpus) for host in hosts])
 
 
 def _close(topology: Topology, hosts: tuple[_Host, ...], near: int | None) -> Iterator[_Host]:
@@ -186,105 +180,49 @@ def _close(topology: Topology, hosts: tuple[_Host, ...], near: int | None) -> It
     for level in range(max(len(host.slots) for host in hosts)):
         for host in ordered:
             if level < len(host.slots):
-                for _ in range(host.slots[level]):
-                    yield host
-    yield from _shared(hosts)
-
-
-class _Rank(NamedTuple):
-    """A node's place in the queue of its package; the lowest is served first.
-
-    Filled parts are counted in a common measure of all sizes, as whole numbers: exact, and far
-    faster to compare than fractions.
-    """
-
-    filled: int
-    smallness: tuple[int, ...]
-    distance: int
-    node: int
-    host: int
-    """Its place among the hosts."""
+                yield from [host] * host.slots[level]
+    yield from _even(hosts, [len(host.node.cpus) for host in hosts])
 
 
 def _even(hosts: Sequence[_Host], sizes: Sequence[int]) -> Iterator[_Host]:
-    """Deal out seats for ever, each to the host with the smallest part of its size taken.
-
-    A package's queue changes only when one of its hosts is served, and all its hosts have the same
-    package: so the heads of all queues, ranked with their packages' fill in the third place, have
-    the best host of all at their head.
-    """
-    measure = lcm(*sizes)
+    """Deal out seats for ever, each to the host with the smallest part of its size taken."""
     rooms: Counter[tuple[bool, int]] = Counter()
-    queues: defaultdict[tuple[bool, int], list[_Rank]] = defaultdict(list)
-    for at, (host, size) in enumerate(zip(hosts, sizes, strict=True)):
+    for host, size in zip(hosts, sizes, strict=True):
         rooms[host.package] += size
-        small = (-size, -len(host.node.cpus), *(-slots for slots in host.slots))
-        queues[host.package].append(_Rank(0, small, host.distance, host.node.id, at))
-    package_measure = lcm(*rooms.values())
-    for queue in queues.values():
-        heapq.heapify(queue)
-    heads = [_head(queue[0], 0, package) for package, queue in queues.items()]
-    heapq.heapify(heads)
+    # Filled parts are counted in a common measure of all sizes: whole numbers are exact.
+    measure, package_measure = lcm(*sizes), lcm(*rooms.values())
+    packages: Counter[tuple[bool, int]] = Counter()
+    filled = [0] * len(hosts)
+    smallness = [
+        (-size, -len(host.node.cpus), *(-slots for slots in host.slots))
+        for host, size in zip(hosts, sizes, strict=True)
+    ]
+
+    def rank(at: int) -> tuple[int, tuple[int, ...], int, int, int]:
+        host = hosts[at]
+        return filled[at], smallness[at], packages[host.package], host.distance, host.node.id
+
     while True:
-        package_filled, package = heads[0].package_filled, heads[0].package
-        best = queues[package][0]
-        yield hosts[best.host]
-        step = measure // sizes[best.host]
-        heapq.heapreplace(queues[package], best._replace(filled=best.filled + step))
-        package_filled += package_measure // rooms[package]
-        heapq.heapreplace(heads, _head(queues[package][0], package_filled, package))
+        best = min(range(len(hosts)), key=rank)
+        yield hosts[best]
+        filled[best] += measure // sizes[best]
+        package = hosts[best].package
+        packages[package] += package_measure // rooms[package]
 
 
-class _Head(NamedTuple):
-    """The best node of a package, to compare with other packages."""
-
-    filled: int
-    smallness: tuple[int, ...]
-    package_filled: int
-    distance: int
-    node: int
-    package: tuple[bool, int]
-
-
-def _head(best: _Rank, package_filled: int, package: tuple[bool, int]) -> _Head:
-    return _Head(best.filled, best.smallness, package_filled, best.distance, best.node, package)
-
-
-class _Desks(Struct, kw_only=True):
-    """The CPUs and the memory of the seats of one node."""
-
-    node: int
-    memory_node: int | None
-    cpus: tuple[tuple[int, ...], ...]
-    """Of the first worker, the second and so on, and then again from the first."""
-    taken: int = 0
-
-    def seat(self, worker: int) -> Seat:
-        """Return the next seat on the node."""
-        cpus = self.cpus[self.taken % len(self.cpus)]
-        self.taken += 1
-        return Seat(worker=worker, node=self.node, cpus=cpus, memory_node=self.memory_node)
-
-
-def _desks(topology: Topology, node: Node, bind: str) -> _Desks:
+def _desks(node: Node, bind: str) -> tuple[tuple[int, ...], ...]:
+    """Return the CPUs of the first worker, of the second and so on."""
     if bind == "none":
-        # Memory of one node for a process that roams over all would be mostly remote.
-        return _Desks(node=node.id, memory_node=None, cpus=((),))
-    cpus: tuple[tuple[int, ...], ...] = (node.cpus,)
-    if bind == "core":
-        cores = _cores(node)
-        widest = max(len(core) for core in cores)
-        levels = ([core for core in cores if len(core) > thread] for thread in range(widest))
-        cpus = tuple(chain.from_iterable(levels))
-    return _Desks(node=node.id, memory_node=topology.memory_for(node), cpus=cpus)
+        return ((),)
+    if bind == "node":
+        return (node.cpus,)
+    cores = _cores(node)
+    levels = (
+        [core for core in cores if len(core) > thread]
+        for thread in range(max(len(core) for core in cores))
+    )
+    return tuple(chain.from_iterable(levels))
 
 
 def _cores(node: Node) -> tuple[tuple[int, ...], ...]:
     return node.cores or tuple((cpu,) for cpu in node.cpus)
-
-
-def _check(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise PlacementError(
-            f"{option} cannot be {value!r}.", f"choose among {', '.join(allowed)}."
-        )

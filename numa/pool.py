@@ -17,7 +17,6 @@ The events of one worker come in order: all that its process sent, then its `Los
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import pickle
@@ -30,9 +29,10 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TypeAlias
+from typing import IO, Self, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,6 +58,7 @@ _DETAIL_BYTES = 4096
 _STACKS_BYTES = 64 * 1024
 """The most that is searched for the stack of a crash."""
 _STDERR_LIMIT_BYTES = 1 << 20
+"""Emptied above that before a task, so that a chatty driver cannot fill the disk."""
 
 _Process: TypeAlias = "subprocess.Popen[bytes] | Served"
 
@@ -104,15 +105,26 @@ class Pool:
         self._entry = entry
         self._memory_policy = memory_policy
         self._warm_up = _pickled(warm_up, "the warm-up")
-        self._servers = self._new_servers()
+        self._servers: dict[int | None, ForkServer] = {}
+        """One for each node with seats, bound to the CPUs of all of them; see `_home`."""
+        for home in dict.fromkeys(map(_home, seats)):
+            here = [seat for seat in seats if _home(seat) == home]
+            whole = replace(
+                here[0], cpus=tuple(sorted({cpu for each in here for cpu in each.cpus}))
+            )
+            self._servers[home] = ForkServer(whole, memory_policy, entry, self._warm_up)
         self._members: dict[int, Member] = {}
         """The children by worker, without lost ones."""
         self._lingering: list[Member] = []
         """Lost ones that the kernel has not let go of yet."""
         self._events: deque[WorkerEvent] = deque()
         self._selector = selectors.DefaultSelector()
-        self._waker = Waker()
-        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._woken, self._waking = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waking.setblocking(False)
+        # Reentrant: a signal handler may come while its own thread is in `wake`.
+        self._wake_lock = threading.RLock()
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._next_check = time.monotonic()
         self._starts: Counter[int] = Counter()
         self._closed = False
@@ -128,27 +140,61 @@ class Pool:
 
         Starts the server if it does not run. The `wait` that is in progress, or the next one,
         returns when it is prepared.
-
-        Raises:
-            PoolError: The worker is unknown.
         """
         return self._servers[_home(self._seat(worker))].is_prepared()
 
     def start(self, worker: int) -> None:
-        """Start a process on the worker's seat; its `Ready` comes from `wait`.
+        """Start a process on the worker's seat, bound from its first page on.
 
-        Best called from the main thread: only then does the kernel kill the child with us.
+        Its `Ready` comes from `wait`. Where the fork server cannot be used, the process is a new
+        interpreter. Best called from the main thread: only then does the kernel kill the child with
+        us.
 
         Raises:
-            PoolError: The worker is unknown, it runs already, or the system refuses.
+            PoolError: The worker is unknown, or it runs already.
+            StartError: The system refuses it.
         """
         seat = self._seat(worker)
         if worker in self._members:
             pid = self._members[worker].process.pid
             raise PoolError(f"worker {worker} already runs, as process {pid}.", "kill it first.")
-        started = self._launched(seat)
-        self._members[worker] = started
-        self._selector.register(started.channel, selectors.EVENT_READ, worker)
+        try:
+            with ExitStack() as undo:
+                ours, theirs = socket.socketpair()
+                undo.callback(ours.close)
+                channel = Channel(ours)
+                stderr = undo.enter_context(tempfile.TemporaryFile())
+                # Appending keeps the child's writes at the end after the file was emptied.
+                flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
+                fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
+                process: _Process
+                with theirs:
+                    server = self._servers[_home(seat)]
+                    forked = server.fork(seat, (theirs.fileno(), stderr.fileno()))
+                    if forked:
+                        process, bound = forked
+                        undo.callback(_end, process)
+                    else:
+                        with seated(seat, self._memory_policy) as bound:
+                            process = start_interpreter(
+                                member.__name__, f"worker-{worker}", self._entry, theirs, stderr
+                            )
+                            undo.callback(_end, process)
+                        channel.post(pickle.dumps((worker, bound, self._warm_up)))
+                undo.pop_all()
+        except OSError as error:
+            hint = "lower --parallelism, or raise the limit on processes, files or memory."
+            if isinstance(error, FileNotFoundError) and error.filename is None:
+                # `tempfile` raises this when it has tried all places, and without a descriptor.
+                hint = (
+                    "set TMPDIR to a directory that you may write to, or raise the limit on open "
+                    "files."
+                )
+            raise StartError(f"worker {worker} cannot be started: {error}.", hint) from error
+        self._members[worker] = Member(
+            worker=worker, process=process, channel=channel, stderr=stderr, bound=bound
+        )
+        self._selector.register(channel, selectors.EVENT_READ, worker)
         self._starts[worker] += 1
 
     def assign(self, worker: int, task: object) -> None:
@@ -162,7 +208,8 @@ class Pool:
             raise PoolError(f"worker {worker} is busy.", "wait for the end of its task.")
         body = _pickled(task, f"the task for worker {worker}")
         child.busy, child.task = True, task
-        child.trim_stderr()
+        if os.fstat(child.stderr.fileno()).st_size > _STDERR_LIMIT_BYTES:
+            os.ftruncate(child.stderr.fileno(), 0)
         child.channel.post(TASK, body)
         self._watch(child)
 
@@ -204,7 +251,8 @@ class Pool:
 
         From any thread, or a signal handler; also when the pool is closed, then without effect.
         """
-        self._waker.wake()
+        with self._wake_lock, suppress(OSError):
+            self._waking.send(b"\0")
 
     def kill(self, *workers: int) -> None:
         """Kill the workers' processes and reap them; the next `wait` has their `Lost`.
@@ -223,10 +271,7 @@ class Pool:
         return {worker: child.process.pid for worker, child in self._members.items()}
 
     def bindings(self) -> dict[int, BindReport]:
-        """Return the result of the binding of each worker with a process, also before it is up.
-
-        A worker's `Ready` says the same.
-        """
+        """Return the result of the binding of each worker with a process, also before it is up."""
         return {worker: child.bound for worker, child in self._members.items()}
 
     def memory_bytes(self, worker: int) -> int | None:
@@ -256,14 +301,36 @@ class Pool:
         if self._closed:
             return
         self._closed = True
+        children = list(self._members.values())
         try:
-            self._end_all(grace_seconds)
+            for child in children:
+                if not child.busy:
+                    child.channel.post(LEAVE)
+                elif not child.gone():
+                    os.kill(child.process.pid, signal.SIGTERM)
+            deadline = time.monotonic() + grace_seconds
+            for child in children:
+                child.wait_gone(max(0.0, deadline - time.monotonic()))
         finally:
-            for server in self._servers.values():
-                server.close()
+            try:
+                # Also when a second Ctrl-C interrupts the polite part.
+                children += self._lingering
+                for child in children:
+                    child.kill()
+                deadline = time.monotonic() + _LAST_EXIT_SECONDS
+                for child in children:
+                    child.reap(max(0.0, deadline - time.monotonic()))
+                    child.release()
+                self._members.clear()
+                self._selector.close()
+                with self._wake_lock:
+                    self._waking.close()
+                    self._woken.close()
+            finally:
+                for server in self._servers.values():
+                    server.close()
 
-    def __enter__(self) -> Pool:
-        """Return the pool itself."""
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -272,23 +339,7 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the pool."""
         self.close()
-
-    def _new_servers(self) -> dict[int | None, ForkServer]:
-        """Return a server for each node with seats, which is bound to the CPUs of all of them."""
-        seats: dict[int | None, list[Seat]] = {}
-        for seat in self._seats.values():
-            seats.setdefault(_home(seat), []).append(seat)
-        return {
-            home: ForkServer(
-                replace(here[0], cpus=tuple(sorted({cpu for seat in here for cpu in seat.cpus}))),
-                self._memory_policy,
-                self._entry,
-                self._warm_up,
-            )
-            for home, here in seats.items()
-        }
 
     def _member(self, worker: int) -> Member:
         self._seat(worker)
@@ -308,60 +359,12 @@ class Pool:
         if self._closed:
             raise PoolError("the pool is closed.", "make a new one.")
 
-    def _launched(self, seat: Seat) -> Member:
-        """Return a new process on a seat, bound from its first page on.
-
-        Where the fork server cannot be used, the process is a new interpreter.
-
-        Raises:
-            StartError: The system refuses it.
-        """
-        try:
-            with contextlib.ExitStack() as undo:
-                ours, theirs = socket.socketpair()
-                undo.callback(ours.close)
-                channel = Channel(ours)
-                stderr = undo.enter_context(tempfile.TemporaryFile())
-                # Appending keeps the child's writes at the end after `trim_stderr`.
-                flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
-                fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
-                process: _Process
-                with theirs:
-                    server = self._servers[_home(seat)]
-                    forked = server.fork(seat, (theirs.fileno(), stderr.fileno()))
-                    if forked:
-                        process, bound = forked
-                        undo.callback(_end, process)
-                    else:
-                        with seated(seat, self._memory_policy) as bound:
-                            name = f"worker-{seat.worker}"
-                            process = start_interpreter(
-                                member.__name__, name, self._entry, theirs, stderr
-                            )
-                            undo.callback(_end, process)
-                        channel.post(pickle.dumps((seat.worker, bound, self._warm_up)))
-                undo.pop_all()
-                return Member(
-                    worker=seat.worker, process=process, channel=channel, stderr=stderr, bound=bound
-                )
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and error.filename is None:
-                # `tempfile` raises this when it has tried all places, and without a descriptor.
-                hint = (
-                    "set TMPDIR to a directory that you may write to, or raise the limit on open "
-                    "files."
-                )
-            else:
-                hint = "lower --parallelism, or raise the limit on processes, files or memory."
-            text = f"worker {seat.worker} cannot be started: {error}."
-            raise StartError(text, hint) from error
-
     def _listen(self, timeout_seconds: float) -> bool:
         """Take the arrived data, or wait for some; return whether it was woken.
 
         A fork server that has started wakes, too.
         """
-        with contextlib.ExitStack() as after:
+        with ExitStack() as after:
             for server in self._servers.values():
                 if server.is_starting:
                     self._selector.register(server, selectors.EVENT_READ)
@@ -370,15 +373,17 @@ class Pool:
         woken = False
         for key, mask in ready:
             if key.data is None:
-                self._waker.clear()
                 woken = True
+                with suppress(BlockingIOError):
+                    while self._woken.recv(4096):
+                        pass
                 continue
             child = self._members[key.data]
             if mask & selectors.EVENT_WRITE:
                 child.channel.flush()
                 self._watch(child)
             if mask & selectors.EVENT_READ:
-                self._take(child, child.channel.receive())
+                self._receive(child, child.channel.receive())
                 if child.channel.ended:
                     # One that continues without its pipe is useless.
                     child.killed = child.killed or not child.wait_gone(_EXIT_SECONDS)
@@ -395,7 +400,7 @@ class Pool:
             wanted |= selectors.EVENT_WRITE
         self._selector.modify(child.channel, wanted, child.worker)
 
-    def _take(self, child: Member, bodies: Iterable[bytes]) -> None:
+    def _receive(self, child: Member, bodies: Iterable[bytes]) -> None:
         for body in bodies:
             if child.broken:
                 return
@@ -412,20 +417,19 @@ class Pool:
                 child.busy, child.task = False, None
             self._events.append(event)
 
-    def _lose(self, children: Iterable[Member]) -> None:
+    def _lose(self, doomed: Sequence[Member]) -> None:
         """End children and take them off: first what each has sent, then its `Lost`.
 
         Processes that the kernel does not end within two seconds, all together, are lost anyway,
         and reaped when they end.
         """
-        doomed = list(children)
         for child in doomed:
             child.kill()
         deadline = time.monotonic() + _EXIT_SECONDS
         for child in doomed:
             if not child.reap(max(0.0, deadline - time.monotonic())):
                 self._lingering.append(child)
-            self._take(child, child.channel.receive(everything=True))
+            self._receive(child, child.channel.receive(everything=True))
             self._selector.unregister(child.channel)
             del self._members[child.worker]
             code = child.process.returncode
@@ -438,30 +442,6 @@ class Pool:
                 )
             )
             child.release()
-
-    def _end_all(self, grace_seconds: float) -> None:
-        children = list(self._members.values())
-        try:
-            for child in children:
-                if not child.busy:
-                    child.channel.post(LEAVE)
-                elif not child.gone():
-                    os.kill(child.process.pid, signal.SIGTERM)
-            deadline = time.monotonic() + grace_seconds
-            for child in children:
-                child.wait_gone(max(0.0, deadline - time.monotonic()))
-        finally:
-            # Also when a second Ctrl-C interrupts the polite part.
-            children += self._lingering
-            for child in children:
-                child.kill()
-            deadline = time.monotonic() + _LAST_EXIT_SECONDS
-            for child in children:
-                child.reap(max(0.0, deadline - time.monotonic()))
-                child.release()
-            self._members.clear()
-            self._selector.close()
-            self._waker.close()
 
 
 class Member(Struct, kw_only=True):
@@ -525,13 +505,12 @@ class Member(Struct, kw_only=True):
             return False
         return True
 
-    def trim_stderr(self) -> None:
-        """Empty the file once it is over 1 MiB, so that a chatty driver cannot fill the disk."""
-        if os.fstat(self.stderr.fileno()).st_size > _STDERR_LIMIT_BYTES:
-            os.ftruncate(self.stderr.fileno(), 0)
-
     def how_it_ended(self) -> str:
-        """Return one line on the end of a reaped child, then the last 4 KB of its stderr."""
+        """Return one line on the end of a reaped child, then the last 4 KB of its stderr.
+
+        Of a crash they are from the stack on of the thread that crashed: Python writes the
+        innermost frame first, and a fork's frames end with all frames of the parent.
+        """
         code = self.process.returncode
         if code is None:
             line = "killed by SIGKILL, sent by the pool, but not ended: it waits inside the kernel"
@@ -549,21 +528,14 @@ class Member(Struct, kw_only=True):
                 line += ", not sent by the pool: often sent by the kernel when memory is short"
         if self.broken:
             line += f"; {self.broken}"
-        return f"{line}\n{self._last_words().decode(errors='replace')}".strip()
-
-    def _last_words(self) -> bytes:
-        """Return the end of its stderr, of a crash from the stack on of the thread that crashed.
-
-        Python writes the innermost frame first, and a fork's frames end with all frames of the
-        parent.
-        """
         size = os.fstat(self.stderr.fileno()).st_size
         tail = os.pread(self.stderr.fileno(), _STACKS_BYTES, max(0, size - _STACKS_BYTES))
         crashed = tail.rfind(b"\nCurrent thread 0x")
         start = len(tail) - _DETAIL_BYTES
         if tail.rfind(b"Fatal Python error: ", 0, max(0, crashed)) >= 0:
             start = min(start, crashed)
-        return tail[max(0, start) :][:_DETAIL_BYTES]
+        words = tail[max(0, start) :][:_DETAIL_BYTES]
+        return f"{line}\n{words.decode(errors='replace')}".strip()
 
     def release(self) -> None:
         """Close both descriptors."""
@@ -590,35 +562,3 @@ def _pickled(value: object, what: str) -> bytes:
 def _end(process: _Process) -> None:
     process.kill()
     process.wait(_LAST_EXIT_SECONDS)
-
-
-class Waker:
-    """A pipe to oneself: `wake` makes its descriptor readable until `clear`."""
-
-    def __init__(self) -> None:
-        self._reading, self._writing = socket.socketpair()
-        self._reading.setblocking(False)
-        self._writing.setblocking(False)
-        # Reentrant: a signal handler may come while its own thread is in here.
-        self._lock = threading.RLock()
-
-    def fileno(self) -> int:
-        """Return the descriptor to wait on."""
-        return self._reading.fileno()
-
-    def wake(self) -> None:
-        """Make it readable; does nothing if it is, or is closed."""
-        with self._lock, contextlib.suppress(OSError):
-            self._writing.send(b"\0")
-
-    def clear(self) -> None:
-        """Take back every `wake` so far."""
-        with contextlib.suppress(BlockingIOError):
-            while self._reading.recv(4096):
-                pass
-
-    def close(self) -> None:
-        """Close both ends."""
-        with self._lock:
-            self._writing.close()
-            self._reading.close()

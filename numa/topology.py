@@ -15,10 +15,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.errors import TopologyError
@@ -28,19 +27,25 @@ from numa.quota import cpu_quota
 
 __all__ = ["cpu_list_text", "detect", "parse_cpu_list", "recorded"]
 
+Core: TypeAlias = tuple[int, ...]
+"""The CPUs of one physical core, ascending."""
+
 _MEMS_ALLOWED = re.compile(r"^Mems_allowed_list:(.*)$", re.MULTILINE)
+_ROW = re.compile(r"\s*(?:\d{1,7}(?:\s+|$))*", re.ASCII)
+_MEM_TOTAL = re.compile(r"\bMemTotal:\s*(\d{1,18}) kB", re.ASCII)
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
+# The names of kernel 5.x first, then the older ones.
+_CORE_LISTS = ("core_cpus_list", "thread_siblings_list")
+_PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
 
-class _Rights(Struct, frozen=True, kw_only=True):
-    """What counts of the machine."""
+# Arm's and RISC-V's scale first (since kernel 6.12 x86 has it, too), then the firmware's.
+_SPEEDS = ("cpu_capacity", "acpi_cppc/highest_perf")
 
-    cpus: frozenset[int]
-    """CPUs to keep; all are on."""
-    online: frozenset[int] | None
-    """CPUs of the machine that are on; None = all that are not off."""
-    offline: frozenset[int]
-    memory: frozenset[int] | None
-    """Nodes whose memory is allowed; None = all."""
+# Cores of one kind are ranked by their luck in manufacture, a boost step or two of 100 MHz apart:
+# 2 to 4 %. Kinds of cores differ by a quarter or more. To sort by luck would only scatter the
+# seats, so what differs by less than this counts as alike.
+_ALIKE = 0.95
 
 
 def detect(
@@ -64,23 +69,24 @@ def detect(
     Raises:
         TopologyError: A file cannot be parsed; the message has the file and its text.
     """
-    switches = read_switches(sysfs_root / "cpu")
-    notes = list(switches.notes)
+    notes: list[str] = []
+    online, off = _switches(sysfs_root / "cpu", notes)
     allowed = own_cpus() if allowed_cpus is None else allowed_cpus
-    # The mask holds only CPUs that are on, while lxcfs shows a container fewer than it may use.
-    off = switches.offline - allowed if allowed_cpus is None else switches.offline
+    if allowed_cpus is None:
+        # The mask holds only CPUs that are on, while lxcfs shows a container fewer than it may use.
+        off -= allowed
     if allowed <= off:
         off -= allowed
     elif allowed & off:
         notes.append(f"CPUs {cpu_list_text(allowed & off)} are switched off: not used")
-    rights = _Rights(
-        cpus=allowed - off,
-        online=switches.online,
-        offline=off,
-        memory=_allowed_memory(proc_root),
-    )
-    quota = cpu_quota(cgroup_root, proc_root)
-    return replace(_topology(sysfs_root, rights, notes), cpu_quota=quota)
+    path = proc_root / "self" / "status"
+    match = _MEMS_ALLOWED.search(text_of(path) or "")
+    try:
+        memory = None if match is None else frozenset(parse_cpu_list(match[1]))
+    except TopologyError:
+        raise not_understood(path, "Mems_allowed_list", match[0] if match else "") from None
+    topology = _topology(sysfs_root, allowed - off, online, off, memory, notes)
+    return replace(topology, cpu_quota=cpu_quota(cgroup_root, proc_root))
 
 
 def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) -> Topology:
@@ -100,8 +106,12 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
         raise TopologyError(
             f"{sysfs_root} {what}.", "give a folder with the layout of /sys/devices/system."
         )
-    switches = read_switches(sysfs_root / "cpu")
-    online = _online(sysfs_root, switches.online, switches.offline)
+    notes: list[str] = []
+    known, offline = _switches(sysfs_root / "cpu", notes)
+    online = known
+    if online is None:
+        listed = {cpu for node in _whole_nodes(sysfs_root / "node", []) for cpu in node.cpus}
+        online = frozenset(listed.union(_folders(sysfs_root / "cpu", "cpu"))) - offline
     allowed = online if allowed_cpus is None else allowed_cpus & online
     if not allowed:
         asked = "" if allowed_cpus is None else f" of {cpu_list_text(allowed_cpus)!r}"
@@ -111,112 +121,10 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
             f"{sysfs_root} has no CPU{asked} that is on{rest}.",
             f"{instead} a whole copy of /sys/devices/system.",
         )
-    notes = list(switches.notes)
     if allowed_cpus is not None and allowed < allowed_cpus:
         lacking = cpu_list_text(allowed_cpus - allowed)
         notes.append(f"CPUs {lacking} do not exist or are switched off: not used")
-    rights = _Rights(cpus=allowed, online=switches.online, offline=switches.offline, memory=None)
-    return _topology(sysfs_root, rights, notes)
-
-
-def _topology(sysfs_root: Path, rights: _Rights, notes: list[str]) -> Topology:
-    found, complaints = read_nodes(sysfs_root / "node")
-    nodes = _nodes(sysfs_root / "cpu", found, rights)
-    notes += complaints
-    missing = rights.cpus.difference(*(node.cpus for node in nodes))
-    where = sysfs_root / "node"
-    if not nodes:
-        notes.append(f"no NUMA information at {where}: treating the machine as one node")
-    elif missing:
-        use = "not used" if missing < rights.cpus else "treating the machine as one node"
-        notes.append(f"CPUs {cpu_list_text(missing)} are in no node at {where}: {use}")
-    if not missing < rights.cpus:
-        nodes = (_one_node(sysfs_root / "cpu", rights.cpus),)
-    return Topology(
-        nodes=_by_speed(sysfs_root / "cpu", nodes),
-        cpu_quota=None,
-        note="; ".join(notes) or None,
-        offline_cpus=tuple(sorted(rights.offline)),
-    )
-
-
-def _nodes(cpu_root: Path, found: tuple[NodeFiles, ...], rights: _Rights) -> tuple[Node, ...]:
-    taken = set(rights.offline)
-    nodes: list[Node] = []
-    for files in found:
-        mine = [cpu for cpu in files.listed_cpus if cpu not in taken]
-        taken.update(mine)
-        cpus = tuple(cpu for cpu in mine if cpu in rights.cpus)
-        others = (cpu for cpu in mine if cpu not in rights.cpus)
-        cores = cores_of(cpu_root, cpus)
-        node = Node(
-            id=files.id,
-            cpus=cpus,
-            memory_bytes=files.memory_bytes,
-            distances=files.distances,
-            cores=cores,
-            package=package_of(cpu_root, cores),
-            cpus_denied=tuple(
-                cpu for cpu in others if rights.online is None or cpu in rights.online
-            ),
-            memory_allowed=rights.memory is None or files.id in rights.memory,
-        )
-        nodes.append(node)
-    shown = [index for index, node in enumerate(nodes) if node.cpus or node.has_memory]
-    if len(shown) == len(nodes):
-        return tuple(nodes)
-    return tuple(_with_distances(nodes[index], shown) for index in shown)
-
-
-def _with_distances(node: Node, shown: list[int]) -> Node:
-    """Cut the row of distances, which has every node, to the nodes shown."""
-    if not node.distances:
-        return node
-    return replace(node, distances=tuple(node.distances[index] for index in shown))
-
-
-def _one_node(cpu_root: Path, allowed: frozenset[int]) -> Node:
-    cpus = tuple(sorted(allowed))
-    cores = cores_of(cpu_root, cpus)
-    return Node(
-        id=0, cpus=cpus, memory_bytes=None, cores=cores, package=package_of(cpu_root, cores)
-    )
-
-
-def _by_speed(cpu_root: Path, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Put the fastest cores of each node first, if the machine has fast and slow ones."""
-    speeds = speeds_of(cpu_root, (core for node in nodes for core in node.cores))
-    if not speeds:
-        return nodes
-    sorted_nodes: list[Node] = []
-    for node in nodes:
-        cores = tuple(sorted(node.cores, key=lambda core: (-speeds[core], core)))
-        in_order = tuple(speeds[core] for core in cores)
-        sorted_nodes.append(replace(node, cores=cores, speeds=in_order))
-    return tuple(sorted_nodes)
-
-
-def _online(
-    sysfs_root: Path, online: frozenset[int] | None, offline: frozenset[int]
-) -> frozenset[int]:
-    """The CPUs of a copied tree that are on, as well as it tells."""
-    if online is not None:
-        return online
-    nodes, _ = read_nodes(sysfs_root / "node")
-    listed = frozenset(cpu for node in nodes for cpu in node.listed_cpus)
-    return (listed | cpu_folders(sysfs_root / "cpu")) - offline
-
-
-def _allowed_memory(proc_root: Path) -> frozenset[int] | None:
-    """Nodes whose memory our cpuset allows; None if the kernel does not say."""
-    path = proc_root / "self" / "status"
-    match = _MEMS_ALLOWED.search(text_of(path) or "")
-    if match is None:
-        return None
-    try:
-        return frozenset(parse_cpu_list(match[1]))
-    except TopologyError:
-        raise not_understood(path, "Mems_allowed_list", match[0]) from None
+    return _topology(sysfs_root, allowed, known, offline, None, notes)
 
 
 def own_cpus() -> frozenset[int]:
@@ -224,48 +132,6 @@ def own_cpus() -> frozenset[int]:
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
-
-
-_NODE_FOLDER = re.compile(r"node(\d{1,7})", re.ASCII)
-_ROW = re.compile(r"\s*(?:\d{1,7}(?:\s+|$))*", re.ASCII)
-_MEM_TOTAL = re.compile(r"\bMemTotal:\s*(\d{1,18}) kB", re.ASCII)
-
-
-class NodeFiles(Struct, frozen=True, kw_only=True):
-    """One whole node of the machine, with CPUs that this process may not use."""
-
-    id: int
-    listed_cpus: tuple[int, ...]
-    """The CPUs of `cpulist`; another node may list the same."""
-    memory_bytes: int | None
-    """None = there is no `meminfo`, or none that we may read."""
-    distances: tuple[int, ...]
-    """To each node that is returned, in that order; empty if not known."""
-
-
-def read_nodes(node_root: Path) -> tuple[tuple[NodeFiles, ...], tuple[str, ...]]:
-    """Return the nodes, lowest id first, and a line for each thing that is not as it should be.
-
-    A node counts if it has a folder and is in the list `online`, should there be one.
-
-    Raises:
-        TopologyError: A file cannot be parsed; the message has the file and its text.
-    """
-    folders = _folder_ids(node_root)
-    notes: list[str] = []
-    online = _online_nodes(node_root, folders, notes)
-    there = set(folders)
-    ids = [node for node in online if node in there]
-    nodes: list[NodeFiles] = []
-    for node in ids:
-        files = _node(f"{node_root}/node{node}", node, len(online), notes)
-        if len(ids) < len(online):
-            kept = tuple(
-                d for other, d in zip(online, files.distances, strict=False) if other in there
-            )
-            files = replace(files, distances=kept)
-        nodes.append(files)
-    return tuple(nodes), tuple(notes)
 
 
 def nodes_with_cpus(node_root: Path = Path("/sys/devices/system/node")) -> frozenset[int]:
@@ -278,226 +144,241 @@ def nodes_with_cpus(node_root: Path = Path("/sys/devices/system/node")) -> froze
         node_root: Folder with `has_cpu`, of kernel 2.6.24 and later.
     """
     try:
-        return frozenset(parse_cpu_list(text_of(node_root / "has_cpu") or ""))
+        return frozenset(_list_in(node_root / "has_cpu") or ())
     except TopologyError:
         return frozenset()
 
 
-def _node(folder: str, node: int, online: int, notes: list[str]) -> NodeFiles:
-    listed = text_of(f"{folder}/cpulist")
-    if listed is None:
-        notes.append(f"node {node} has no readable cpulist, so it counts as a node without CPUs")
-    row = _row(f"{folder}/distance")
-    if row and len(row) != online:
-        notes.append(f"node {node} gives {len(row)} distances to {online} nodes: not used")
-        row = ()
-    return NodeFiles(
-        id=node,
-        listed_cpus=_listed(f"{folder}/cpulist", listed or ""),
-        memory_bytes=_memory_bytes(f"{folder}/meminfo"),
-        distances=row,
+def _topology(
+    sysfs_root: Path,
+    cpus: frozenset[int],
+    online: frozenset[int] | None,
+    offline: frozenset[int],
+    memory: frozenset[int] | None,
+    notes: list[str],
+) -> Topology:
+    """Cut the machine down to what counts.
+
+    Args:
+        sysfs_root: The files of the machine.
+        cpus: CPUs to keep; all are on.
+        online: CPUs of the machine that are on; None = all that are not off.
+        offline: CPUs of the machine that are off.
+        memory: Nodes whose memory is allowed; None = all.
+        notes: Lines on what is not as it should be; more are added.
+    """
+    cpu_root, where = sysfs_root / "cpu", sysfs_root / "node"
+    taken = set(offline)
+    nodes: list[Node] = []
+    for whole in _whole_nodes(where, notes):
+        listed = [cpu for cpu in whole.cpus if cpu not in taken]
+        taken.update(listed)
+        denied = (cpu for cpu in listed if cpu not in cpus)
+        node = replace(
+            whole,
+            cpus=tuple(cpu for cpu in listed if cpu in cpus),
+            cpus_denied=tuple(cpu for cpu in denied if online is None or cpu in online),
+            memory_allowed=memory is None or whole.id in memory,
+        )
+        nodes.append(_with_cores(cpu_root, node))
+    shown = [at for at, node in enumerate(nodes) if node.cpus or node.has_memory]
+    nodes = [
+        replace(nodes[at], distances=tuple(row[other] for other in shown if row))
+        for at in shown
+        for row in [nodes[at].distances]
+    ]
+    missing = cpus.difference(*(node.cpus for node in nodes))
+    if not nodes:
+        notes.append(f"no NUMA information at {where}: treating the machine as one node")
+    elif missing:
+        use = "not used" if missing < cpus else "treating the machine as one node"
+        notes.append(f"CPUs {cpu_list_text(missing)} are in no node at {where}: {use}")
+    if not missing < cpus:
+        nodes = [_with_cores(cpu_root, Node(id=0, cpus=tuple(sorted(cpus)), memory_bytes=None))]
+    speeds = _speeds(cpu_root, [core for node in nodes for core in node.cores])
+    if speeds:
+        for at, node in enumerate(nodes):
+            cores = tuple(sorted(node.cores, key=lambda core: (-speeds[core], core)))
+            nodes[at] = replace(node, cores=cores, speeds=tuple(speeds[core] for core in cores))
+    return Topology(
+        nodes=tuple(nodes),
+        cpu_quota=None,
+        note="; ".join(notes) or None,
+        offline_cpus=tuple(sorted(offline)),
     )
 
 
-def _folder_ids(node_root: Path) -> tuple[int, ...]:
-    try:
-        names = os.listdir(node_root)
-    except OSError:
-        return ()
-    return tuple(sorted(int(match[1]) for match in map(_NODE_FOLDER.fullmatch, names) if match))
+def _whole_nodes(node_root: Path, notes: list[str]) -> list[Node]:
+    """Return the nodes with all CPUs of their lists, lowest id first.
 
+    A node counts if it has a folder and is in the list `online`, should there be one. Another node
+    may list the same CPUs.
 
-def _online_nodes(node_root: Path, folders: tuple[int, ...], notes: list[str]) -> tuple[int, ...]:
-    """The nodes that each row of distances is about, in its order."""
-    text = text_of(node_root / "online")
-    if text is None or not folders:
-        return folders
+    Raises:
+        TopologyError: A file cannot be parsed; the message has the file and its text.
+    """
+    folders = _folders(node_root, "node")
+    online: Iterable[int] | None = None
     try:
-        online = parse_cpu_list(text)
+        online = _list_in(node_root / "online") if folders else None
     except TopologyError:
         online = ()
-    if not set(online).intersection(folders):
+    if online is not None and not set(online).intersection(folders):
         notes.append(f"{node_root / 'online'} names none of the existing nodes: not used")
-        return folders
-    absent = set(online).difference(folders)
+        online = None
+    # The nodes that each row of distances is about, in its order.
+    columns = folders if online is None else list(online)
+    absent = set(columns).difference(folders)
     if absent:
         shown = ",".join(map(str, sorted(absent)))
         notes.append(f"nodes {shown} are online but have no folder at {node_root}: not used")
-    return online
+    nodes: list[Node] = []
+    for node in columns:
+        if node in absent:
+            continue
+        folder = f"{node_root}/node{node}"
+        cpus = _list_in(f"{folder}/cpulist")
+        if cpus is None:
+            notes.append(
+                f"node {node} has no readable cpulist, so it counts as a node without CPUs"
+            )
+        text = text_of(f"{folder}/distance") or ""
+        if not _ROW.fullmatch(text):
+            raise not_understood(f"{folder}/distance", "row of distances", text)
+        row = tuple(map(int, text.split()))
+        if row and len(row) != len(columns):
+            notes.append(
+                f"node {node} gives {len(row)} distances to {len(columns)} nodes: not used"
+            )
+            row = ()
+        memory = text_of(f"{folder}/meminfo")
+        match = _MEM_TOTAL.search(memory or "")
+        if memory is not None and match is None:
+            raise not_understood(f"{folder}/meminfo", "MemTotal in kB", memory)
+        nodes.append(
+            Node(
+                id=node,
+                cpus=cpus or (),
+                memory_bytes=None if match is None else int(match[1]) * 1024,
+                distances=tuple(
+                    far for other, far in zip(columns, row, strict=False) if other not in absent
+                ),
+            )
+        )
+    return nodes
 
 
-def _listed(path: str, text: str) -> tuple[int, ...]:
-    try:
-        return parse_cpu_list(text)
-    except TopologyError:
-        raise not_understood(path, "CPU list", text) from None
+def _switches(cpu_root: Path, notes: list[str]) -> tuple[frozenset[int] | None, frozenset[int]]:
+    """Return which CPUs are on (None if the machine does not say), and which are there but off.
 
-
-def _memory_bytes(path: str) -> int | None:
-    text = text_of(path)
-    if text is None:
-        return None
-    match = _MEM_TOTAL.search(text)
-    if match is None:
-        raise not_understood(path, "MemTotal in kB", text)
-    return int(match[1]) * 1024
-
-
-def _row(path: str) -> tuple[int, ...]:
-    text = text_of(path) or ""
-    if not _ROW.fullmatch(text):
-        raise not_understood(path, "row of distances", text)
-    return tuple(map(int, text.split()))
-
-
-_CPU_FOLDER = re.compile(r"cpu(\d{1,7})", re.ASCII)
-
-Core = tuple[int, ...]
-"""The CPUs of one physical core, ascending."""
-
-_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
-
-# The names of kernel 5.x first, then the older ones.
-_CORE_LISTS = ("core_cpus_list", "thread_siblings_list")
-_PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
-
-# Arm's and RISC-V's scale first (since kernel 6.12 x86 has it, too), then the firmware's.
-_SPEEDS = ("cpu_capacity", "acpi_cppc/highest_perf")
-
-# Cores of one kind are ranked by their luck in manufacture, a boost step or two of 100 MHz apart:
-# 2 to 4 %. Kinds of cores differ by a quarter or more. To sort by luck would only scatter the
-# seats, so what differs by less than this counts as alike.
-_ALIKE = 0.95
-
-
-class Switches(Struct, frozen=True, kw_only=True):
-    """Which CPUs of the machine are on and off."""
-
-    online: frozenset[int] | None
-    """None = the machine does not say."""
-    offline: frozenset[int]
-    """CPUs that are there but off."""
-    notes: tuple[str, ...]
-    """A line for each list that cannot be parsed."""
-
-
-def read_switches(cpu_root: Path) -> Switches:
-    """Return which CPUs are on and off. The kernel's `offline` also has places without a CPU."""
-    notes: list[str] = []
-    online, present, offline = (
-        _listed_in(cpu_root / name, notes) for name in ("online", "present", "offline")
-    )
+    The kernel's `offline` also has places without a CPU. A list that cannot be parsed is noted.
+    """
+    lists: dict[str, frozenset[int]] = {}
+    for name in ("online", "present", "offline"):
+        try:
+            lists[name] = frozenset(_list_in(cpu_root / name) or ())
+        except TopologyError as error:
+            notes.append(f"{error.message.rstrip('.')}: not used")
+            lists[name] = frozenset()
+    online, present, offline = lists.values()
     if online and present:
         offline = present - online
-    elif offline and present:
+    elif present:
         offline &= present
     if not online and not offline:
         # Kernels before 2.6.28 have no lists; a CPU that cannot be switched off has no file.
-        folders = cpu_folders(cpu_root)
-        offline = frozenset(c for c in folders if _is_off(f"{cpu_root}/cpu{c}/online"))
-    return Switches(online=online or None, offline=offline or frozenset(), notes=tuple(notes))
+        files = ((cpu, f"{cpu_root}/cpu{cpu}/online") for cpu in _folders(cpu_root, "cpu"))
+        offline = frozenset(cpu for cpu, path in files if (text_of(path) or "").strip() == "0")
+    return online or None, offline
 
 
-def cpu_folders(cpu_root: Path) -> frozenset[int]:
-    """Return the numbers of the folders `cpuN`, for a machine that names its CPUs nowhere else."""
+def _folders(root: Path, family: str) -> list[int]:
+    """Return the numbers of the folders `nodeN` or `cpuN`, ascending."""
     try:
-        names = os.listdir(cpu_root)
+        names = os.listdir(root)
     except OSError:
-        return frozenset()
-    return frozenset(int(match[1]) for match in map(_CPU_FOLDER.fullmatch, names) if match)
+        return []
+    numbered = re.compile(rf"{family}(\d{{1,7}})", re.ASCII)
+    return sorted(int(match[1]) for match in map(numbered.fullmatch, names) if match)
 
 
-def _is_off(path: str) -> bool:
-    return (text_of(path) or "").strip() == "0"
+def _with_cores(cpu_root: Path, node: Node) -> Node:
+    """Group a node's CPUs by core, ascending, and find its package.
 
-
-def _listed_in(path: Path, notes: list[str]) -> frozenset[int] | None:
-    text = text_of(path)
-    if text is None:
-        return None
-    try:
-        return frozenset(parse_cpu_list(text))
-    except TopologyError:
-        notes.append(f"{path} does not contain a CPU list: {text.strip()[:40]!r}: not used")
-        return None
-
-
-def cores_of(cpu_root: Path, cpus: tuple[int, ...]) -> tuple[Core, ...]:
-    """Group the CPUs by core, ascending; each CPU is in one core, also with wrong files.
-
-    A CPU without topology files is a separate core. Other CPUs are left out.
+    Each CPU is in one core, also with wrong files; one without topology files is a separate core.
 
     Raises:
         TopologyError: A list of siblings cannot be parsed; the message has the file and its text.
     """
-    left = set(cpus)
+    left = set(node.cpus)
     cores: list[Core] = []
-    for cpu in cpus:
+    for cpu in node.cpus:
         if cpu in left:
-            core = left.intersection(_list(f"{cpu_root}/cpu{cpu}/topology", _CORE_LISTS)) | {cpu}
+            siblings = _first_list(f"{cpu_root}/cpu{cpu}/topology", _CORE_LISTS)
+            core = left.intersection(siblings) | {cpu}
             left -= core
             cores.append(tuple(sorted(core)))
-    return tuple(sorted(cores))
+    cores.sort()
+    package = None
+    if cores:
+        numbers = (
+            _number(f"{cpu_root}/cpu{core[0]}/topology/physical_package_id") for core in cores
+        )
+        package = next(numbers)
+        try:
+            members = _first_list(f"{cpu_root}/cpu{cores[0][0]}/topology", _PACKAGE_LISTS)
+        except TopologyError:
+            members = ()
+        if package is not None and not (
+            set(members).issuperset(node.cpus)
+            if members
+            else all(other == package for other in numbers)
+        ):
+            package = None
+    return replace(node, cores=tuple(cores), package=package)
 
 
-def package_of(cpu_root: Path, cores: tuple[Core, ...]) -> int | None:
-    """Return the package all the cores are in; None if not known, or several."""
-    if not cores:
-        return None
-    folder = f"{cpu_root}/cpu{cores[0][0]}/topology"
-    package = _number(f"{folder}/physical_package_id")
-    if package is None:
-        return None
-    try:
-        members = set(_list(folder, _PACKAGE_LISTS))
-    except TopologyError:
-        members = set()
-    if members:
-        return package if members.issuperset(chain.from_iterable(cores)) else None
-    ids = (_number(f"{cpu_root}/cpu{core[0]}/topology/physical_package_id") for core in cores[1:])
-    return package if all(other == package for other in ids) else None
-
-
-def speeds_of(cpu_root: Path, cores: Iterable[Core]) -> Mapping[Core, int]:
+def _speeds(cpu_root: Path, cores: list[Core]) -> Mapping[Core, int]:
     """Return the relative speed of each core; empty if all are alike or one is not known.
 
-    Speeds that differ by less than 5 % are made equal.
+    Each core has the speed of the fastest that is like it.
     """
-    wanted = tuple(cores)
     for name in _SPEEDS:
         found: dict[Core, int] = {}
-        for core in wanted:
+        for core in cores:
             speed = _number(f"{cpu_root}/cpu{core[0]}/{name}")
             if not speed:
                 break
             found[core] = speed
         else:
-            return _kinds(found)
+            kinds: dict[int, int] = {}
+            fastest = 0
+            for speed in sorted(set(found.values()), reverse=True):
+                if speed < fastest * _ALIKE or not fastest:
+                    fastest = speed
+                kinds[speed] = fastest
+            several = len(set(kinds.values())) > 1
+            return {core: kinds[speed] for core, speed in found.items() if several}
     return {}
 
 
-def _kinds(found: Mapping[Core, int]) -> Mapping[Core, int]:
-    """Give each core the speed of the fastest that is like it."""
-    kinds: dict[int, int] = {}
-    fastest = 0
-    for speed in sorted(set(found.values()), reverse=True):
-        if speed < fastest * _ALIKE or not fastest:
-            fastest = speed
-        kinds[speed] = fastest
-    if len(set(kinds.values())) < 2:
-        return {}
-    return {core: kinds[speed] for core, speed in found.items()}
+def _first_list(folder: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    return next(filter(None, (_list_in(f"{folder}/{name}") for name in names)), ())
 
 
-def _list(folder: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    for name in names:
-        text = text_of(f"{folder}/{name}")
-        if text is not None and text.strip():
-            try:
-                return parse_cpu_list(text)
-            except TopologyError:
-                raise not_understood(f"{folder}/{name}", "CPU list", text) from None
-    return ()
+def _list_in(path: str | Path) -> tuple[int, ...] | None:
+    """Return the numbers of a file with a list, None without a file.
+
+    Raises:
+        TopologyError: It has no list; the message has the file and its text.
+    """
+    text = text_of(path)
+    if text is None:
+        return None
+    try:
+        return parse_cpu_list(text)
+    except TopologyError:
+        raise not_understood(path, "CPU list", text) from None
 
 
 def _number(path: str) -> int | None:
