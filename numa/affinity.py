@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TypeAlias
 
 from numa import mempolicy
 from numa.errors import PlacementError, TopologyError
@@ -28,9 +27,6 @@ _MODES = {
 
 # The most CPUs that a kernel can be built for (NR_CPUS); it ignores missing CPUs.
 _EVERY_CPU = range(8192)
-
-_Restores: TypeAlias = list[Callable[[], None]]
-"""What puts a state back. Added before the state is changed: an interrupt may come right after."""
 
 
 def probe_memory_policy() -> str | None:
@@ -153,56 +149,86 @@ def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
     return memory_policy == "local"
 
 
-def _bind_cpus(seat: Seat, restores: _Restores) -> tuple[tuple[int, ...] | None, str | None]:
+def _bind_cpus(
+    seat: Seat, restores: list[Callable[[], None]]
+) -> tuple[tuple[int, ...] | None, str | None]:
+    """Return the CPUs that the thread is bound to, and a note on what was refused."""
     if not seat.cpus:
         return None, None
     if not hasattr(os, "sched_setaffinity"):
         return None, "this system cannot bind a process to CPUs: not bound"
     restores.append(partial(_restore_cpus, os.sched_getaffinity(0)))
+    wanted = cpu_list_text(seat.cpus)
     try:
         os.sched_setaffinity(0, seat.cpus)
     except OSError as error:
         if error.errno != errno.EINVAL:
             return None, _unbound(_refusal(error))
-        refused = f"CPUs {_shown(seat.cpus)} refused ({_refusal(error)})"
+        refused = f"CPUs {wanted} refused ({_refusal(error)})"
         # All of them are off by now, or no longer ours; others of the node may be left.
-        cpus = _cpus_left(seat.node)
+        cpus: tuple[int, ...] = ()
+        with suppress(TopologyError):
+            cpus = next((node.cpus for node in detect().nodes if node.id == seat.node), ())
         if not _set_cpus(cpus):
             return None, f"{refused}: not bound"
-        return cpus, f"{refused}: bound to CPUs {_shown(cpus)} of their node"
+        return cpus, f"{refused}: bound to CPUs {cpu_list_text(cpus)} of their node"
     # The kernel silently drops CPUs that are offline or outside our cpuset.
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     if set(cpus) == set(seat.cpus):
         return cpus, None
-    return cpus, f"of CPUs {_shown(seat.cpus)} only {_shown(cpus)} could be bound"
+    return cpus, f"of CPUs {wanted} only {cpu_list_text(cpus)} could be bound"
 
 
-def _cpus_left(node_id: int) -> tuple[int, ...]:
-    """Return the CPUs of a node that are ours now; empty if none is."""
-    try:
-        nodes = detect().nodes
-    except TopologyError:
-        return ()
-    return next((node.cpus for node in nodes if node.id == node_id), ())
+def _bind_memory(
+    seat: Seat, name: str, restores: list[Callable[[], None]]
+) -> tuple[str | None, str | None]:
+    """Return the policy that was set, and a note on what was refused."""
+    if name == "local" and not seat.cpus:
+        return None, None
+    nodes: frozenset[int] = frozenset()
+    if name in ("preferred", "bind"):
+        if seat.memory_node is None:
+            # An unbound seat has no memory node by intent; a bound one lacks something.
+            lacking = (
+                f"node {seat.node} has no memory that this process may use: memory policy "
+                f"{name} not set"
+            )
+            return None, lacking if seat.cpus else None
+        nodes = frozenset((seat.memory_node,))
+    reason = mempolicy.unsupported()
+    if reason is None:
+        try:
+            restores.append(partial(_restore_memory, mempolicy.current()))
+            if name == "interleave":
+                allowed = mempolicy.allowed_nodes()
+                nodes = allowed & nodes_with_cpus() or allowed
+            mempolicy.apply(mempolicy.Policy(mode=_MODES[name], nodes=nodes))
+        except OSError as error:
+            reason = _refusal(error)
+    if reason is None:
+        return name, None
+    # Without a policy the kernel does what `local` asks for.
+    return None, None if name == "local" else _unset(name, reason, bound=bool(seat.cpus))
 
 
 @contextmanager
-def _put_back() -> Iterator[_Restores]:
-    """Run the functions of the list at the end."""
-    restores: _Restores = []
+def _put_back() -> Iterator[list[Callable[[], None]]]:
+    """Run the functions of the list at the end.
+
+    Each puts a state back. It is added before the state is changed: an interrupt may come right
+    after.
+    """
+    restores: list[Callable[[], None]] = []
     try:
         try:
             yield restores
         finally:
-            _run(restores)
+            for restore in restores:
+                restore()
     finally:
         # Again, because the exception of a signal handler may have interrupted the first time.
-        _run(restores)
-
-
-def _run(restores: _Restores) -> None:
-    for restore in restores:
-        restore()
+        for restore in restores:
+            restore()
 
 
 def _restore_cpus(before: set[int]) -> None:
@@ -228,43 +254,5 @@ def _set_cpus(cpus: Iterable[int]) -> bool:
     return True
 
 
-def _bind_memory(seat: Seat, name: str, restores: _Restores) -> tuple[str | None, str | None]:
-    if name == "local" and not seat.cpus:
-        return None, None
-    if name in ("preferred", "bind") and seat.memory_node is None:
-        # An unbound seat has no memory node by intent; a bound one lacks something.
-        lacking = (
-            f"node {seat.node} has no memory that this process may use: memory policy "
-            f"{name} not set"
-        )
-        return None, lacking if seat.cpus else None
-    reason = mempolicy.unsupported()
-    if reason is None:
-        try:
-            restores.append(partial(_restore_memory, mempolicy.current()))
-            mempolicy.apply(mempolicy.Policy(mode=_MODES[name], nodes=_nodes(seat, name)))
-        except OSError as error:
-            reason = _refusal(error)
-    if reason is not None:
-        # Without a policy the kernel does what `local` asks for.
-        if name == "local":
-            return None, None
-        return None, _unset(name, reason, bound=bool(seat.cpus))
-    return name, None
-
-
-def _nodes(seat: Seat, name: str) -> frozenset[int]:
-    if name == "interleave":
-        allowed = mempolicy.allowed_nodes()
-        return allowed & nodes_with_cpus() or allowed
-    if name == "local" or seat.memory_node is None:
-        return frozenset()
-    return frozenset((seat.memory_node,))
-
-
 def _refusal(error: OSError) -> str:
     return f"{errno.errorcode.get(error.errno or 0, '?')}, {error.strerror}"
-
-
-def _shown(cpus: tuple[int, ...]) -> str:
-    return ",".join(str(cpu) for cpu in cpus)

@@ -74,7 +74,15 @@ def node_of_device(
 
 def _located(device: Path, kind: str, sys_root: Path) -> DeviceNode:
     parts = list(_physical(device, kind, set()))
-    found = {part.name: _node_above(part, sys_root) for part in parts}
+    found: dict[str, int | None] = {}
+    for part in parts:
+        found[part.name] = None
+        # The nearest device above it whose node the kernel knows.
+        for folder in (part, *part.parents):
+            text = "" if folder == sys_root else (text_of(folder / "numa_node") or "").strip()
+            if folder == sys_root or _NUMBER.fullmatch(text):
+                found[part.name] = int(text) if text else None
+                break
     nodes = set(found.values())
     name = device.name
     if len(nodes) == 1 and (node := nodes.pop()) is not None:
@@ -97,32 +105,18 @@ def _physical(device: Path, kind: str, seen: set[Path]) -> Iterator[Path]:
     if device in seen:
         return
     seen.add(device)
-    lower = _lower(device, kind)
+    if kind == "network":
+        lower = [path for path in _entries(device) if path.name.startswith("lower_")]
+    else:
+        disk = device.parent if os.path.exists(device / "partition") else device
+        lower = _entries(disk / "slaves")
+        if not lower and disk.parent.parent.name == "nvme-subsystem":
+            # With several ways to it a disk is below its subsystem, whose ways are its controllers.
+            lower = [path for path in _entries(disk.parent) if _CONTROLLER.fullmatch(path.name)]
     if not lower:
         yield device
     for path in lower:
         yield from _physical(_real(path), kind, seen)
-
-
-def _lower(device: Path, kind: str) -> list[Path]:
-    if kind == "network":
-        return [path for path in _entries(device) if path.name.startswith("lower_")]
-    disk = device.parent if os.path.exists(device / "partition") else device
-    slaves = _entries(disk / "slaves")
-    if not slaves and disk.parent.parent.name == "nvme-subsystem":
-        # With several ways to it a disk is below its subsystem, whose ways are its controllers.
-        return [path for path in _entries(disk.parent) if _CONTROLLER.fullmatch(path.name)]
-    return slaves
-
-
-def _node_above(device: Path, sys_root: Path) -> int | None:
-    for folder in (device, *device.parents):
-        if folder == sys_root:
-            break
-        text = (text_of(folder / "numa_node") or "").strip()
-        if _NUMBER.fullmatch(text):
-            return int(text)
-    return None
 
 
 def _entry_of_path(name: str, path: Path, sys_root: Path, proc_root: Path) -> Path | None:

@@ -46,7 +46,8 @@ def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
     Raises:
         TopologyError: The folder holds neither, or a file is far too large.
     """
-    lines = [f"{path}: {content}".rstrip() for path, content in _machine_files(sysfs_root)]
+    found = ((path, _content(sysfs_root / path)) for path in _MACHINE)
+    lines = [f"{path}: {content}".rstrip() for path, content in found if content is not None]
     for family, names in (("node", _NODE), ("cpu", _CPU)):
         lines += _family_lines(sysfs_root, family, names)
     if not lines:
@@ -84,18 +85,14 @@ def lay_out(text: str, folder: Path) -> None:
             ) from error
 
 
-def _machine_files(root: Path) -> Iterator[tuple[str, str]]:
-    for path in _MACHINE:
-        content = _content(root / path)
-        if content is not None:
-            yield path, content
-
-
 def _family_lines(root: Path, family: str, names: tuple[str, ...]) -> Iterator[str]:
     """The lines of all nodes or all CPUs; numbers whose files agree share a line."""
-    numbers = _numbers(root / family, family)
+    try:
+        matches = [_NUMBERED.fullmatch(entry.name) for entry in (root / family).iterdir()]
+    except OSError:
+        return
     alike: dict[tuple[str, str], list[int]] = {}
-    for number in numbers:
+    for number in sorted(int(match[2]) for match in matches if match and match[1] == family):
         folder = root / family / f"{family}{number}"
         found = {name: _content(folder / name) for name in names}
         for name, content in found.items():
@@ -108,14 +105,6 @@ def _family_lines(root: Path, family: str, names: tuple[str, ...]) -> Iterator[s
     for (name, content), members in ordered:
         shown = f"{{{cpu_list_text(members)}}}" if len(members) > 1 else str(members[0])
         yield f"{family}/{family}{shown}/{name}: {content}".rstrip()
-
-
-def _numbers(folder: Path, family: str) -> list[int]:
-    try:
-        matches = [_NUMBERED.fullmatch(entry.name) for entry in folder.iterdir()]
-    except OSError:
-        return []
-    return sorted(int(match[2]) for match in matches if match and match[1] == family)
 
 
 def _content(path: Path) -> str | None:

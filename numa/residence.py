@@ -18,9 +18,9 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -57,7 +57,7 @@ _HUGE = re.compile(rb" huge(?: |$)")
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
 
 
-class Pages(Struct, frozen=True, kw_only=True):
+class Pages(NamedTuple):
     """The content of a process's `numa_maps`, in bytes by node."""
 
     own: dict[int, int]
@@ -90,8 +90,8 @@ class Pace:
     """Says when something that costs time may be done again, so that it stays a small share."""
 
     def __init__(self, seconds: float = 0.0) -> None:
-        """Take the seconds from one time to the next where nothing calls for it."""
         self._seconds = seconds
+        """From one time to the next where nothing calls for it."""
         self.due_at = self.affordable_at = -float("inf")
         """When it is time again, and when it may be done for a reason, by `time.monotonic`."""
 
@@ -117,7 +117,7 @@ class _Seen(Struct, kw_only=True):
     cpus: set[int]
     looks: int = 0
     allowed: tuple[int, ...] = ()
-    pages: Pages | None = None
+    pages: Pages = Pages(own={}, of_files={})
     page_looks: int = 0
     hidden: str | None = None
     """Why its folder is not there although it lives."""
@@ -125,12 +125,11 @@ class _Seen(Struct, kw_only=True):
     """Why its pages are unknown; the kernel is not asked again."""
 
     def residence(self) -> Residence:
-        pages = self.pages or Pages(own={}, of_files={})
         return Residence(
             cpus=tuple(sorted(self.cpus)),
             looks=self.looks,
-            memory=tuple(sorted(pages.own.items())),
-            file_memory=tuple(sorted(pages.of_files.items())),
+            memory=tuple(sorted(self.pages.own.items())),
+            file_memory=tuple(sorted(self.pages.of_files.items())),
             allowed_cpus=self.allowed,
             note=self.hidden or self.refused,
         )
@@ -140,7 +139,6 @@ class Residences:
     """The observations of workers, by worker: of each its last process."""
 
     def __init__(self, proc_root: Path = PROC) -> None:
-        """Take the folder that has one for each process."""
         self._root = proc_root
         self._seen: dict[int, _Seen] = {}
 
@@ -151,15 +149,51 @@ class Residences:
             worker: Its number; a new process starts without observations.
             pid: A process that is not reaped yet, or its number may belong to another one by now.
         """
-        seen = self._seen_of(worker, pid)
-        self._see_cpus(seen)
+        seen = self._seen.get(worker)
+        if seen is None or seen.pid != pid:
+            seen = self._seen[worker] = _Seen(pid=pid, cpus=set())
+        folder = self._root / str(pid) / "task"
+        try:
+            threads = os.listdir(folder)
+        except OSError as error:
+            if _lives(pid):
+                # Without the number, or each worker would have a separate line.
+                why = f"{self._root}/PID/task cannot be read ({_why(error)})"
+                seen.hidden = f"{why}: is /proc mounted hidepid?"
+            return seen.residence()
+        seen.hidden = None
+        found: set[int] = set()
+        for thread in threads:
+            # One that has ended has no file, or half of it.
+            with suppress(OSError, IndexError, ValueError):
+                line = (folder / thread / "stat").read_bytes()
+                found.add(int(line.rpartition(b")")[2].split()[_PROCESSOR]))
+        if found:
+            seen.looks += 1
+            seen.cpus |= found
+        if hasattr(os, "sched_getaffinity"):
+            with suppress(OSError):
+                seen.allowed = tuple(sorted(os.sched_getaffinity(pid))) or seen.allowed
         return seen.residence()
 
     def look(self, worker: int, pid: int) -> Residence:
         """Look at the CPUs and at the pages of a worker's process; arguments as for `glance`."""
-        seen = self._seen_of(worker, pid)
-        self._see_cpus(seen)
-        self._see_pages(seen)
+        self.glance(worker, pid)
+        seen = self._seen[worker]
+        seen.page_looks += 1
+        path = self._root / str(pid) / "numa_maps"
+        if not (seen.hidden or seen.refused):
+            try:
+                pages = pages_of(path.read_bytes())
+                # A process that is about to end has no pages left; earlier observations count.
+                if pages.own or pages.of_files:
+                    seen.pages = pages
+            except ProcessLookupError:
+                pass
+            except OSError as error:
+                # An ended process has no file, and that is not a refusal.
+                if path.parent.exists():
+                    seen.refused = f"{path.name} cannot be read ({_why(error)})"
         return seen.residence()
 
     def seen(self, worker: int) -> Residence | None:
@@ -171,65 +205,6 @@ class Residences:
         """Return how often the pages of this very process were read, successfully or not."""
         seen = self._seen.get(worker)
         return seen.page_looks if seen is not None and seen.pid == pid else 0
-
-    def _seen_of(self, worker: int, pid: int) -> _Seen:
-        seen = self._seen.get(worker)
-        if seen is None or seen.pid != pid:
-            seen = self._seen[worker] = _Seen(pid=pid, cpus=set())
-        return seen
-
-    def _see_cpus(self, seen: _Seen) -> None:
-        folder = self._root / str(seen.pid) / "task"
-        try:
-            threads = os.listdir(folder)
-        except OSError as error:
-            if _lives(seen.pid):
-                # Without the number, or each worker would have a separate line.
-                why = f"{self._root}/PID/task cannot be read ({_why(error)})"
-                seen.hidden = f"{why}: is /proc mounted hidepid?"
-            return
-        seen.hidden = None
-        found = {_processor(folder / thread / "stat") for thread in threads} - {None}
-        if found:
-            seen.looks += 1
-            seen.cpus |= {cpu for cpu in found if cpu is not None}
-        seen.allowed = _allowed(seen.pid) or seen.allowed
-
-    def _see_pages(self, seen: _Seen) -> None:
-        seen.page_looks += 1
-        if seen.hidden or seen.refused:
-            return
-        path = self._root / str(seen.pid) / "numa_maps"
-        try:
-            pages = pages_of(path.read_bytes())
-        except ProcessLookupError:
-            return
-        except OSError as error:
-            # An ended process has no file, and that is not a refusal.
-            if path.parent.exists():
-                seen.refused = f"{path.name} cannot be read ({_why(error)})"
-            return
-        # A process that is about to end has no pages left; earlier observations count.
-        if pages.own or pages.of_files:
-            seen.pages = pages
-
-
-def _processor(stat: Path) -> int | None:
-    try:
-        return int(stat.read_bytes().rpartition(b")")[2].split()[_PROCESSOR])
-    except (OSError, IndexError, ValueError):
-        return None  # the thread has ended
-
-
-def _allowed(pid: int) -> tuple[int, ...]:
-    """Return the CPUs that are on and that the process's main thread may use."""
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    if affinity is None:
-        return ()
-    try:
-        return tuple(sorted(affinity(pid)))
-    except OSError:
-        return ()
 
 
 def _lives(pid: int) -> bool:
@@ -264,9 +239,8 @@ def machine_pages(nodes_root: Path = NODES) -> MachinePages:
 
 def machine_pages_since(before: MachinePages, now: MachinePages) -> MachinePages:
     """Return the counts between two readings, for the nodes in both."""
-    return {node: _grown(before[node], now[node]) for node in sorted(before.keys() & now.keys())}
-
-
-def _grown(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     # A counter starts again at nothing when the kernel's counting is switched off and on.
-    return {name: max(0, count - before.get(name, 0)) for name, count in now.items()}
+    return {
+        node: {name: max(0, count - before[node].get(name, 0)) for name, count in now[node].items()}
+        for node in sorted(before.keys() & now.keys())
+    }
