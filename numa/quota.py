@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from msgspec import Struct
-
 from numa.errors import TopologyError
 from numa.kernel_files import not_understood, text_of
 
@@ -26,16 +24,6 @@ _PLACES = (
 """Where distributions and container engines mount the groups, and the controller there."""
 
 
-class _Mount(Struct, frozen=True, kw_only=True):
-    """A folder that shows a part of the hierarchy that has the controller `cpu`."""
-
-    folder: Path
-    controller: str
-    """`cpu` in v1, empty in v2: as /proc/self/cgroup names the hierarchy."""
-    group: str | None
-    """The group that the folder is, in the words of /proc/self/cgroup; None = not known."""
-
-
 def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
     """Return the CPUs' worth of time granted by the tightest group above us, None if unlimited.
 
@@ -46,12 +34,23 @@ def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
     Raises:
         TopologyError: A quota cannot be parsed; the message has the file and its text.
     """
-    granted = [
-        quota
-        for folder in _folders(cgroup_root, proc_root)
-        for quota in (_quota_v2(folder), _quota_v1(folder))
-        if quota is not None
-    ]
+    granted: list[float] = []
+    for folder in _folders(cgroup_root, proc_root):
+        # The root group has no such file, nor has a group whose parent does not share the
+        # controller.
+        path = folder / "cpu.max"
+        text = text_of(path)
+        if text is not None:
+            words = text.split()
+            if len(words) != 2:
+                raise not_understood(path, "CPU quota", text)
+            if words[0] != "max":
+                granted.append(_ratio(path, text, words[0], words[1]))
+        path = folder / "cpu.cfs_quota_us"
+        quota, period = text_of(path), text_of(folder / "cpu.cfs_period_us")
+        if quota is not None and period is not None and quota.strip() != "-1":
+            quota, period = quota.strip(), period.strip()
+            granted.append(_ratio(path, f"{quota} of {period}", quota, period))
     return min(granted, default=None)
 
 
@@ -82,51 +81,40 @@ def throttling(cgroup_root: Path, proc_root: Path) -> dict[str, tuple[int, int]]
 
 def _folders(cgroup_root: Path, proc_root: Path) -> Iterator[Path]:
     """Our group's folders and their ancestors. A limit set on any of them binds us."""
-    groups = dict(_own_groups(proc_root))
-    for mount in _mounts(cgroup_root, proc_root):
-        steps = _steps(mount.group, groups.get(mount.controller, "/"))
-        if steps is not None:
-            yield from (mount.folder.joinpath(*steps[:depth]) for depth in range(len(steps) + 1))
-
-
-def _own_groups(proc_root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (controller, group) for the hierarchies that can limit CPU time."""
+    groups: dict[str, str] = {}
+    """By controller: `cpu` in v1, empty in v2."""
     for line in (text_of(proc_root / "self" / "cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         if not controllers:
-            yield "", group
+            groups[""] = group
         elif "cpu" in controllers.split(","):
-            yield "cpu", group
-
-
-def _mounts(cgroup_root: Path, proc_root: Path) -> list[_Mount]:
+            groups["cpu"] = group
     try:
         table = text_of(proc_root / "self" / "mountinfo") or ""
     except TopologyError:
         # Tens of thousands of mounts: the usual places will do.
         table = ""
-    found = [mount for line in table.splitlines() if (mount := _mount(line)) is not None]
-    return [mount for mount in found if mount.folder.is_relative_to(cgroup_root)] or [
-        _Mount(folder=cgroup_root / place, controller=controller, group=None)
-        for place, controller in _PLACES
-    ]
-
-
-def _mount(line: str) -> _Mount | None:
-    """Read a line of mountinfo (proc_pid_mountinfo(5)); None for other mounts."""
-    fixed, dash, rest = line.partition(" - ")
-    words, kind = fixed.split(), rest.split()
-    if not dash or len(words) < 5 or len(kind) < 3:
-        return None
-    if kind[0] == "cgroup2":
-        controller = ""
-    elif kind[0] == "cgroup" and "cpu" in kind[2].split(","):
-        controller = "cpu"
-    else:
-        return None
-    group, folder = (_ESCAPE.sub(lambda m: chr(int(m[1], 8)), word) for word in words[3:5])
-    return _Mount(folder=Path(folder), controller=controller, group=group)
+    mounts: list[tuple[Path, str, str | None]] = []
+    """The folder of a mount, its controller, and the group that it shows; None = not known."""
+    for line in table.splitlines():
+        # Source: proc_pid_mountinfo(5).
+        fixed, dash, rest = line.partition(" - ")
+        words, kind = fixed.split(), rest.split()
+        if not dash or len(words) < 5 or len(kind) < 3:
+            continue
+        shown, mounted = (_ESCAPE.sub(lambda m: chr(int(m[1], 8)), word) for word in words[3:5])
+        if not Path(mounted).is_relative_to(cgroup_root):
+            continue
+        if kind[0] == "cgroup2":
+            mounts.append((Path(mounted), "", shown))
+        elif kind[0] == "cgroup" and "cpu" in kind[2].split(","):
+            mounts.append((Path(mounted), "cpu", shown))
+    usual = [(cgroup_root / place, controller, None) for place, controller in _PLACES]
+    for folder, controller, top in mounts or usual:
+        steps = _steps(top, groups.get(controller, "/"))
+        if steps is not None:
+            yield from (folder.joinpath(*steps[:depth]) for depth in range(len(steps) + 1))
 
 
 def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
@@ -150,26 +138,6 @@ def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
 
 def _parts(group: str) -> tuple[str, ...]:
     return tuple(step for step in PurePosixPath(group).parts if step.strip("/"))
-
-
-def _quota_v2(folder: Path) -> float | None:
-    # The root group has no such file, nor has a group whose parent does not share the controller.
-    path = folder / "cpu.max"
-    text = text_of(path)
-    if text is None:
-        return None
-    words = text.split()
-    if len(words) != 2:
-        raise not_understood(path, "CPU quota", text)
-    return None if words[0] == "max" else _ratio(path, text, words[0], words[1])
-
-
-def _quota_v1(folder: Path) -> float | None:
-    path = folder / "cpu.cfs_quota_us"
-    text, period = text_of(path), text_of(folder / "cpu.cfs_period_us")
-    if text is None or period is None or text.strip() == "-1":
-        return None
-    return _ratio(path, f"{text.strip()} of {period.strip()}", text.strip(), period.strip())
 
 
 def _ratio(path: Path, text: str, quota: str, period: str) -> float:
