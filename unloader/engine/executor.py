@@ -90,23 +90,19 @@ class Executor(Protocol):
         """
 
     def start(self, places: int) -> None:
-        """Make the first `places` ready if they are not; none is given up for that.
-
-        Raises:
-            ConfigError: The system refuses a place.
-        """
-
-    def tell(self, place: int, payload: object) -> None:
-        """Send the task at a place a payload while it runs.
-
-        Nothing happens if the task has ended or does not listen.
-        """
+        """Make the first `places` ready if they are not; none is given up for that."""
 
     def places(self) -> Collection[int]:
         """Return the places that can take a task now."""
 
     def send(self, place: int, task: object) -> None:
         """Give one of `places` a task; returns immediately. All that goes wrong is an event."""
+
+    def tell(self, place: int, payload: object) -> None:
+        """Send the task at a place a payload while it runs.
+
+        Nothing happens if the task has ended or does not listen.
+        """
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
         """Return the events that have come; wait for the first one up to `timeout_seconds`."""
@@ -123,6 +119,7 @@ class Executor(Protocol):
 
     def pids(self) -> Mapping[int, int]:
         """Return the process of each place that has one on this machine."""
+        return {}
 
     def worker(self, place: int) -> WorkerEvidence:
         """Return the evidence about the worker at a place."""

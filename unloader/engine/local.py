@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from numa.errors import PoolError
 from numa.model import Finished, Lost, ProcessLimits, Ready, WorkerEvent
 from numa.supervisor import Supervisor
-from unloader.engine.executor import EventQueue, ExecutorEvent, NoPlaceLeft
+from unloader.engine.executor import EventQueue, Executor, ExecutorEvent, NoPlaceLeft
 from unloader.errors import ConfigError, UnloaderError
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
@@ -21,7 +20,7 @@ from unloader.placement.evidence import Evidence, Watch, WorkerEvidence
 from unloader.placement.seating import Seating
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """A process on each seat. A place has the number of its seat."""
 
     def __init__(
@@ -44,15 +43,11 @@ class LocalExecutor:
             looks: Look where the processes really are.
         """
         self._all_seats = self._seats = seating.seats
-        self._limits = limits or ProcessLimits()
         self._looks = looks
         self._supervisor = Supervisor(
-            seating.seats,
-            entry,
-            self._limits,
-            memory_policy=seating.memory_policy,
-            warm_up=warm_up,
+            seating.seats, entry, limits, memory_policy=seating.memory_policy, warm_up=warm_up
         )
+        self.prepare, self.wake = self._supervisor.prepare, self._supervisor.wake
         self._started = 0
         """Seats that were asked to have a process."""
         self._events = EventQueue(noted=seating.notices)
@@ -80,76 +75,50 @@ class LocalExecutor:
             self._started = places
             self._supervisor.add(seat.worker for seat in self._seats[:places])
 
-    def prepare(self) -> None:
-        """Let the fork servers load what workers need, before the number of places is known."""
-        self._supervisor.prepare()
-
     def places(self) -> Collection[int]:
-        """Return the workers that are up and idle."""
         return self._supervisor.idle
 
     def send(self, place: int, task: object) -> None:
-        """Give an idle worker a task."""
         try:
             self._supervisor.assign(place, task)
         except PoolError as error:
             self._events.append(Finished(worker=place, result=failure_of(error)))
 
     def tell(self, place: int, payload: object) -> None:
-        """Send a payload to the worker's process, for `numa.processes.member.listen`."""
         self._supervisor.tell(place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
-        """Return the events of the processes, with notes for the user."""
-        timeout = 0.0 if self._events else timeout_seconds
-        for event in self._supervisor.wait(timeout):
+        for event in self._supervisor.wait(0.0 if self._events else timeout_seconds):
             self._take(event)
         self._watch.tick(self._supervisor.pids())
         return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
-        """Kill the workers' processes; each seat gets another one."""
         # A pool that is closed has ended them already.
         with suppress(PoolError):
             self._supervisor.stop(reasons)
 
     def finish(self) -> Sequence[ExecutorEvent]:
-        """Look at every worker that was not looked at yet."""
         self._watch.finish(self._supervisor.pids(), self._supervisor.bindings())
         return self._events.take()
 
     def worker(self, place: int) -> WorkerEvidence:
-        """Return a worker's seat, and the result of its binding."""
         seat = next(seat for seat in self._seats if seat.worker == place)
         return self._watch.worker(seat, self._supervisor.restarts())
 
     def evidence(self) -> Evidence:
-        """Return where the workers were seen, and how often each had to be replaced."""
         return self._watch.evidence(self._supervisor.restarts())
 
     def pids(self) -> dict[int, int]:
-        """Return the process of each worker that has one."""
         return self._supervisor.pids()
 
     def close(self) -> None:
-        """End every process."""
         self._supervisor.close()
 
-    def wake(self) -> None:
-        """Let the `events` that is in progress, or the next one, return. For any thread."""
-        self._supervisor.wake()
-
     def __enter__(self) -> LocalExecutor:
-        """Return the executor itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End every process."""
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _take(self, event: WorkerEvent) -> None:
@@ -160,28 +129,23 @@ class LocalExecutor:
         elif isinstance(event, Finished) and not isinstance(event.result, AttemptFailure):
             self._watch.unit_done(event.worker, self._supervisor.pids())
         elif isinstance(event, Lost):
+            cannot = f"worker {event.worker} cannot be started: {event.detail}"
             if event.reason == "refused":
                 self._events.note_once(f"{event.detail} Next: {event.hint}")
             elif event.reason == "too large":
-                limit = self._limits.memory_bytes / 2**20
+                limit = self._supervisor.limits.memory_bytes / 2**20
                 self._events.note(
                     f"worker {event.worker} holds {event.held_bytes / 2**20:.0f} MiB after a work "
                     f"unit, more than --worker-memory {limit:g}MiB: the worker is replaced"
                 )
             elif event.hopeless:
-                self._events.note(f"worker {event.worker} cannot be started: {event.detail}")
+                self._events.note(cannot)
             if self._supervisor.exhausted:
-                self._events.append(NoPlaceLeft(failure=_none_left(event)))
-
-
-def _none_left(event: Lost) -> AttemptFailure:
-    if event.reason == "refused":
-        return AttemptFailure(
-            error=ConfigError.__name__, message=event.detail, hint=event.hint, retryable=False
-        )
-    return AttemptFailure(
-        error=UnloaderError.__name__,
-        message=f"worker {event.worker} cannot be started: {event.detail}",
-        hint="run again with --numa off, or --debug to see more",
-        retryable=False,
-    )
+                is_refused = event.reason == "refused"
+                failure = AttemptFailure(
+                    error=(ConfigError if is_refused else UnloaderError).__name__,
+                    message=event.detail if is_refused else cannot,
+                    hint=event.hint or "run again with --numa off, or --debug to see more",
+                    retryable=False,
+                )
+                self._events.append(NoPlaceLeft(failure=failure))

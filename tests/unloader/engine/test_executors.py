@@ -1,11 +1,11 @@
-"""The behaviour that the engine needs, for every executor, and more for executors of processes."""
+"""The behaviour that the engine needs of its executor, and of the processes below it."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,12 +18,10 @@ from processes.engine_runs import (
     run_over,
     unbound,
 )
-from processes.engine_tasks import work as do
 
 from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.executor import Executor, ExecutorEvent, failure_in
-from unloader.engine.in_process import InProcessExecutor
 from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Assignment
 from unloader.events import UnitAdvanced
@@ -34,11 +32,6 @@ from unloader.model import (
 
 PATIENCE_SECONDS = 180.0
 WHY = AttemptFailure(error="WorkerLost", message="by intent", hint="none", retryable=True)
-
-EXECUTORS: dict[str, Callable[[], Executor]] = {
-    "local": lambda: LocalExecutor(unbound(1), ENTRY),
-    "in process": lambda: InProcessExecutor(do),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +45,13 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     assert psutil.Process().num_fds() <= descriptors
 
 
-@pytest.fixture(params=EXECUTORS)
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """Each executor with its one place ready."""
-    made = EXECUTORS[request.param]()
-    made.use(1, 1)
-    assert isinstance(until(made, Ready)[-1], Ready)
-    yield made
-    made.close()
+@pytest.fixture
+def executor() -> Iterator[LocalExecutor]:
+    """An executor with its one place ready."""
+    with LocalExecutor(unbound(1), ENTRY) as made:
+        made.use(1, 1)
+        assert isinstance(until(made, Ready)[-1], Ready)
+        yield made
 
 
 @pytest.fixture

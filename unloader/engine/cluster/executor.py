@@ -18,16 +18,16 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.model import Finished, Lost, Message, Raised, Seat
+from numa.model import Lost, Message, Ready, Seat
 from unloader.engine.cluster.agent import (
     HOLD_SECONDS,
     Opened,
@@ -40,7 +40,13 @@ from unloader.engine.cluster.agent import (
     wake,
 )
 from unloader.engine.cluster.homes import Home, check_fits, home_of, shared, vacant_for
-from unloader.engine.executor import EventQueue, ExecutorEvent, NoPlaceLeft, failure_in
+from unloader.engine.executor import (
+    EventQueue,
+    Executor,
+    ExecutorEvent,
+    NoPlaceLeft,
+    failure_in,
+)
 from unloader.errors import (
     ConfigError,
     ConnectFailed,
@@ -103,7 +109,6 @@ class RemoteAgent:
     """One agent that was opened, as the parent knows it."""
 
     def __init__(self, home: Home, opening: Opening) -> None:
-        """Take the agent's place, and its opening."""
         self.home, self.name = home, opening.agent
         self.places = tuple(place for place, _ in opening.places)
         self.seats = frozenset(number for _, number in opening.places)
@@ -114,13 +119,31 @@ class RemoteAgent:
         self.prover: int | None = None
         """The place whose process is at that."""
         self.free: set[int] = set()
-        """Places whose process is up and idle, until the proof has succeeded."""
+        """Places whose process is up and idle."""
         # Used in the loop alone:
         self.orders: list[tuple[Order, Future[Any]]] = []
         self.is_called = self.is_woken = False
 
+    def below(self, number: int) -> int:
+        """Return how many of its places have a lower number."""
+        return sum(place < number for place in self.places)
 
-class DaskExecutor:
+
+class _Place(Struct, kw_only=True):
+    """One place of the cluster."""
+
+    agent: RemoteAgent | None
+    """None while it waits for another Dask worker."""
+    home: Home
+    """Of its agent, or of the last one."""
+    seat: Seat
+    worker: WorkerEvidence | None = None
+    """The last report on its worker."""
+    restarts: int = 0
+    """Processes that it had in agents that are lost."""
+
+
+class DaskExecutor(Executor):
     """Processes on seats of other machines. A place has one number in the whole cluster."""
 
     def __init__(self, client: Client, pattern: Opening, source_kind: str, stop: Stop) -> None:
@@ -144,21 +167,13 @@ class DaskExecutor:
         self._used = self._of = 0
         """Places below the first number are used, those below the second may be used later."""
         self._lock = threading.Lock()
+        """Of the next two: the engine's thread and the loop change them."""
         self._agents: dict[str, RemoteAgent] = {}
         """By the address of their Dask worker; a lost one until its loss was noted."""
-        self._by_place: dict[int, RemoteAgent] = {}
-        self._vacant: dict[int, str] = {}
-        """Places without an agent, each with the machine that it was on."""
-        self._seats: dict[int, Seat] = {}
-        self._hosts: dict[int, str] = {}
+        self._places: dict[int, _Place] = {}
         self._refused: set[str] = set()
         """Dask workers that joined and do not fit."""
         self._number = 0
-        self._free: set[int] = set()
-        """Places whose process is up and idle, of agents whose proof has succeeded."""
-        self._workers: dict[int, WorkerEvidence] = {}
-        self._restarts: dict[int, int] = {}
-        """Processes that places had in agents that are lost."""
         self._evidence: dict[str, Evidence] = {}
         """The last look of each agent, by its host."""
         self._proof: Proof | None = None
@@ -166,9 +181,10 @@ class DaskExecutor:
         self._asked: set[RemoteAgent] = set()
         """Agents whose proof the run waits for; a later one is asked without that."""
         self._alone_since: float | None = None
-        self._watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+
+    # The opening.
 
     def greet(self) -> tuple[Home, ...]:
         """Return the Dask workers, once each is known to fit.
@@ -205,18 +221,95 @@ class DaskExecutor:
             each = ((known[address], share) for address, share in shares.items())
             # One process of each agent will show that units can be read there.
             await _all(self._open(home, share, totals[home.machine], 1) for home, share in each)
-            self._watch = asyncio.create_task(self._look_for_more())
+            self._keep(self._look_for_more())
 
         self._used = self._of = places
         self._sync(open_all)
-        return tuple(self._seats[place] for place in sorted(self._seats))
+        return tuple(self._places[place].seat for place in sorted(self._places))
+
+    async def _open(
+        self, home: Home, share: tuple[tuple[int, int], ...], total: int, begin: int
+    ) -> None:
+        self._number += 1
+        opening = replace(
+            self._pattern,
+            agent=f"unloader-{os.getpid()}-{os.urandom(4).hex()}-{self._number}",
+            seats_of_machine=total,
+            places=share,
+        )
+        call = self._client.run(open_agent, opening, workers=[home.address])
+        answer: Opened = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
+        if not isinstance(answer, Opened):
+            raise error_class(answer.error)(f"{home.label}: {answer.message}", answer.hint)
+        agent = RemoteAgent(home, opening)
+        with self._lock:
+            self._agents[home.address] = agent
+            for place, seat in zip(agent.places, answer.seats, strict=True):
+                known = self._places.setdefault(place, _Place(agent=agent, home=home, seat=seat))
+                known.agent, known.home, known.seat = agent, home, seat
+            notices = (f"{home.host}: {text}" for text in answer.notices)
+            self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
+        self._post(agent, "use", begin, len(share))
+        self._keep(self._converse(agent))
+
+    async def _look_for_more(self) -> None:
+        """Open agents on Dask workers that have joined, while there are vacant places."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            with suppress(Exception):  # The scheduler may be away for a moment.
+                known = await asyncio.wait_for(self._client.nthreads(), _ANSWER_SECONDS)
+                for address, threads in sorted(known.items()):
+                    if address not in self._agents.keys() | self._refused and self._vacant():
+                        await self._try_to_open(address, threads)
+
+    def _vacant(self) -> dict[int, str]:
+        """Return the places without an agent, each with the machine that it was on."""
+        with self._lock:
+            return {
+                place: each.home.machine
+                for place, each in self._places.items()
+                if each.agent is None and place < self._of
+            }
+
+    async def _try_to_open(self, address: str, threads: int) -> None:
+        try:
+            asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
+            home = await asyncio.wait_for(asked, _LATER_SECONDS)
+            check_fits([home])
+        except ConfigError as error:
+            self._refused.add(address)
+            self._inbox.put((None, error.message))
+            return
+        with self._lock:
+            here = [each for each in self._agents.values() if each.home.machine == home.machine]
+        taken = {number for each in here for number in each.seats}
+        share = vacant_for(home, self._vacant(), taken)
+        if share:
+            total = max([*taken, *(number for _, number in share)]) + 1
+            with suppress(UnloaderError):
+                begin = sum(place < self._used for place, _ in share)
+                await self._open(home, share, total, begin)
+
+    def _sync(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        call: Callable[[], T] = partial(self._client.sync, function)
+        try:
+            return in_time(call, 2 * _ANSWER_SECONDS, self._stop)
+        except UnloaderError:
+            raise
+        # The library has no common class for errors of a connection.
+        except Exception as error:
+            raise ConnectFailed(
+                f"the cluster at {self._address} does not answer: {error or type(error).__name__}",
+                "see the logs of its scheduler and its workers",
+            ) from error
+
+    # The engine's calls.
 
     def use(self, places: int, of: int) -> None:
-        """Keep processes at the first `places`; those below `of` may be used later."""
         self._used, self._of = places, of
-        self._free = {place for place in self._free if place < places}
         for agent in self._alive():
-            self._post(agent, "use", _below(places, agent), _below(of, agent))
+            agent.free = {place for place in agent.free if place < places}
+            self._post(agent, "use", agent.below(places), agent.below(of))
 
     def start(self, places: int) -> None:
         """Keep processes at the places below a number, and keep the processes that there are.
@@ -230,34 +323,43 @@ class DaskExecutor:
         if wanted > self._used:
             self._used = wanted
             for agent in self._alive():
-                self._post(agent, "start", _below(wanted, agent))
+                self._post(agent, "start", agent.below(wanted))
 
     def places(self) -> Collection[int]:
-        """Return the places whose process is up and idle."""
-        return self._free
+        proven = (agent.free for agent in self._alive() if agent.proof is True)
+        return {place for free in proven for place in free}
 
     def send(self, place: int, task: object) -> None:
-        """Send a task to the machine of a place."""
-        self._free.discard(place)
-        agent = self._by_place.get(place)
+        agent = self._places[place].agent
         if agent is not None:
+            agent.free.discard(place)
             self._post(agent, "send", place, task)
         # Without one the place is lost, which is the next event.
 
     def tell(self, place: int, payload: object) -> None:
-        """Send something for the task at a place."""
-        agent = self._by_place.get(place)
+        agent = self._places[place].agent
         if agent is not None:
             self._post(agent, "tell", place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
-        """Return the new events of all machines."""
         self._take_all(0.0 if self._events else timeout_seconds)
-        for agent in self._alive() if self._proof is not None else ():
+        alive = self._alive()
+        for agent in alive if self._proof is not None else ():
             if agent.proof is False and agent.prover is None and agent.free:
                 agent.prover = agent.free.pop()
                 self._post(agent, "send", agent.prover, self._proof)
-        self._look_for_places()
+        now = time.monotonic()
+        self._alone_since = None if alive else self._alone_since or now
+        gone = self._client.status != "running"
+        if self._alone_since is not None and (gone or now - self._alone_since >= _RETURN_SECONDS):
+            what = "the scheduler does not answer" if gone else "no Dask worker has come back"
+            failure = AttemptFailure(
+                error=WorkerLost.__name__,
+                message=f"the cluster at {self._address} has no workers any more: {what}",
+                hint="start Dask workers and continue with: unloader resume",
+                retryable=False,
+            )
+            self._events.append(NoPlaceLeft(failure=failure))
         return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
@@ -274,7 +376,6 @@ class DaskExecutor:
         concurrent.futures.wait(stopped, _STOP_SECONDS)
 
     def finish(self) -> Sequence[ExecutorEvent]:
-        """Have each machine look at its processes a last time."""
         asked = {
             agent: (self._post(agent, "finish"), self._post(agent, "evidence"))
             for agent in self._alive()
@@ -291,20 +392,13 @@ class DaskExecutor:
         self._take_all(0.0)
         return self._events.take()
 
-    def pids(self) -> Mapping[int, int]:
-        """Return nothing: they are on other machines."""
-        return {}
-
     def worker(self, place: int) -> WorkerEvidence:
-        """Return the last report on the worker of a place."""
-        known = self._workers.get(place)
-        if known is not None:
-            return known
-        host = self._hosts.get(place, "")
-        return WorkerEvidence(seat=self._seats[place], bound=None, residence=None, host=host)
+        known = self._places[place]
+        return known.worker or WorkerEvidence(
+            seat=known.seat, bound=None, residence=None, host=known.home.host
+        )
 
     def evidence(self) -> Evidence:
-        """Return the last report on the workers of all places."""
         unseen = dict.fromkeys(
             f"{host}: {line}" for host, each in self._evidence.items() for line in each.not_measured
         )
@@ -362,8 +456,6 @@ class DaskExecutor:
         self._is_closed = True
 
         async def end_all() -> None:
-            if self._watch is not None:
-                self._watch.cancel()
             ends = [
                 self._client.run(close_agent, each.name, workers=[each.home.address])
                 for each in self._alive()
@@ -379,19 +471,6 @@ class DaskExecutor:
 
         with suppress(Exception):
             self._client.sync(end_all, callback_timeout=2 * _CLOSE_SECONDS)
-
-    def __enter__(self) -> DaskExecutor:
-        """Return the executor itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End every process."""
-        self.close()
 
     # Events, in the thread of the engine.
 
@@ -422,35 +501,30 @@ class DaskExecutor:
         place = event.worker
         if report.worker is not None:
             self._know(agent, report.worker)
-        if self._by_place.get(place) is not agent:
+        if self._places[place].agent is not agent:
             return  # Another agent has it now.
         if not isinstance(event, Message):
-            free = self._free if agent.proof is True else agent.free
-            free.discard(place)
+            agent.free.discard(place)
             if report.is_free and place < self._used:
-                free.add(place)
-        if agent.prover == place:
-            if isinstance(event, Finished | Raised):
-                self._take_proof(agent, failure_in(event))
-            elif isinstance(event, Lost):
-                agent.prover = None
+                agent.free.add(place)
+        if agent.prover == place and not isinstance(event, Message | Ready):
+            agent.prover = None
             if not isinstance(event, Lost):
+                failure = failure_in(event)
+                agent.proof = failure or True
+                if failure is not None and agent not in self._asked:
+                    text = f"{agent.home.label}: {failure.message}; the run continues without it"
+                    self._events.note(text)
+                    self._drop(agent, "it cannot read work units")
                 return
+        elif agent.prover == place:
+            return
         if isinstance(event, Lost) and event.cause is None:
             failure = failure_in(event)
             assert failure is not None
             text = f"{failure.message} (on {agent.home.host})"
             event = replace(event, cause=replace(failure, message=text))
         self._events.append(event)
-
-    def _take_proof(self, agent: RemoteAgent, failure: AttemptFailure | None) -> None:
-        agent.prover, agent.proof = None, failure or True
-        if failure is None:
-            self._free |= agent.free
-        if failure is not None and agent not in self._asked:
-            text = f"{agent.home.label}: {failure.message}; the run continues without it"
-            self._events.note(text)
-            self._drop(agent, "it cannot read work units")
 
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
         count = len(agent.places)
@@ -459,16 +533,14 @@ class DaskExecutor:
             f"{agent.home.label} is lost: {reason}; {workers} wait for another Dask worker"
         )
         with self._lock:
-            for place in agent.places:
-                if self._by_place.get(place) is agent:
-                    del self._by_place[place]
-                    self._vacant[place] = agent.home.machine
             if self._agents.get(agent.home.address) is agent:
                 del self._agents[agent.home.address]
+            for place in agent.places:
+                if self._places[place].agent is agent:
+                    self._places[place].agent = None
         for place in agent.places:
-            self._free.discard(place)
-            known = self._workers.get(place)
-            self._restarts[place] = 1 + (known.restarts if known is not None else 0)
+            known = self._places[place]
+            known.restarts = 1 + (known.worker.restarts if known.worker is not None else 0)
             detail = f"{agent.home.label}: {reason}"
             failure = AttemptFailure(
                 error=WorkerLost.__name__,
@@ -478,31 +550,10 @@ class DaskExecutor:
             )
             self._events.append(Lost(worker=place, detail=detail, cause=failure))
 
-    def _look_for_places(self) -> None:
-        """Give up once there has been no agent for long, or the scheduler is gone."""
-        if self._alive():
-            self._alone_since = None
-            return
-        now = time.monotonic()
-        self._alone_since = self._alone_since or now
-        gone = self._client.status != "running"
-        if not gone and now - self._alone_since < _RETURN_SECONDS:
-            return
-        what = "the scheduler does not answer" if gone else "no Dask worker has come back"
-        failure = AttemptFailure(
-            error=WorkerLost.__name__,
-            message=f"the cluster at {self._address} has no workers any more: {what}",
-            hint="start Dask workers and continue with: unloader resume",
-            retryable=False,
-        )
-        self._events.append(NoPlaceLeft(failure=failure))
-
     def _know(self, agent: RemoteAgent, worker: WorkerEvidence) -> None:
-        place = worker.seat.worker
-        restarts = worker.restarts + self._restarts.get(place, 0)
-        self._workers[place] = replace(worker, host=agent.home.host, restarts=restarts)
-
-    # Agents: calls in the loop of the client.
+        known = self._places[worker.seat.worker]
+        restarts = worker.restarts + known.restarts
+        known.worker = replace(worker, host=agent.home.host, restarts=restarts)
 
     def _alive(self) -> list[RemoteAgent]:
         with self._lock:
@@ -513,6 +564,8 @@ class DaskExecutor:
         self._refused.add(agent.home.address)
         agent.is_lost = True
         self._inbox.put((agent, reason))
+
+    # Calls of agents, in the loop of the client.
 
     def _post(self, agent: RemoteAgent, method: str, *arguments: object) -> Future[Any]:
         """Send an order after those before it; return its answer to come. For any thread."""
@@ -525,17 +578,19 @@ class DaskExecutor:
             agent.orders.append(((method, arguments), answer))
             if agent.is_called and not agent.is_woken:
                 agent.is_woken = True
-                self._keep(self._wake(agent))
+                self._keep(self._client.run(wake, agent.name, workers=[agent.home.address]))
 
         self._client.loop.add_callback(put)
         return answer
 
-    async def _wake(self, agent: RemoteAgent) -> None:
-        with suppress(Exception):
-            await self._client.run(wake, agent.name, workers=[agent.home.address])
+    def _keep(self, work: Awaitable[object]) -> None:
+        """Start what runs until it ends or the executor is closed; its errors cost nothing."""
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        async def run() -> None:
+            with suppress(Exception):
+                await work
+
+        task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -561,98 +616,20 @@ class DaskExecutor:
         except TimeoutError:
             reason = f"it has not answered for {longest:g} s"
         except Exception as error:
-            reason = await self._reason(address, error)
+            reason = f"it cannot be reached: {error}"
+            # The scheduler soon knows whether the Dask worker has gone. It may be gone itself.
+            until = time.monotonic() + _LOOK_SECONDS
+            while (left := until - time.monotonic()) > 0:
+                with suppress(Exception):
+                    if address not in await asyncio.wait_for(self._client.nthreads(), left):
+                        reason = "its Dask worker has ended"
+                        break
+                await asyncio.sleep(_TICK_SECONDS)
         for _, future in (*sent, *agent.orders):
             future.set_exception(WorkerLost(reason))
         if not agent.is_lost:
             agent.is_lost = True
             self._inbox.put((agent, reason))
-
-    async def _reason(self, address: str, error: Exception) -> str:
-        """Return why a call has failed: the scheduler soon knows whether a Dask worker is gone."""
-        until = time.monotonic() + _LOOK_SECONDS
-        while (left := until - time.monotonic()) > 0:
-            # The scheduler itself may be gone.
-            with suppress(Exception):
-                if address not in await asyncio.wait_for(self._client.nthreads(), left):
-                    return "its Dask worker has ended"
-            await asyncio.sleep(_TICK_SECONDS)
-        return f"it cannot be reached: {error}"
-
-    def _sync(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        call: Callable[[], T] = partial(self._client.sync, function)
-        try:
-            return in_time(call, 2 * _ANSWER_SECONDS, self._stop)
-        except UnloaderError:
-            raise
-        # The library has no common class for errors of a connection.
-        except Exception as error:
-            raise ConnectFailed(
-                f"the cluster at {self._address} does not answer: {error or type(error).__name__}",
-                "see the logs of its scheduler and its workers",
-            ) from error
-
-    async def _open(
-        self, home: Home, share: tuple[tuple[int, int], ...], total: int, begin: int
-    ) -> None:
-        self._number += 1
-        opening = replace(
-            self._pattern,
-            agent=f"unloader-{os.getpid()}-{os.urandom(4).hex()}-{self._number}",
-            seats_of_machine=total,
-            places=share,
-        )
-        call = self._client.run(open_agent, opening, workers=[home.address])
-        answer: Opened = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
-        if not isinstance(answer, Opened):
-            raise error_class(answer.error)(f"{home.label}: {answer.message}", answer.hint)
-        agent = RemoteAgent(home, opening)
-        with self._lock:
-            self._agents[home.address] = agent
-            for (place, _), seat in zip(share, answer.seats, strict=True):
-                self._by_place[place] = agent
-                self._vacant.pop(place, None)
-                self._seats[place] = seat
-                self._hosts[place] = home.host
-            notices = (f"{home.host}: {text}" for text in answer.notices)
-            self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
-        self._post(agent, "use", begin, len(share))
-        self._keep(self._converse(agent))
-
-    async def _look_for_more(self) -> None:
-        """Open agents on Dask workers that have joined, while there are vacant places."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with suppress(Exception):  # The scheduler may be away for a moment.
-                known = await asyncio.wait_for(self._client.nthreads(), _ANSWER_SECONDS)
-                for address, threads in sorted(known.items()):
-                    if self._vacant and address not in self._agents.keys() | self._refused:
-                        await self._try_to_open(address, threads)
-
-    async def _try_to_open(self, address: str, threads: int) -> None:
-        try:
-            asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
-            home = await asyncio.wait_for(asked, _LATER_SECONDS)
-            check_fits([home])
-        except ConfigError as error:
-            self._refused.add(address)
-            self._inbox.put((None, error.message))
-            return
-        with self._lock:
-            here = [each for each in self._agents.values() if each.home.machine == home.machine]
-            taken = {number for each in here for number in each.seats}
-            kept = {place: was for place, was in self._vacant.items() if place < self._of}
-        share = vacant_for(home, kept, taken)
-        if share:
-            total = max([*taken, *(number for _, number in share)]) + 1
-            with suppress(UnloaderError):
-                begin = sum(place < self._used for place, _ in share)
-                await self._open(home, share, total, begin)
-
-
-def _below(number: int, agent: RemoteAgent) -> int:
-    """Return how many of the places of an agent have a lower number."""
-    return sum(place < number for place in agent.places)
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -53,33 +53,29 @@ def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, 
     Returns:
         By address, each place with the number of its seat on its machine.
     """
-    left = {home.address: home.threads for home in homes}
     machines: dict[str, list[Home]] = defaultdict(list)
     for home in sorted(homes, key=lambda each: each.address):
         machines[home.machine].append(home)
+    # The Dask workers of a machine in turns, each as often as it has threads.
+    turns = [
+        [
+            home
+            for turn in range(max(each.threads for each in there))
+            for home in there
+            if turn < home.threads
+        ]
+        for there in machines.values()
+    ]
+    deal = (
+        (seat, there[seat])
+        for seat in range(max(map(len, turns), default=0))
+        for there in turns
+        if seat < len(there)
+    )
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    seats: dict[str, int] = defaultdict(int)
-    number = 0
-    while number < places:
-        before = number
-        for machine, there in machines.items():
-            free = _freest(there, left, found)
-            if free is None or number == places:
-                continue
-            found[free.address].append((number, seats[machine]))
-            seats[machine] += 1
-            left[free.address] -= 1
-            number += 1
-        if number == before:
-            break
+    for place, (seat, home) in zip(range(places), deal, strict=False):
+        found[home.address].append((place, seat))
     return {address: tuple(each) for address, each in found.items()}
-
-
-def _freest(
-    homes: Sequence[Home], left: Mapping[str, int], found: Mapping[str, list[tuple[int, int]]]
-) -> Home | None:
-    able = [home for home in homes if left[home.address] > 0]
-    return min(able, key=lambda home: len(found.get(home.address, ())), default=None)
 
 
 def vacant_for(
@@ -116,20 +112,18 @@ async def home_of(
                 "see its log, or end it",
             ) from error
 
-    host: Any
-    python: Any
-    version: Any
-    host, python, version = await asyncio.gather(
+    answers: tuple[Any, ...] = await asyncio.gather(
         ask(platform.node),
         ask(platform.python_version),
         ask(pkgutil.resolve_name, "unloader:__version__"),
         return_exceptions=True,
     )
-    for each in (host, python, version):
+    host, python, version = answers
+    for each in answers:
         if isinstance(each, ConfigError):
             raise each
     for each in (host, python):
-        if isinstance(each, Exception):
+        if isinstance(each, BaseException):
             raise ConfigError(
                 f"the Dask worker at {address} does not answer: {each}", "see its log"
             ) from each

@@ -15,10 +15,10 @@ import tempfile
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -34,10 +34,6 @@ from unloader.placement.seating import Seating, SeatPlan, most_workers
 from unloader.request.settings import own_workers
 from unloader.sources.registry import source_of
 from writers.files.regular import read_regular
-
-if TYPE_CHECKING:
-    from distributed import Client
-
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""
@@ -75,6 +71,25 @@ def open_cluster(
         Interrupted: `stop` returned True.
         UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
     """
+    options = request.cluster
+    assert options is not None
+    assert options.address is not None
+    address, own = options.address, own_workers(options.address)
+    if address.startswith("tls://") and options.security is None:
+        raise ConfigError(
+            f"{address} needs certificates",
+            "give --cluster-security DIRECTORY, see docs/cluster.md",
+        )
+    if options.security is not None and not address.startswith("tls://"):
+        raise ConfigError(
+            f"--cluster-security does not apply to {address}, which is not encrypted",
+            "write tls://HOST:PORT, or leave --cluster-security out",
+        )
+    certificates = None if options.security is None else certificates_at(options.security)
+    if not own:
+        check_reachable(address, certificates)
+    library = _library()
+    security = library.Security(require_encryption=True, **certificates) if certificates else None
     patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
     pattern = Opening(
         agent="",
@@ -87,26 +102,6 @@ def open_cluster(
         places=(),
         lease_seconds=patience,
     )
-    with (
-        _connected(request, stop) as client,
-        DaskExecutor(client, pattern, request.source.kind, stop) as executor,
-    ):
-        yield _seated(request, parallelism, executor), executor
-
-
-@contextmanager
-def _connected(request: Request, stop: Stop) -> Iterator[Client]:
-    """Connect to the cluster of a request, or to one that is started here and ends with it."""
-    options = request.cluster
-    assert options is not None
-    assert options.address is not None
-    address, own = options.address, own_workers(options.address)
-    _check_scheme(address, secured=options.security is not None)
-    certificates = None if options.security is None else certificates_at(options.security)
-    if not own:
-        check_reachable(address, certificates)
-    library = _library()
-    security = library.Security(require_encryption=True, **certificates) if certificates else None
     with ExitStack() as held:
         try:
             if own:
@@ -143,7 +138,8 @@ def _connected(request: Request, stop: Stop) -> Iterator[Client]:
                 "there",
             ) from error
         try:
-            yield client
+            with closing(DaskExecutor(client, pattern, request.source.kind, stop)) as executor:
+                yield _seated(request, parallelism, executor), executor
         finally:
             with suppress(Exception):  # The scheduler may be gone.
                 client.close(timeout=_LEAVE_SECONDS)
@@ -204,19 +200,6 @@ def _seated(request: Request, parallelism: int | None, executor: DaskExecutor) -
     )
 
 
-def _check_scheme(address: str, *, secured: bool) -> None:
-    if address.startswith("tls://") and not secured:
-        raise ConfigError(
-            f"{address} needs certificates",
-            "give --cluster-security DIRECTORY, see docs/cluster.md",
-        )
-    if secured and not address.startswith("tls://"):
-        raise ConfigError(
-            f"--cluster-security does not apply to {address}, which is not encrypted",
-            "write tls://HOST:PORT, or leave --cluster-security out",
-        )
-
-
 _FILES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 _FIELDS = {"ca": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
 """Of `distributed.Security`."""
@@ -233,36 +216,32 @@ def certificates_at(path: str) -> Mapping[str, str]:
         ConfigError: One is missing.
     """
     place = Path(path)
-    names: Mapping[str, Any] = _FILES if place.is_dir() else _named(place)
-    base = place if place.is_dir() else place.parent
+    advice = (
+        "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names three files"
+    )
+    names: Mapping[str, Any] = _FILES
+    if not place.is_dir():
+        try:
+            names = tomllib.loads(read_regular(place, follow=True).decode())
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(
+                f"--cluster-security {place} cannot be read: {reason}", advice
+            ) from error
     missing = [name for name in _FILES if not isinstance(names.get(name), str)]
     if missing:
         raise ConfigError(
             f"--cluster-security {path} does not name {', '.join(missing)}",
             'write lines such as: ca = "ca.pem", for ca, cert and key',
         )
+    base = place if place.is_dir() else place.parent
     found = {name: base / names[name] for name in _FILES}
     for name, file in found.items():
         if not file.is_file():
             raise ConfigError(
-                f"--cluster-security {path}: the {name} file {file} does not exist",
-                "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names "
-                "three files",
+                f"--cluster-security {path}: the {name} file {file} does not exist", advice
             )
     return {_FIELDS[name]: str(file) for name, file in found.items()}
-
-
-def _named(file: Path) -> Mapping[str, Any]:
-    try:
-        found: Mapping[str, Any] = tomllib.loads(read_regular(file, follow=True).decode())
-        return found
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(
-            f"--cluster-security {file} cannot be read: {reason}",
-            "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names three "
-            "files",
-        ) from error
 
 
 def check_reachable(address: str, certificates: Mapping[str, str] | None) -> None:
@@ -272,41 +251,38 @@ def check_reachable(address: str, certificates: Mapping[str, str] | None) -> Non
         ConnectFailed: It does not answer.
         ConfigError: The two sides do not trust one another.
     """
+    context = None
+    if certificates is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # As in Dask: each owner of a certificate of the authority belongs to the cluster.
+        context.check_hostname = False
+        ca, cert, key = (certificates[each] for each in _FIELDS.values())
+        try:
+            context.load_verify_locations(ca)
+            context.load_cert_chain(cert, key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"the certificates of --cluster-security cannot be used ({ca}, {cert}, {key}): "
+                f"{error}",
+                "give the certificate authority, the certificate and its key as PEM files",
+            ) from error
     parts = urlsplit(address)
     try:
         with socket.create_connection((parts.hostname, parts.port or 8786), _SECONDS) as plain:
-            if certificates is not None:
-                _shake_hands(plain, certificates, address)
-    except OSError as error:
-        raise ConnectFailed(
-            f"no scheduler answers at {address}: {error}",
-            "check the address, and start one with: dask scheduler",
-        ) from error
-
-
-def _shake_hands(plain: socket.socket, certificates: Mapping[str, str], address: str) -> None:
-    plain.settimeout(_SECONDS)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As in Dask: each owner of a certificate of the authority belongs to the cluster.
-    context.check_hostname = False
-    ca, cert, key = (certificates[each] for each in _FIELDS.values())
-    try:
-        context.load_verify_locations(ca)
-        context.load_cert_chain(cert, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"the certificates of --cluster-security cannot be used ({ca}, {cert}, {key}): {error}",
-            "give the certificate authority, the certificate and its key as PEM files",
-        ) from error
-    try:
-        with context.wrap_socket(plain) as secure:
-            # With TLS 1.3 the first read after the handshake reports a refused certificate. A
-            # scheduler that takes it speaks first.
-            if not secure.recv(1):
-                raise ssl.SSLError("the scheduler has closed the connection")
+            if context is not None:
+                with context.wrap_socket(plain) as secure:
+                    # With TLS 1.3 the first read after the handshake reports a refused
+                    # certificate. A scheduler that takes it speaks first.
+                    if not secure.recv(1):
+                        raise ssl.SSLError("the scheduler has closed the connection")
     except ssl.SSLError as error:
         raise ConfigError(
             f"the scheduler at {address} and this run do not trust each other: "
             f"{error.reason or error}",
             "give the certificates of the cluster's certificate authority with --cluster-security",
+        ) from error
+    except OSError as error:
+        raise ConnectFailed(
+            f"no scheduler answers at {address}: {error}",
+            "check the address, and start one with: dask scheduler",
         ) from error
