@@ -79,7 +79,6 @@ FLOORS = {
             "unloader.tuning.codec_sampling",
             "unloader.tuning.measuring_tasks",
             "unloader.tuning.preflight_worker",
-            "unloader.tuning.load_sampler",
             "unloader.tuning.machine_load",
             "unloader.tuning.sweep_document",
             "unloader.tuning.sweep_measurement",

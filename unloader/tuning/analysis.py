@@ -12,6 +12,9 @@ Everything is read off the measured levels; no law of scaling is fitted. No file
   its consumer is not valid: its speed lasts only as long as the queue grows. A level with busier
   CPUs than the limit is valid, but cannot be sustained beside other work. A discount is taken off
   the speed that is recommended for production.
+- What limits the speed: what workers wait for is the evidence. That something is busy is evidence
+  only where the waits are not known, or do not contradict it: a disk may be busy without a worker
+  that waits for it, and the CPUs with other programs.
 """
 
 from __future__ import annotations
@@ -29,7 +32,6 @@ from msgspec import Meta, Struct
 from unloader.errors import ConfigError
 from unloader.nouns import are, counted
 from unloader.tuning.points import LOADS, Load, Point
-from unloader.tuning.resource_limits import Limits, limits_of, median_of
 
 Number = int | float
 """A figure with four digits of it, whole where it is."""
@@ -51,10 +53,17 @@ _DRAWS = 400
 
 LEAST_DEVIATION = 0.005
 """Nothing repeats better than half a percent, however near to each other a few repeats are."""
-_RARELY = 0.99
-"""Many pairs of levels are compared in a sweep."""
 _SMOOTH = 0.05
 """Levels that scatter by more around a smooth curve do not follow it (a guess)."""
+
+# fmt: off
+_STUDENT = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
+    2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787,
+)
+# fmt: on
+"""Below it Student's t is for 99 % of pairs, by degrees of freedom from 1. Many pairs of levels are
+compared in a sweep."""
 
 NO_CPU = "CPU not measured"
 """The reason where it is not known whether a level can be sustained."""
@@ -63,6 +72,16 @@ SCATTER = (
     "the points scatter: more than a third of the levels are out of order, so a knee and "
     "outliers cannot be found; repeat the measurements"
 )
+
+USED_UP = 0.9
+"""From which share of its time on a resource counts as used up."""
+WAITED = 0.5
+"""From which share of the workers' time on a wait is the limit."""
+LITTLE = 0.25
+"""Below it a wait shows that something else limits, however busy the resource is."""
+WORKING_DATABASE = 0.25
+"""A database on the same machine that uses more of the CPUs may be waiting for them, which our
+workers see as waiting for rows."""
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -84,7 +103,7 @@ class KneeInterval(Struct, frozen=True, kw_only=True):
     low: int | None
     high: int | None
     """None means without a bound."""
-    confidence: float
+    confidence: float = CONFIDENCE
     note: str
     """Why the knee is missing."""
 
@@ -102,6 +121,23 @@ class LevelChoice(Struct, frozen=True, kw_only=True):
     parallelism: int
     seconds: Number
     text: str
+
+
+class Limit(Struct, frozen=True, kw_only=True):
+    """What limits the speed at some levels."""
+
+    resources: tuple[str, ...]
+    """The used-up ones of disk, source, network, cpu and node. Empty without any, or if none was
+    measured."""
+    text: str
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What limits the speed on each side of the knee."""
+
+    below_knee: Limit
+    above_knee: Limit | None
+    """None where no level is there."""
 
 
 class Spread(Struct, frozen=True, kw_only=True):
@@ -138,11 +174,6 @@ class MeasuredLevel(Struct, frozen=True, kw_only=True):
     """Why it is not valid, cannot be sustained, or is an outlier."""
     load: Load
 
-    @property
-    def spread(self) -> float:
-        """By how much the speeds of the repeats differ, as a share of their median."""
-        return (1 / self.fastest_seconds - 1 / self.slowest_seconds) * self.seconds
-
 
 class Analysis(Struct, frozen=True, kw_only=True):
     """All that the levels of a sweep show, as `--json` prints it."""
@@ -168,7 +199,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
         return next((each for each in self.levels if each.parallelism == parallelism), None)
 
 
-def analyse(points: Iterable[Point], rules: Rules) -> Analysis:
+def analyse(points: Sequence[Point], rules: Rules) -> Analysis:
     """Return all that measured points show.
 
     Args:
@@ -179,31 +210,54 @@ def analyse(points: Iterable[Point], rules: Rules) -> Analysis:
     Raises:
         ConfigError: The points are missing, or of too many levels.
     """
-    work, seconds, loads = _grouped(list(points))
-    if not seconds:
+    if not points:
         raise ConfigError("a sweep without points has no result", "measure some levels")
+    work, amounts = Work(unit="table", amount=1.0), [1.0] * len(points)
+    for unit in ("bytes", "rows"):
+        known = [getattr(point, unit) for point in points]
+        if all(known):
+            work, amounts = Work(unit=unit, amount=max(known)), known
+            break
+    seconds: dict[int, list[float]] = defaultdict(list)
+    loads: dict[int, list[Load]] = defaultdict(list)
+    for point, amount in zip(points, amounts, strict=True):
+        seconds[point.parallelism].append(point.seconds * work.amount / amount)
+        loads[point.parallelism].append(point.load)
     if len(seconds) > MOST_LEVELS:
         what = f"the points are of {counted(len(seconds), 'level')} of parallelism"
         raise ConfigError(what, f"give at most {MOST_LEVELS}")
-    deviation = _deviation_of_repeats(seconds.values())
-    share = rules.spread if deviation is None else _spread_of(*deviation, seconds.values())
+
+    # The pooled deviation of the logarithm of one repeated measurement: 0.02 is about 2 %.
+    repeats = min(map(len, seconds.values()))
+    repeated = [each for each in seconds.values() if len(each) > 1]
+    freedom = sum(len(each) - 1 for each in repeated)
+    share, known_deviation = rules.spread, 0.0
+    if freedom:
+        squares = ((len(e) - 1) * statistics.stdev(map(math.log, e)) ** 2 for e in repeated)
+        deviation = math.sqrt(sum(squares) / freedom)
+        known_deviation = deviation / repeats**0.5
+        # The medians of two equally fast levels rarely differ by more.
+        rarely = math.expm1(_student(freedom) * deviation * math.sqrt(2 / repeats))
+        share = max(2 * LEAST_DEVIATION, rarely)
+
     at = sorted(seconds)
     medians = [statistics.median_high(seconds[each]) for each in at]
     found = _out_of_order(medians, share)
-    outliers = _outliers(at, medians, found or ())
+    outliers = tuple(_outlier(at, medians, each, found or ()) for each in found or ())
     left_out = {each.parallelism: each.reason for each in outliers}
     levels = tuple(_level(each, seconds[each], loads[each], work, rules, left_out) for each in at)
-    kept = tuple(level for level in levels if not level.outlier)
-    known = 0.0
-    if deviation is not None:
-        known = deviation[0] / min(map(len, seconds.values())) ** 0.5
-    scatter = _scatter(kept)
+    kept = [level for level in levels if not level.outlier]
+    scatter = 0.0
+    if len(kept) >= FEWEST_FOR_KNEE:
+        smooth = zip(kept, _majorant(kept), strict=True)
+        scatter = statistics.stdev(math.log(level.seconds * rate) for level, rate in smooth)
     if found is None:
-        knee, interval = None, _no_knee(SCATTER)
+        knee, interval = None, KneeInterval(low=None, high=None, note=SCATTER)
     else:
-        knee, interval = _knee(kept, share, max(LEAST_DEVIATION, known, scatter))
+        knee, interval = _knee(kept, share, max(LEAST_DEVIATION, known_deviation, scatter))
     recommended = _fastest(kept, share, lambda level: level.valid)
     lasting = _fastest(kept, share, lambda level: level.sustained is True)
+    above = [each.load for each in levels if knee is not None and each.parallelism > knee]
     return Analysis(
         knee=knee,
         knee_interval=interval,
@@ -212,40 +266,42 @@ def analyse(points: Iterable[Point], rules: Rules) -> Analysis:
         recommended=recommended.parallelism if recommended else None,
         sustained=lasting,
         production=_production(recommended, lasting, levels, rules),
-        doubts=tuple(_doubts(levels, scatter, max(_SMOOTH, 2 * known), rules)),
-        limits=limits_of(
-            [each.load for each in levels if knee is None or each.parallelism <= knee],
-            [each.load for each in levels if knee is not None and each.parallelism > knee],
+        doubts=tuple(_doubts(levels, scatter, max(_SMOOTH, 2 * known_deviation), rules)),
+        limits=Limits(
+            below_knee=_limit(
+                [each.load for each in levels if knee is None or each.parallelism <= knee],
+                "the speed of one worker: no measured resource is used up ({})",
+            ),
+            above_knee=_limit(
+                above,
+                "no measured resource is used up ({}), so something that was not measured is the "
+                "limit",
+            )
+            if above
+            else None,
         ),
-        spread=Spread(share=short(share), measured=deviation is not None),
+        spread=Spread(share=_short(share), measured=bool(freedom)),
         work=work,
         levels=levels,
         notices=(SCATTER,) if found is None else (),
     )
 
 
-def short(value: float) -> Number:
-    """Return a figure with four digits of it, whole where it is."""
+def _short(value: float) -> Number:
     found = float(f"{value:.4g}")
     return int(found) if found.is_integer() else found
 
 
-def _grouped(
-    points: Sequence[Point],
-) -> tuple[Work, dict[int, list[float]], dict[int, list[Load]]]:
-    """Return the work of all levels, and the seconds and loads of the measurements of each."""
-    work, amounts = Work(unit="table", amount=1.0), [1.0] * len(points)
-    for unit in ("bytes", "rows"):
-        known = [getattr(point, unit) for point in points]
-        if known and all(known):
-            work, amounts = Work(unit=unit, amount=max(known)), known
-            break
-    seconds: dict[int, list[float]] = defaultdict(list)
-    loads: dict[int, list[Load]] = defaultdict(list)
-    for point, amount in zip(points, amounts, strict=True):
-        seconds[point.parallelism].append(point.seconds * work.amount / amount)
-        loads[point.parallelism].append(point.load)
-    return work, seconds, loads
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _student(freedom: int) -> float:
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    # Abramowitz and Stegun, 26.7.5, for the quantile 2.5758 of the normal distribution.
+    return 2.5758 + 4.9165 / freedom + 8.834 / freedom**2
 
 
 def _level(
@@ -257,7 +313,7 @@ def _level(
     left_out: Mapping[int, str],
 ) -> MeasuredLevel:
     """Return a level with the verdict of the rules; a figure that is not known breaks no rule."""
-    load = Load(**{name: median_of(getattr(each, name) for each in loads) for name in LOADS})
+    load = Load(**{name: _median(getattr(each, name) for each in loads) for name in LOADS})
     reasons = []
     valid = load.queued is None or load.queued <= rules.queue_seconds
     if not valid:
@@ -289,47 +345,6 @@ def _level(
     )
 
 
-def _deviation_of_repeats(levels: Iterable[Sequence[float]]) -> tuple[float, int] | None:
-    """Return the pooled deviation of one repeated measurement, and its degrees of freedom.
-
-    It is the deviation of the logarithm, so 0.02 is about 2 %. None where no level was repeated.
-    """
-    repeated = [each for each in levels if len(each) > 1]
-    freedom = sum(len(each) - 1 for each in repeated)
-    if not freedom:
-        return None
-    squares = sum((len(each) - 1) * statistics.stdev(map(math.log, each)) ** 2 for each in repeated)
-    return math.sqrt(squares / freedom), freedom
-
-
-def _spread_of(deviation: float, freedom: int, levels: Iterable[Sequence[float]]) -> float:
-    """Return the share by which the medians of two equally fast levels rarely differ."""
-    repeats = min(map(len, levels))
-    rarely = _student(freedom, _RARELY)
-    return max(2 * LEAST_DEVIATION, math.expm1(rarely * deviation * math.sqrt(2 / repeats)))
-
-
-def _student(freedom: int, share: float) -> float:
-    """Return below which absolute value Student's t is for a share of the cases.
-
-    The sums come from Abramowitz and Stegun, 26.7.3 and 26.7.4, by the angle whose tangent is
-    t over the root of the degrees of freedom.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        angle = (low + high) / 2
-        term = math.cos(angle) if freedom % 2 else 1.0
-        total = term if freedom > 1 else 0.0
-        for each in range(3 if freedom % 2 else 2, freedom - 1, 2):
-            term *= math.cos(angle) ** 2 * (each - 1) / each
-            total += term
-        covered = math.sin(angle) * total
-        if freedom % 2:
-            covered = (angle + covered) * 2 / math.pi
-        low, high = (angle, high) if covered < share else (low, angle)
-    return math.tan(low) * math.sqrt(freedom)
-
-
 def _out_of_order(seconds: Sequence[float], spread: float) -> tuple[int, ...] | None:
     """Return the places of the fewest levels without which the others are in order.
 
@@ -351,8 +366,7 @@ def _out_of_order(seconds: Sequence[float], spread: float) -> tuple[int, ...] | 
         ((up[0][0] + down[0][0], up[0][1] + down[0][1] - rates[at]), at)
         for at, (up, down) in enumerate(zip(rising, falling, strict=True))
     )
-    down = {len(rates) - 1 - at for at in falling[peak][1]}
-    kept = {*rising[peak][1], *down}
+    kept = {*rising[peak][1], *(len(rates) - 1 - at for at in falling[peak][1])}
     left_out = tuple(at for at in range(len(rates)) if at not in kept)
     return left_out if len(left_out) <= MOST_OUT_OF_ORDER * len(rates) else None
 
@@ -382,22 +396,19 @@ def _best_until(rates: Sequence[float], tolerance: float) -> list[_Chain]:
     return found
 
 
-def _outliers(
-    levels: Sequence[int], seconds: Sequence[float], found: Sequence[int]
-) -> tuple[Outlier, ...]:
-    outliers = []
-    for at in found:
-        kept = [each for each in range(at) if each not in found]
-        fewer = min(kept, key=lambda each: seconds[each], default=None)
-        if fewer is None or seconds[fewer] > seconds[at]:
-            reason = f"{seconds[at]:,.6g} s is faster than levels with more workers that scale"
-        else:
-            reason = (
-                f"{seconds[at]:,.6g} s is slower than {counted(levels[fewer], 'worker')} "
-                f"({seconds[fewer]:,.6g} s), while more workers are faster again"
-            )
-        outliers.append(Outlier(parallelism=levels[at], reason=reason))
-    return tuple(outliers)
+def _outlier(
+    levels: Sequence[int], seconds: Sequence[float], at: int, found: Sequence[int]
+) -> Outlier:
+    kept = [each for each in range(at) if each not in found]
+    fewer = min(kept, key=lambda each: seconds[each], default=None)
+    if fewer is None or seconds[fewer] > seconds[at]:
+        reason = f"{seconds[at]:,.6g} s is faster than levels with more workers that scale"
+    else:
+        reason = (
+            f"{seconds[at]:,.6g} s is slower than {counted(levels[fewer], 'worker')} "
+            f"({seconds[fewer]:,.6g} s), while more workers are faster again"
+        )
+    return Outlier(parallelism=levels[at], reason=reason)
 
 
 def _knee(
@@ -414,91 +425,65 @@ def _knee(
         deviation: Of the logarithm of a level's speed.
     """
     if len(levels) < FEWEST_FOR_KNEE:
-        return None, _no_knee(
+        note = (
             f"too few levels for a knee: at least {FEWEST_FOR_KNEE} are needed, but only "
             f"{len(levels)} can be used"
         )
+        return None, KneeInterval(low=None, high=None, note=note)
     at = [level.parallelism for level in levels]
+
+    def bend(rates: Sequence[float]) -> tuple[int, int]:
+        """Return the best level's place, and the knee's: the number of levels without one."""
+        half = rates[0] / at[0] / 2
+        above = [rate - half * level for level, rate in zip(at, rates, strict=True)]
+        best = max(range(len(at)), key=lambda each: above[each])
+        # A last level that is lower by no more than equally fast levels differ has not bent.
+        return best, len(at) if above[-1] + spread * rates[-1] >= above[best] else best
+
     chance = random.Random(0)
     smooth = _majorant(levels)
     ranks = sorted(
-        _bend(at, [rate * math.exp(chance.gauss(0, deviation)) for rate in smooth], spread)
+        bend([rate * math.exp(chance.gauss(0, deviation)) for rate in smooth])[1]
         for _ in range(_DRAWS)
     )
     tail = round((1 - CONFIDENCE) / 2 * _DRAWS)
     low, high = ranks[tail] - 1, ranks[-tail - 1] + 1
-    found = _bend(at, [1 / level.seconds for level in levels], spread)
+    best, knee = bend([1 / level.seconds for level in levels])
     note = ""
-    if found == len(at):
-        note = _not_reached(at, [1 / level.seconds for level in levels], spread)
-    return None if note else at[found], KneeInterval(
+    if knee == len(at):
+        workers = counted(at[best], "worker")
+        note = (
+            f"not reached at {workers}: on average, each added worker added at least half of the "
+            "first worker's speed"
+            if best == len(at) - 1
+            else f"not known: beyond {workers}, each added worker added on average less than half "
+            "of the first worker's speed, but the measurements differ among each other by "
+            f"{spread:.1%}; measure longer, or with more repeats"
+        )
+    return None if note else at[knee], KneeInterval(
         low=at[min(max(0, low), len(at) - 1)],
         high=at[high] if high < len(at) else None,
-        confidence=CONFIDENCE,
         note=note,
     )
 
 
-def _no_knee(why: str) -> KneeInterval:
-    return KneeInterval(low=None, high=None, confidence=CONFIDENCE, note=why)
-
-
-def _not_reached(levels: Sequence[int], rates: Sequence[float], spread: float) -> str:
-    """Return why the knee is missing: the last level is the best, or the spread hides the knee."""
-    above = _above_half(levels, rates)
-    best = levels[above.index(max(above))]
-    if best == levels[-1]:
-        return (
-            f"not reached at {counted(best, 'worker')}: on average, each added worker added at "
-            "least half of the first worker's speed"
-        )
-    return (
-        f"not known: beyond {counted(best, 'worker')}, each added worker added on average less "
-        "than half of the first worker's speed, but the measurements differ among each other by "
-        f"{spread:.1%}; measure longer, or with more repeats"
-    )
-
-
-def _above_half(levels: Sequence[int], rates: Sequence[float]) -> list[float]:
-    """Return the speed of each level, less half of the first worker's speed for each worker."""
-    half = rates[0] / levels[0] / 2
-    return [rate - half * level for level, rate in zip(levels, rates, strict=True)]
-
-
-def _bend(levels: Sequence[int], rates: Sequence[float], spread: float) -> int:
-    """Return the place of the knee; the number of levels where they do not reach it."""
-    above = _above_half(levels, rates)
-    best = max(range(len(levels)), key=lambda each: above[each])
-    # A last level that is lower by no more than equally fast levels differ has not bent.
-    return len(levels) if above[-1] + spread * rates[-1] >= above[best] else best
-
-
 def _majorant(levels: Sequence[MeasuredLevel]) -> list[float]:
     """Return the speeds of the lowest concave curve from zero workers that no level is above."""
+
+    def slope(first: tuple[int, float], last: tuple[int, float]) -> float:
+        return (last[1] - first[1]) / (last[0] - first[0])
+
     corners = [(0, 0.0)]
     for level in levels:
         new = (level.parallelism, 1 / level.seconds)
-        while len(corners) > 1 and _slope(corners[-2], corners[-1]) <= _slope(corners[-1], new):
+        while len(corners) > 1 and slope(corners[-2], corners[-1]) <= slope(corners[-1], new):
             corners.pop()
         corners.append(new)
-    pieces = list(pairwise(corners))
     found = []
     for level in levels:
-        first, last = next(each for each in pieces if level.parallelism <= each[1][0])
-        found.append(first[1] + _slope(first, last) * (level.parallelism - first[0]))
+        first, last = next(each for each in pairwise(corners) if level.parallelism <= each[1][0])
+        found.append(first[1] + slope(first, last) * (level.parallelism - first[0]))
     return found
-
-
-def _slope(first: tuple[int, float], last: tuple[int, float]) -> float:
-    return (last[1] - first[1]) / (last[0] - first[0])
-
-
-def _scatter(levels: Sequence[MeasuredLevel]) -> float:
-    """Return the deviation of levels around a smooth curve, of the logarithm of their speeds."""
-    if len(levels) < FEWEST_FOR_KNEE:
-        return 0.0
-    smooth = zip(levels, _majorant(levels), strict=True)
-    return statistics.stdev(math.log(level.seconds * rate) for level, rate in smooth)
 
 
 def _fastest(
@@ -512,7 +497,7 @@ def _fastest(
         return None
     return LevelChoice(
         parallelism=found.parallelism,
-        seconds=short(found.seconds),
+        seconds=_short(found.seconds),
         text=f"the fewest workers that take at most {spread:.1%} longer than the fastest level",
     )
 
@@ -532,7 +517,7 @@ def _production(
     basis = "the sustained level" if measured else "the recommended level (CPU was not measured)"
     return LevelChoice(
         parallelism=base.parallelism,
-        seconds=short(seconds / (1 - rules.discount)),
+        seconds=_short(seconds / (1 - rules.discount)),
         text=f"{basis}, with {rules.discount:.0%} less speed",
     )
 
@@ -540,10 +525,14 @@ def _production(
 def _doubts(
     levels: Sequence[MeasuredLevel], scatter: float, most: float, rules: Rules
 ) -> Iterator[str]:
-    """Yield each reason why the choices of this analysis may be wrong."""
     if scatter > most:
         yield f"the levels follow no smooth curve: they scatter around it by {scatter:.1%}"
-    unsteady = [str(level.parallelism) for level in levels if level.spread > rules.widest_spread]
+    unsteady = [
+        str(each.parallelism)
+        for each in levels
+        if (1 / each.fastest_seconds - 1 / each.slowest_seconds) * each.seconds
+        > rules.widest_spread
+    ]
     if unsteady:
         yield (
             f"{len(unsteady)} of {counted(len(levels), 'level')} {are(len(unsteady))} unsteady: "
@@ -551,3 +540,62 @@ def _doubts(
             f"{', '.join(unsteady)} {'worker' if unsteady == ['1'] else 'workers'} differ by more "
             f"than {rules.widest_spread:.0%}"
         )
+
+
+def _limit(loads: Sequence[Load], unused: str) -> Limit:
+    """Return what limits the speed at the levels on one side of the knee, from their loads.
+
+    Args:
+        loads: Of these levels.
+        unused: The text where nothing is used up, with a place for the figures.
+    """
+    medians = {name: _median(getattr(load, name) for load in loads) for name in LOADS}
+    known = {
+        name: share for name, share in medians.items() if share is not None and name != "queued"
+    }
+    used = _used_up(known)
+    if used:
+        return Limit(resources=tuple(used), text="; ".join(used.values()))
+    if not known:
+        return Limit(resources=(), text="unknown: no load was measured at these levels")
+    return Limit(
+        resources=(), text=unused.format(", ".join(f"{n} {each:.0%}" for n, each in known.items()))
+    )
+
+
+def _used_up(known: Mapping[str, float]) -> dict[str, str]:
+    """Return the resources that are used up, each with that in words."""
+    waited, source, delay = (known.get(name) for name in ("output", "source", "delay"))
+    disk, cpu, throttled = known.get("disk"), known.get("cpu"), known.get("throttled", 0.0)
+    found = {}
+    if waited is not None and waited >= WAITED:
+        busy = "" if disk is None else f"; {disk:.0%} busy"
+        found["disk"] = f"the disk (workers waited for it {waited:.0%} of their time{busy})"
+    elif disk is not None and disk >= USED_UP and (waited is None or waited >= LITTLE):
+        found["disk"] = f"the disk ({disk:.0%} busy)"
+    if source is not None and source >= WAITED:
+        found["source"] = f"the source (workers waited for it {source:.0%} of their time)"
+    if known.get("network", 0.0) >= USED_UP:
+        found["network"] = f"the network ({known['network']:.0%} of the link)"
+    # Workers are known to wait for something else, and not for a CPU.
+    database_works = known.get("database", 0.0) >= WORKING_DATABASE
+    for_source = source is not None and source >= WAITED and not database_works
+    for_output = waited is not None and waited >= WAITED
+    if delay is not None and delay < LITTLE and (for_source or for_output):
+        return found
+    if throttled >= WAITED and (delay is None or delay >= LITTLE):
+        busy = "" if cpu is None else f"; {cpu:.0%} busy"
+        found["cpu"] = (
+            f"the CPUs (the quota of the control group was used up in {throttled:.0%} of its "
+            f"periods{busy})"
+        )
+    elif cpu is not None and cpu >= USED_UP:
+        found["cpu"] = f"the CPUs ({cpu:.0%} busy)"
+    elif delay is not None and delay >= WAITED:
+        found["cpu"] = (
+            f"the CPUs (workers were ready but waited for a CPU for {delay:.0%} of their time)"
+        )
+    elif known.get("node", 0.0) >= USED_UP:
+        # If all CPUs are busy, the busiest node is busy, too.
+        found["node"] = f"the CPUs of one NUMA node ({known['node']:.0%} busy)"
+    return found

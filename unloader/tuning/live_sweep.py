@@ -14,25 +14,24 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.model import Plan, WorkUnit
+from partition_planner.model import WorkUnit
 from unloader import api
 from unloader.errors import Interrupted, OutputFailed, SourceError, UnloaderError, UsageError
 from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured, Tick
-from unloader.model import OutputOptions, Request
+from unloader.model import Request
 from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.analysis import Analysis, Rules
-from unloader.tuning.load_sampler import Sampler
-from unloader.tuning.machine_load import Machine, machine_of, psutil_or_none
+from unloader.tuning.machine_load import Sampler, machine_of
 from unloader.tuning.sweep_document import (
     Measurement,
     PointReport,
@@ -49,10 +48,21 @@ from unloader.tuning.sweep_measurement import Watch
 
 MOST_MEASUREMENTS = 2000
 
+UNITS_A_WORKER = 4
+"""Units of a sample for each worker, if units can be cut. With fewer of them most of the workers
+wait for the last one."""
+_LEAST_UNIT_BYTES = 1024 * 1024
+
+PREFIX = "_sweep-"
+"""Of the directories; what a killed sweep has left is found by it."""
+_OF_A_RUN = ("_manifest.json", "_run")
+
 WITHOUT_PSUTIL = (
     "CPUs, disks and memory are not measured: psutil is not installed. Next: pip install "
     "'unloader[sweep]'"
 )
+
+T = TypeVar("T")
 
 
 def sweep(
@@ -89,108 +99,119 @@ def sweep(
             "give fewer values, or fewer --repeats",
         )
     variants = [replace(each, request=_for_sweep(each.request)) for each in variants]
-    destinations = variants[0].request.output.destinations
-    running = _Sweep(
-        variants=variants,
-        options=options,
-        rules=rules,
-        machine=machine_of(destinations if destination_kind(destinations) != "null" else ()),
-        observe=observe,
-        stop=stop,
+    sweep_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+    with places(variants[0].request.output.destinations, sweep_id) as roots:
+        return _Sweep(variants, options, roots, observe, stop).run(rules)
+
+
+def _for_sweep(request: Request) -> Request:
+    """Return the request of a point without the options of single runs."""
+    return replace(
+        request,
+        output=replace(request.output, overwrite=False, keep=None, latest_link=None),
+        source=replace(
+            request.source, session=replace(request.source.session, keep_snapshot_seconds=0.0)
+        ),
+        verify="none",
     )
-    with places(destinations, _sweep_id()) as where:
-        return running.run(where)
 
 
-class _Sweep(Struct, kw_only=True):
+class _Sweep:
     """A sweep in progress."""
 
-    variants: Sequence[Variant]
-    options: SweepOptions
-    rules: Rules
-    machine: Machine
-    observe: Observer
-    stop: Callable[[], bool]
-    measured: dict[int, list[Measurement]] = field(default_factory=dict)
-    problems: dict[int, str] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    interrupted: bool = False
-    estimated_rows: int | None = None
-    """Of all that a measurement without a sample was to read."""
+    def __init__(
+        self,
+        variants: Sequence[Variant],
+        options: SweepOptions,
+        roots: Sequence[Path],
+        observe: Observer,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.variants = variants
+        self.options = options
+        self.roots = roots
+        self.observe = observe
+        self.stop = stop
+        self.machine = machine_of(tuple(map(str, roots)))
+        self.measured: list[list[Measurement]] = [[] for _ in variants]
+        self.problems: dict[int, str] = {}
+        self.order: list[int] = []
+        self.notices: list[str] = []
+        self.runs = 0
+        self.interrupted = False
+        self.planned: ResolvedTable | None = None
+        """The units that all points read, of a sample."""
+        self.estimated_rows: int | None = None
+        """Of all that a measurement without a sample was to read."""
 
-    def run(self, where: Places) -> SweepDocument:
-        """Measure everything."""
-        if psutil_or_none() is None:
+    def run(self, rules: Rules) -> SweepDocument:
+        options, taken = self.options, None
+        if find_spec("psutil") is None:
             self._warn(WITHOUT_PSUTIL)
-        planned, taken = self._sample()
-        largest = max(range(len(self.variants)), key=lambda at: self.variants[at].parallelism)
-        for _ in range(self.options.warm_up):
+        most = max(each.parallelism for each in self.variants)
+        if options.sample is not None:
+            request = self.variants[0].request
+            self.planned, taken = _sampled(request, most, options.sample, self._shown)
+            self._notice(f"each measurement reads {taken.units} of {taken.of_units} work units")
+            if taken.units < UNITS_A_WORKER * most and taken.units < taken.of_units:
+                self._warn(
+                    f"a sample of {counted(taken.units, 'work unit')} is small for {most} workers, "
+                    "which wait for the last unit. Next: give a larger --sample, or a smaller "
+                    "--unit-bytes"
+                )
+        largest = [each.parallelism for each in self.variants].index(most)
+        for _ in range(options.warm_up):
             self._notice(f"warming up with {label(self.variants[largest].settings)}")
-            self._one(largest, planned, where)
-        for order in rounds(len(self.variants), self.options.repeats, self.options.seed):
-            self._round(order, planned, where)
-        for _ in range(self.options.most_repeats - self.options.repeats):
+            self._measure(largest)
+        for order in rounds(len(self.variants), options.repeats, options.seed):
+            self._round(order)
+        for _ in range(options.most_repeats - options.repeats):
             unsteady = [at for at in range(len(self.variants)) if self._is_unsteady(at)]
             if self.interrupted or not unsteady:
                 break
             self._notice(f"measuring {counted(len(unsteady), 'unsteady point')} once more")
-            self._round(unsteady, planned, where)
-        if self.interrupted and not any(self.measured.values()):
+            self._round(unsteady)
+        if self.interrupted and not self.order:
             raise Interrupted("stopped by a signal before a point was measured", "sweep again")
-        return self._report(taken)
+        return self._report(taken, rules)
 
-    def _sample(self) -> tuple[ResolvedTable | None, SampleTaken | None]:
-        if self.options.sample is None:
-            return None, None
-        most = max(each.parallelism for each in self.variants)
-        request = self.variants[0].request
-        planned, taken = sampled(request, most, self.options.sample, self._shown)
-        self._notice(f"each measurement reads {taken.units} of {taken.of_units} work units")
-        if taken.units < UNITS_A_WORKER * most and taken.units < taken.of_units:
-            self._warn(
-                f"a sample of {counted(taken.units, 'work unit')} is small for {most} workers, "
-                "which wait for the last unit. Next: give a larger --sample, or a smaller "
-                "--unit-bytes"
-            )
-        return planned, taken
-
-    def _round(self, order: Sequence[int], planned: ResolvedTable | None, where: Places) -> None:
+    def _round(self, order: Sequence[int]) -> None:
         for at in order:
-            if self.interrupted or at in self.problems:
+            if self.interrupted or at in self.problems or (found := self._measure(at)) is None:
                 continue
-            found = self._one(at, planned, where)
-            if found is None:
-                continue
-            self.measured.setdefault(at, []).append(found)
+            self.measured[at].append(found)
             self.order.append(at)
-            self._tell(at, found)
+            self.observe(
+                PointMeasured(
+                    number=found.number,
+                    of=len(self.variants) * self.options.repeats,
+                    settings=label(self.variants[at].settings),
+                    parallelism=self.variants[at].parallelism,
+                    rows_per_second=found.rows_per_second,
+                )
+            )
 
-    def _tell(self, at: int, found: Measurement) -> None:
-        event = PointMeasured(
-            number=found.number,
-            of=len(self.variants) * self.options.repeats,
-            settings=label(self.variants[at].settings),
-            parallelism=self.variants[at].parallelism,
-            rows_per_second=found.rows_per_second,
-        )
-        self.observe(event)
-
-    def _one(self, at: int, planned: ResolvedTable | None, where: Places) -> Measurement | None:
+    def _measure(self, at: int) -> Measurement | None:
         """Make one measurement; None if it failed, or the user has ended it."""
-        variant = self.variants[at]
-        request = variant.request
+        parallelism, request = self.variants[at].parallelism, self.variants[at].request
         watch = Watch(
             sampler=Sampler(self.machine, request.source.kind),
             shown=self._shown,
             seconds=self.options.seconds,
             asked_to_stop=self.stop,
         )
-        run = None if planned is None else with_parallelism(planned, variant.parallelism)
+        planned = self.planned
+        if planned is not None:
+            limits = replace(planned.plan.limits, parallelism=parallelism)
+            planned = replace(planned, plan=replace(planned.plan, limits=limits))
+        self.runs += 1
+        mine = [root / f"{self.runs:04d}" for root in self.roots]
         try:
-            with where.for_one(request.output) as output:
-                asked = replace(request, output=output)
-                api.unload(asked, planned=run, observe=watch, stop=watch.stop)
+            if mine:
+                first, *others = map(str, mine)
+                output = replace(request.output, destination=first, others=tuple(others))
+                request = replace(request, output=output)
+            api.unload(request, planned=planned, observe=watch, stop=watch.stop)
         except Interrupted:
             if not watch.timed_out:
                 self.interrupted = True
@@ -200,90 +221,91 @@ class _Sweep(Struct, kw_only=True):
             return None
         finally:
             watch.close()
+            for each in mine:
+                shutil.rmtree(each, ignore_errors=True)
         self.estimated_rows = watch.estimated_rows or self.estimated_rows
         found = watch.measurement(len(self.order) + 1)
         if found is None:
-            empty = SourceError(
-                "no row arrived during the measurement",
-                "give a longer --seconds, or another table",
-            )
-            self._failed(at, empty)
+            hint = "give a longer --seconds, or another table"
+            self._failed(at, SourceError("no row arrived during the measurement", hint))
         return found
 
     def _failed(self, at: int, error: UnloaderError) -> None:
         """Put a failed point on record; the first of all ends the sweep."""
-        if not any(self.measured.values()):
+        if not self.order:
             raise error
         self.problems[at] = error.message
         self._notice(f"{label(self.variants[at].settings)} failed: {error.message}")
 
     def _is_unsteady(self, at: int) -> bool:
-        spread = spread_of(self.measured.get(at, ()))
+        spread = spread_of(self.measured[at])
         return spread is not None and spread > self.options.widest_spread
 
-    def _report(self, taken: SampleTaken | None) -> SweepDocument:
-        request = self.variants[0].request
-        points = tuple(self._point(at) for at in range(len(self.variants)))
-        whole_rows = self._whole_rows(taken)
-        found = curves_of(points, self.rules, whole_rows)
-        notices = [
-            f"{label(each.settings)}: {text}" if each.settings else text
-            for each in found
-            for text in each.notices
-        ]
-        best, table = found[0], request.selection.table
+    def _report(self, taken: SampleTaken | None, rules: Rules) -> SweepDocument:
+        request, options = self.variants[0].request, self.options
+        points = tuple(map(self._point, range(len(self.variants))))
+        every = [each for point in points for each in point.measurements]
+        counts = {each.rows for each in every if each.complete}
+        if len(counts) > 1:
+            self.notices.append(
+                f"the measurements read from {min(counts):,} to {max(counts):,} rows: the table "
+                "has changed, or the points have different selections"
+            )
+        if taken is not None:
+            whole_rows = taken.of_rows
+        else:
+            whole_rows = next((each.rows for each in every if each.complete), self.estimated_rows)
+        curves = curves_of(points, rules, whole_rows)
+        for each in curves:
+            head = f"{label(each.settings)}: " if each.settings else ""
+            self.notices += [f"{head}{text}" for text in each.notices]
+        best, table = curves[0], request.selection.table
+        recommended = {} if best.recommended is None else {"parallelism": str(best.recommended)}
         analysis = {name: getattr(best, name) for name in Analysis.__struct_fields__}
-        analysis["notices"] = (*self.notices, *_differing_rows(points), *notices)
         return SweepDocument(
-            **analysis,
-            recommended_options=best.recommended_options,
+            **{**analysis, "notices": tuple(self.notices)},
+            recommended_options={**recommended, **best.settings},
             whole_table=best.whole_table,
-            curves=found,
+            curves=curves,
             source=redact(request.source.location),
             subject="query" if table is None else str(table),
             destination=",".join(request.output.destinations),
-            options=self.options,
+            options=options,
             sample=taken,
             whole_rows=whole_rows,
             cores=self.machine.cores,
-            caches=_caches(self.options.warm_up),
+            caches="warm: the same rows were read before the first measurement, so all points find "
+            "them in the caches of database and system"
+            if options.warm_up
+            else "as they were; later measurements find more rows in the caches than the first",
             points=points,
             interrupted=self.interrupted,
             order=tuple(label(self.variants[at].settings) for at in self.order),
         )
 
     def _point(self, at: int) -> PointReport:
-        measured = tuple(self.measured.get(at, ()))
+        measured = self.measured[at]
         speeds = [each.rows_per_second for each in measured]
+        state: PointState = "unsteady" if self._is_unsteady(at) else "steady"
+        if at in self.problems:
+            state = "failed"
+        elif len(measured) < 2:
+            state = "once" if measured else "not measured"
         return PointReport(
             settings=self.variants[at].settings,
             parallelism=self.variants[at].parallelism,
-            measurements=measured,
-            state=self._state(at),
+            measurements=tuple(measured),
+            state=state,
             problem=self.problems.get(at, ""),
             rows_per_second=statistics.median_low(speeds) if speeds else None,
             spread=spread_of(measured),
         )
 
-    def _whole_rows(self, taken: SampleTaken | None) -> int | None:
-        if taken is not None:
-            return taken.of_rows
-        every = [each for found in self.measured.values() for each in found]
-        return next((each.rows for each in every if each.complete), self.estimated_rows)
-
-    def _state(self, at: int) -> PointState:
-        count = len(self.measured.get(at, ()))
-        if at in self.problems:
-            return "failed"
-        if count < 2:
-            return "once" if count else "not measured"
-        return "unsteady" if self._is_unsteady(at) else "steady"
-
     def _notice(self, text: str) -> None:
         self.observe(Notice(text=text))
 
     def _warn(self, text: str) -> None:
-        """Tell the user something that belongs to the result, too."""
+        """Show a notice that belongs to the result, too."""
         self._notice(text)
         self.notices.append(text)
 
@@ -293,51 +315,10 @@ class _Sweep(Struct, kw_only=True):
             self.observe(event)
 
 
-def _for_sweep(request: Request) -> Request:
-    """Return the request of a point without the options of single runs."""
-    output = replace(request.output, overwrite=False, keep=None, latest_link=None)
-    session = replace(request.source.session, keep_snapshot_seconds=0.0)
-    return replace(
-        request,
-        output=output,
-        source=replace(request.source, session=session),
-        verify="none",
-    )
-
-
-def _caches(warm_up: int) -> str:
-    if not warm_up:
-        return "as they were; later measurements find more rows in the caches than the first"
-    return (
-        "warm: the same rows were read before the first measurement, so all points find them in "
-        "the caches of database and system"
-    )
-
-
-def _differing_rows(points: Sequence[PointReport]) -> tuple[str, ...]:
-    """Tell if points have read different numbers of rows: the table changes meanwhile."""
-    counts = {each.rows for point in points for each in point.measurements if each.complete}
-    if len(counts) < 2:
-        return ()
-    return (
-        f"the measurements read from {min(counts):,} to {max(counts):,} rows: the table has "
-        "changed, or the points have different selections",
-    )
-
-
-def _sweep_id() -> str:
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
-
-
 def rounds(points: int, repeats: int, seed: int) -> Iterator[tuple[int, ...]]:
     """Yield rounds in which each point comes once, each round in another order.
 
     The same seed gives the same order. A point does not come twice in a row if there are others.
-
-    Args:
-        points: How many there are.
-        repeats: Number of rounds.
-        seed: Decides the order.
     """
     shuffler = random.Random(seed)
     last = -1
@@ -350,50 +331,36 @@ def rounds(points: int, repeats: int, seed: int) -> Iterator[tuple[int, ...]]:
         yield tuple(order)
 
 
-T = TypeVar("T")
-
-UNITS_A_WORKER = 4
-"""Units of a sample for each worker, if units can be cut. With fewer of them most of the workers
-wait for the last one."""
-
-_LEAST_UNIT_BYTES = 1024 * 1024
-
-
-def sampled(
+def _sampled(
     request: Request, parallelism: int, share: float, observe: Observer
 ) -> tuple[ResolvedTable, SampleTaken]:
     """Return a run that reads a part of what a request asks for, and how large that is.
 
     The plan is made once, for the largest parallelism of the sweep, so that all points read the
     same rows. Units are cut smaller than usual where the part would have too few of them.
-
-    Args:
-        request: The request of the sweep.
-        parallelism: The largest of all points.
-        share: Of the table, above 0.
-        observe: Takes the events of planning.
-
-    Raises:
-        UnloaderError: As `unloader.api.plan`.
     """
     wanted = parallelism * UNITS_A_WORKER
-    run = _planned(request, parallelism, observe)
-    size = _total([unit.bytes for unit in run.plan.units])
+    request = replace(request, limits=replace(request.limits, parallelism=parallelism))
+    run = api.plan(request, observe=observe).run
+    size = _total(run.plan.units, "bytes")
     few = math.ceil(len(run.plan.units) * share) < wanted
     if few and size and request.limits.unit_bytes is None:
         unit_bytes = max(_LEAST_UNIT_BYTES, int(size * share / wanted))
-        limits = replace(request.limits, unit_bytes=unit_bytes)
-        run = _planned(replace(request, limits=limits), parallelism, observe)
-    units = run.plan.units
-    number = max(math.ceil(len(units) * share), min(len(units), parallelism))
-    chosen = evenly(sorted(units, key=lambda unit: unit.id), number)
-    return _with_units(run, chosen), _taken(run.plan, chosen)
-
-
-def with_parallelism(run: ResolvedTable, parallelism: int) -> ResolvedTable:
-    """Return the same units for another number of workers."""
-    limits = replace(run.plan.limits, parallelism=parallelism)
-    return replace(run, plan=replace(run.plan, limits=limits))
+        request = replace(request, limits=replace(request.limits, unit_bytes=unit_bytes))
+        run = api.plan(request, observe=observe).run
+    every = run.plan.units
+    number = max(math.ceil(len(every) * share), min(len(every), parallelism))
+    chosen = {unit.id for unit in evenly(sorted(every, key=lambda unit: unit.id), number)}
+    # In the order of the plan, the largest first: the order in which seats take them.
+    units = tuple(unit for unit in every if unit.id in chosen)
+    rows, of_rows = _total(units, "rows"), _total(every, "rows")
+    part = len(units) / len(every)
+    for amount, of_amount in ((rows, of_rows), (_total(units, "bytes"), _total(every, "bytes"))):
+        if amount and of_amount:
+            part = amount / of_amount
+    return replace(run, plan=replace(run.plan, units=units)), SampleTaken(
+        units=len(units), of_units=len(every), rows=rows, of_rows=of_rows, share=part
+    )
 
 
 def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
@@ -402,119 +369,25 @@ def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
     return tuple(items[int((at + 0.5) * step)] for at in range(number))
 
 
-def _planned(request: Request, parallelism: int, observe: Observer) -> ResolvedTable:
-    limits = replace(request.limits, parallelism=parallelism)
-    return api.plan(replace(request, limits=limits), observe=observe).run
-
-
-def _with_units(run: ResolvedTable, chosen: Sequence[WorkUnit]) -> ResolvedTable:
-    ids = {unit.id for unit in chosen}
-    # In the order of the plan, the largest first: the order in which seats take them.
-    units = tuple(unit for unit in run.plan.units if unit.id in ids)
-    return replace(run, plan=replace(run.plan, units=units))
-
-
-def _taken(plan: Plan, chosen: Sequence[WorkUnit]) -> SampleTaken:
-    rows, of_rows = (_total([unit.rows for unit in units]) for units in (chosen, plan.units))
-    size, of_size = (_total([unit.bytes for unit in units]) for units in (chosen, plan.units))
-    share = len(chosen) / len(plan.units)
-    if size and of_size:
-        share = size / of_size
-    elif rows and of_rows:
-        share = rows / of_rows
-    return SampleTaken(
-        units=len(chosen), of_units=len(plan.units), rows=rows, of_rows=of_rows, share=share
-    )
-
-
-def _total(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
-PREFIX = "_sweep-"
-"""Of the directories; what a killed sweep has left is found by it."""
-
-_OF_A_RUN = ("_manifest.json", "_run")
-
-
-class Places:
-    """The destinations of a sweep in progress."""
-
-    def __init__(self, roots: Sequence[Path]) -> None:
-        """Take the directories made for the sweep; none where everything is dropped."""
-        self._roots = tuple(roots)
-        self._number = 0
-
-    @contextmanager
-    def for_one(self, output: OutputOptions) -> Iterator[OutputOptions]:
-        """Yield the output of one run in separate directories, and remove them."""
-        if not self._roots:
-            yield output
-            return
-        self._number += 1
-        mine = [root / f"{self._number:04d}" for root in self._roots]
-        first, *others = map(str, mine)
-        try:
-            yield replace(output, destination=first, others=tuple(others))
-        finally:
-            for each in mine:
-                shutil.rmtree(each, ignore_errors=True)
+def _total(units: Sequence[WorkUnit], name: str) -> int | None:
+    known: list[int] = [each for unit in units if (each := getattr(unit, name)) is not None]
+    return sum(known) if len(known) == len(units) else None
 
 
 @contextmanager
-def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[Places]:
+def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[tuple[Path, ...]]:
     """Make a directory for the sweep in each destination, and remove it in the end.
 
     Args:
-        destinations: As `--to` has them.
+        destinations: As `--to` has them. No directory is made where everything is dropped.
         sweep_id: Distinguishes the directories from other sweeps.
 
     Raises:
         UsageError: A destination is a stream, or has fields.
         OutputFailed: One holds a run, or a directory cannot be made there.
     """
-    kind = destination_kind(destinations)
-    if kind == "null":
-        yield Places(())
-        return
-    check_destinations(destinations)
-    made: list[Path] = []
-    roots: list[Path] = []
-    try:
-        for place in map(Path, destinations):
-            made += _make(place)
-            if not place.is_dir():
-                raise OutputFailed(
-                    f"{place} is not a directory",
-                    "give another directory with --to, or --to null:",
-                )
-            root = place / f"{PREFIX}{sweep_id}"
-            root.mkdir()
-            roots.append(root)
-        yield Places(roots)
-    except OSError as error:
-        raise OutputFailed(
-            f"the sweep cannot create a directory in {error.filename}: {error.strerror}",
-            "give another directory with --to, or --to null:",
-        ) from error
-    finally:
-        for root in roots:
-            shutil.rmtree(root, ignore_errors=True)
-        for path in reversed(made):
-            # Only directories that this sweep made, and only while they are empty.
-            with suppress(OSError):
-                path.rmdir()
-
-
-def check_destinations(destinations: tuple[str, ...]) -> None:
-    """Refuse a destination that a sweep cannot write to, or should not.
-
-    Raises:
-        UsageError: It is a stream, or has fields.
-        OutputFailed: It holds a run.
-    """
     if destination_kind(destinations) == "null":
+        yield ()
         return
     if destination_kind(destinations) != "directories":
         raise UsageError(
@@ -533,15 +406,29 @@ def check_destinations(destinations: tuple[str, ...]) -> None:
                     f"{place} holds a run ({name}), which a sweep does not change",
                     "give a directory on the same disk without a run",
                 )
-
-
-def _make(place: Path) -> list[Path]:
-    """Make a directory and those above it; return the new ones, outermost first."""
-    missing = []
-    while not place.exists():
-        missing.append(place)
-        place = place.parent
-    missing.reverse()
-    for each in missing:
-        each.mkdir()
-    return missing
+    made: list[Path] = []
+    roots: list[Path] = []
+    hint = "give another directory with --to, or --to null:"
+    try:
+        for directory in map(Path, destinations):
+            missing = [each for each in (directory, *directory.parents) if not each.exists()]
+            for each in reversed(missing):
+                each.mkdir()
+                made.append(each)
+            if not directory.is_dir():
+                raise OutputFailed(f"{directory} is not a directory", hint)
+            root = directory / f"{PREFIX}{sweep_id}"
+            root.mkdir()
+            roots.append(root)
+        yield tuple(roots)
+    except OSError as error:
+        raise OutputFailed(
+            f"the sweep cannot create a directory in {error.filename}: {error.strerror}", hint
+        ) from error
+    finally:
+        for root in roots:
+            shutil.rmtree(root, ignore_errors=True)
+        for path in reversed(made):
+            # Only directories that this sweep made, and only while they are empty.
+            with suppress(OSError):
+                path.rmdir()

@@ -91,7 +91,17 @@ def read_points(path: Path) -> PointsFile:
     Raises:
         ConfigError: It cannot be read or understood; the message has the file and the line.
     """
-    return points_of(path, _text(path))
+    try:
+        text = read_named(path).decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the points in {path}: {error.strerror}", "give a file with --replay"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not text in UTF-8 (byte {error.start:,})", "save it as CSV in UTF-8"
+        ) from error
+    return points_of(path, text)
 
 
 def points_of(path: Path, text: str) -> PointsFile:
@@ -101,66 +111,72 @@ def points_of(path: Path, text: str) -> PointsFile:
         ConfigError: It cannot be understood; the message has the file and the line.
     """
     rows = _rows(path, text.removeprefix("\ufeff"))
-    _, first = next(rows, (0, []))
-    heads = _heads(path, first)
-    found, others = [], []
+    heads = _heads(path, next(rows, (0, []))[1])
+    found, others, percents = list[dict[str, float]](), list[dict[str, str]](), set[str]()
     for line, row in rows:
-        found.append(_cells(path, line, heads, row))
-        others.append(_others(heads, row))
+        if len(row) > len(heads):
+            raise _wrong(
+                path,
+                line,
+                f"has {len(row)} cells for {len(heads)} columns",
+                "write numbers without separators of thousands, and decimals with a point",
+            )
+        cells = dict(zip(heads, row, strict=False))
+        for name in REQUIRED:
+            if name not in cells:
+                raise _wrong(path, line, f"has no {name}", "write it, or remove the line")
+        known = [name for name in (*REQUIRED, *OPTIONAL) if name in REQUIRED or cells.get(name)]
+        percents.update(name for name in known if cells[name].endswith("%"))
+        found.append({name: _number(path, line, name, cells[name]) for name in known})
+        own = (name for name in heads if name and name not in (*REQUIRED, *OPTIONAL))
+        others.append({name: cells.get(name, "") for name in own})
         if len(found) > MOST_POINTS:
             raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
     if not found:
         raise _wrong(path, 0, "has no points", "write one line for each measurement")
     unused = [head for head in others[0] if head not in FOR_SIZE]
     notices = [f"columns of {path} that are not used: {', '.join(unused)}"] if unused else []
-    scales = {}
+    scales = dict.fromkeys(SHARES, 100.0)
     for name in SHARES:
         values = [cells[name] for cells in found if name in cells]
-        as_shares = bool(values) and max(values) <= 1 and not any(name + "%" in c for c in found)
-        scales[name] = 1.0 if as_shares else 100.0
-        if as_shares and max(values) > 0:
-            notices.append(
-                f"no value of {name} in {path} is above 1: the values are read as shares, 1 is "
-                "100 %"
-            )
-    return PointsFile(
-        points=tuple(_point(cells, scales) for cells in found),
-        others=tuple(others),
-        notices=tuple(notices),
+        if values and max(values) <= 1 and name not in percents:
+            scales[name] = 1.0
+            if max(values) > 0:
+                notices.append(
+                    f"no value of {name} in {path} is above 1: the values are read as shares, 1 is "
+                    "100 %"
+                )
+    points = (
+        Point(
+            parallelism=int(cells["parallelism"]),
+            seconds=cells["seconds"],
+            bytes=cells.get("bytes"),
+            rows=cells.get("rows"),
+            load=Load(**{n: cells[n] / scales.get(n, 1.0) for n in LOADS if n in cells}),
+        )
+        for cells in found
     )
+    return PointsFile(points=tuple(points), others=tuple(others), notices=tuple(notices))
 
 
 def points_text(points: Iterable[Point], remarks: Iterable[str] = ()) -> str:
     """Return points as CSV that `read_points` reads, with the columns that any of them knows."""
+
+    def cell(point: Point, name: str) -> str:
+        value = getattr(point.load, name) if name in LOADS else getattr(point, name)
+        if value is None:
+            return ""
+        # Digits that come back as the same number; a share of 0.29 is not 28.999999999999996 %.
+        return f"{value * 100:.12g}%" if name in SHARES else repr(value)
+
     known = list(points)
-    columns = [*REQUIRED, *(name for name in OPTIONAL if any(_cell(p, name) for p in known))]
+    columns = [*REQUIRED, *(name for name in OPTIONAL if any(cell(p, name) for p in known))]
     text = io.StringIO()
     text.writelines(f"# {remark}\n" for remark in remarks)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(point, name) for name in columns] for point in known)
+    writer.writerows([cell(point, name) for name in columns] for point in known)
     return text.getvalue()
-
-
-def _cell(point: Point, name: str) -> str:
-    value = getattr(point.load, name) if name in LOADS else getattr(point, name)
-    if value is None:
-        return ""
-    # Digits that come back as the same number; a share of 0.29 is not 28.999999999999996 %.
-    return f"{value * 100:.12g}%" if name in SHARES else repr(value)
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_named(path).decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the points in {path}: {error.strerror}", "give a file with --replay"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not text in UTF-8 (byte {error.start:,})", "save it as CSV in UTF-8"
-        ) from error
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -180,80 +196,36 @@ def _heads(path: Path, row: list[str]) -> list[str]:
     heads = [cell.lower() for cell in row]
     for name in REQUIRED:
         if name not in heads:
-            raise _wrong(
-                path,
-                0,
-                f"has no column {name}",
-                "begin it with the line parallelism,seconds (a comma between columns)",
-            )
+            hint = "begin it with the line parallelism,seconds (a comma between columns)"
+            raise _wrong(path, 0, f"has no column {name}", hint)
     for name in (*REQUIRED, *OPTIONAL, *FOR_SIZE):
         if heads.count(name) > 1:
             raise _wrong(path, 0, f"has {heads.count(name)} columns {name}", "keep one of them")
     return heads
 
 
-def _cells(path: Path, line: int, heads: list[str], row: list[str]) -> dict[str, float]:
-    if len(row) > len(heads):
-        raise _wrong(
-            path,
-            line,
-            f"has {len(row)} cells for {len(heads)} columns",
-            "write numbers without separators of thousands, and decimals with a point",
-        )
-    found = {}
-    for name, text in zip(heads, row, strict=False):
-        if name in REQUIRED or (name in OPTIONAL and text):
-            found[name] = _number(path, line, name, text)
-            if text.endswith("%"):
-                found[name + "%"] = 1.0
-    for name in REQUIRED:
-        if name not in found:
-            raise _wrong(path, line, f"has no {name}", "write it, or remove the line")
-    return found
-
-
-def _others(heads: list[str], row: list[str]) -> dict[str, str]:
-    cells = (*row, *[""] * (len(heads) - len(row)))
-    named = zip(heads, cells, strict=True)
-    return {name: cell for name, cell in named if name and name not in (*REQUIRED, *OPTIONAL)}
-
-
 def _number(path: Path, line: int, name: str, text: str) -> float:
+    shown = f"{name} {(text if len(text) <= _SHOWN else text[:_SHOWN] + '...')!r}"
     if name == "parallelism":
         if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_WORKERS:
-            what = f"{name} {_quoted(text)} is not a number of workers"
-            raise _wrong(path, line, what, f"write a whole number from 1 to {MOST_WORKERS:,}")
+            hint = f"write a whole number from 1 to {MOST_WORKERS:,}"
+            raise _wrong(path, line, f"{shown} is not a number of workers", hint)
         return int(text)
     digits = text[:-1].rstrip() if name in SHARES and text.endswith("%") else text
     if not _NUMBER.fullmatch(digits):
-        what = f"{name} {_quoted(text)} is not a number"
-        raise _wrong(path, line, what, "write digits, and decimals with a point")
+        hint = "write digits, and decimals with a point"
+        raise _wrong(path, line, f"{shown} is not a number", hint)
     value = float(digits)
     if name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
-        what = f"seconds {_quoted(text)} cannot be the time of a run"
-        raise _wrong(path, line, what, f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}")
+        hint = f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}"
+        raise _wrong(path, line, f"{shown} cannot be the time of a run", hint)
     if name in ("bytes", "rows") and value <= 0:
-        what = f"{name} {_quoted(text)} means that no work was done"
-        raise _wrong(path, line, what, "write the amount of work, or leave the cell empty")
+        hint = "write the amount of work, or leave the cell empty"
+        raise _wrong(path, line, f"{shown} means that no work was done", hint)
     if name in SHARES and value > 100:
-        what = f"{name} {_quoted(text)} is more than the whole machine"
-        raise _wrong(path, line, what, "write percent of the whole machine, from 0 to 100")
+        hint = "write percent of the whole machine, from 0 to 100"
+        raise _wrong(path, line, f"{shown} is more than the whole machine", hint)
     return value
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
-
-
-def _point(cells: Mapping[str, float], scales: Mapping[str, float]) -> Point:
-    loads = {name: cells[name] / scales.get(name, 1.0) for name in LOADS if name in cells}
-    return Point(
-        parallelism=int(cells["parallelism"]),
-        seconds=cells["seconds"],
-        bytes=cells.get("bytes"),
-        rows=cells.get("rows"),
-        load=Load(**loads),
-    )
 
 
 def _wrong(path: Path, line: int, what: str, hint: str) -> ConfigError:

@@ -13,8 +13,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 from unloader.errors import ConfigError
 from unloader.model import Request
 from unloader.tuning.analysis import Analysis, Positive, Rules, analyse
-from unloader.tuning.load_sampler import Moment
-from unloader.tuning.machine_load import MachineLoad
+from unloader.tuning.machine_load import MachineLoad, Moment
 from unloader.tuning.points import FOR_SIZE, Load, Point, points_text
 
 PARALLELISM = "parallelism"
@@ -50,38 +49,38 @@ class SweepOptions(Struct, frozen=True, kw_only=True):
 class StageCosts(Struct, frozen=True, kw_only=True):
     """CPU seconds per million rows, of the units that were finished."""
 
-    fetch: float | None
-    encode: float | None
-    compress: float | None
+    fetch: float | None = None
+    encode: float | None = None
+    compress: float | None = None
     """None where that is a part of encoding (Parquet)."""
-    write: float | None
-    rest: float | None
+    write: float | None = None
+    rest: float | None = None
     """Of the workers' processes, in no stage: threads of a driver."""
-    total: float | None
+    total: float | None = None
     """Of the workers' processes."""
 
 
 class Queueing(Struct, frozen=True, kw_only=True):
     """Shares of the workers' time in which one stage waited for another."""
 
-    for_source: float | None
+    for_source: float | None = None
     """Encoding waited for rows."""
-    for_encoder: float | None
+    for_encoder: float | None = None
     """Fetching waited because encoding took nothing."""
-    for_writer: float | None
+    for_writer: float | None = None
     """Encoding waited because compressing or writing took nothing."""
-    longest_seconds: float | None
+    longest_seconds: float | None = None
     """The longest single wait of a stage for want of a consumer."""
 
 
 class Waits(Struct, frozen=True, kw_only=True):
     """Shares of the workers' time that passed in waiting, by the cause of the wait."""
 
-    source: float | None
+    source: float | None = None
     """Rows of the source, while nothing of the worker had to run for them."""
-    output: float | None
+    output: float | None = None
     """The disk or another destination of the files: writing, and syncing at their end."""
-    cpu: float | None
+    cpu: float | None = None
     """A CPU: a thread that others waited for was ready to run and had none."""
 
 
@@ -163,7 +162,7 @@ class PointReport(Struct, frozen=True, kw_only=True):
 def spread_of(measurements: Iterable[Measurement]) -> float | None:
     """Return how far speeds are apart, as a share of their median; None for fewer than two."""
     speeds = [each.rows_per_second for each in measurements]
-    if len(speeds) < 2 or not statistics.median_low(speeds):
+    if len(speeds) < 2:
         return None
     return (max(speeds) - min(speeds)) / statistics.median_low(speeds)
 
@@ -198,17 +197,12 @@ class Curve(Analysis, frozen=True, kw_only=True):
     """Of its recommended level, or else of its fastest."""
     whole_table: WholeTable | None
 
-    @property
-    def recommended_options(self) -> dict[str, str]:
-        """Return the options to use, without parallelism where none is recommended."""
-        own = {} if self.recommended is None else {PARALLELISM: str(self.recommended)}
-        return {**own, **self.settings}
-
 
 class SweepDocument(Analysis, frozen=True, kw_only=True):
     """What a sweep has found, as `--json` prints it, with the analysis of the fastest curve."""
 
     recommended_options: Mapping[str, str]
+    """Of the fastest curve; parallelism is missing where none is recommended."""
     whole_table: WholeTable | None
     curves: tuple[Curve, ...]
     """The fastest first."""
@@ -258,65 +252,36 @@ def label(settings: Mapping[str, str]) -> str:
     return " ".join(f"--{name} {value}" for name, value in settings.items())
 
 
-def curves(
-    measured: Iterable[PointReport],
-) -> list[tuple[dict[str, str], list[PointReport]]]:
-    """Return the points that differ only in parallelism, with their common settings."""
-    found: list[tuple[dict[str, str], list[PointReport]]] = []
-    for point in measured:
-        common = {name: text for name, text in point.settings.items() if name != PARALLELISM}
-        for settings, points in found:
-            if settings == common:
-                points.append(point)
-                break
-        else:
-            found.append((common, [point]))
-    return found
-
-
-def measured_points(points: Iterable[PointReport]) -> tuple[Point, ...]:
-    """Return each measurement as the analysis takes it."""
-    return tuple(_point(point.parallelism, each) for point in points for each in point.measurements)
-
-
 def points_csv(report: SweepDocument) -> str:
     """Return the measurements as CSV that `unloader.tuning.points` reads.
 
     Further columns are for `unloader size`, and for the options that the sweep varies beside
     parallelism.
     """
-    remarks = (
-        f"{report.subject} to {report.destination}",
-        f"caches {report.caches}",
-    )
-    text = points_text(measured_points(report.points), remarks)
+    remarks = (f"{report.subject} to {report.destination}", f"caches {report.caches}")
+    measured = [(point, each) for point in report.points for each in point.measurements]
+    text = points_text((_point(point.parallelism, each) for point, each in measured), remarks)
     names = list(dict.fromkeys(name for point in report.points for name in point.settings))
     names = [name for name in names if name != PARALLELISM]
-    cells = [
-        [*_for_size(each, report.cores), *(point.settings.get(name, "") for name in names)]
-        for point in report.points
-        for each in point.measurements
-    ]
+    more = [[*FOR_SIZE, *names]]
+    for point, each in measured:
+        for_size = (each.row_bytes, report.cores, each.cpu_seconds)
+        cells = ["" if value is None else f"{value:.9g}" for value in for_size]
+        more.append([*cells, *(point.settings.get(name, "") for name in names)])
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    more = iter([[*FOR_SIZE, *names], *cells])
+    further = iter(more)
     for line in text.splitlines():
         if line.startswith("#"):
             out.write(line + "\n")
         else:
-            writer.writerow([*next(csv.reader([line])), *next(more)])
+            writer.writerow([*next(csv.reader([line])), *next(further)])
     return out.getvalue()
 
 
-def _for_size(each: Measurement, cores: int | None) -> list[str]:
-    """Return the cells of the columns `FOR_SIZE`; an unknown value is empty."""
-    known = (each.row_bytes, cores, each.cpu_seconds)
-    return ["" if value is None else f"{value:.9g}" for value in known]
-
-
 def _point(parallelism: int, each: Measurement) -> Point:
+    """Return a measurement as the analysis takes it."""
     machine, waits = each.machine, each.waits
-    nodes = machine.nodes if machine is not None else ()
     disks = machine.disks if machine is not None else ()
     links = machine.networks if machine is not None else ()
     return Point(
@@ -326,7 +291,7 @@ def _point(parallelism: int, each: Measurement) -> Point:
         rows=each.rows,
         load=Load(
             cpu=None if machine is None else machine.used,
-            node=max((node.busy for node in nodes), default=None),
+            node=max((node.busy for node in machine.nodes), default=None) if machine else None,
             disk=max((d.busy for d in disks if d.of_output and d.busy is not None), default=None),
             output=waits.output,
             network=max((one.busy for one in links if one.busy is not None), default=None),
@@ -349,36 +314,34 @@ def curves_of(
         rules: Which points are valid.
         whole_rows: Of all that the options select; None if that is unknown.
     """
-    found = []
-    for settings, members in curves(point for point in points if point.measurements):
-        analysis = analyse(measured_points(members), rules)
-        curve = Curve(
-            **{name: getattr(analysis, name) for name in Analysis.__struct_fields__},
-            settings=settings,
-            rows_per_second=max(
-                point.rows_per_second or 0.0
-                for point in members
-                if analysis.recommended in (None, point.parallelism)
-            ),
-            whole_table=_whole(analysis, members, whole_rows),
-        )
-        found.append(curve)
-    return tuple(sorted(found, key=lambda each: -each.rows_per_second))
+    members: dict[tuple[tuple[str, str], ...], list[PointReport]] = {}
+    for point in points:
+        if point.measurements:
+            common = tuple(each for each in point.settings.items() if each[0] != PARALLELISM)
+            members.setdefault(common, []).append(point)
+    curves = [_curve(dict(common), same, rules, whole_rows) for common, same in members.items()]
+    return tuple(sorted(curves, key=lambda each: -each.rows_per_second))
 
 
-def _whole(
-    analysis: Analysis, points: Sequence[PointReport], whole_rows: int | None
-) -> WholeTable | None:
-    """Return the seconds of all rows at the recommended parallelism, from the measured rows."""
-    level = analysis.level(analysis.recommended)
-    if level is None or not whole_rows:
-        return None
-    measured = [each for point in points for each in point.measurements]
-    # The analysis brings all points to the work of the one that did most.
-    name = "bytes" if analysis.work.unit == "bytes" else "rows"
-    most = max(measured, key=lambda each: float(getattr(each, name)))
-    return WholeTable(
-        parallelism=level.parallelism,
-        rows=whole_rows,
-        seconds=level.seconds * whole_rows / most.rows,
+def _curve(
+    settings: dict[str, str], points: Sequence[PointReport], rules: Rules, whole_rows: int | None
+) -> Curve:
+    measured = [(point.parallelism, each) for point in points for each in point.measurements]
+    analysis = analyse([_point(parallelism, each) for parallelism, each in measured], rules)
+    level, whole = analysis.level(analysis.recommended), None
+    if level is not None and whole_rows:
+        # The analysis brings all points to the work of the one that did most.
+        name = "bytes" if analysis.work.unit == "bytes" else "rows"
+        _, most = max(measured, key=lambda each: float(getattr(each[1], name)))
+        seconds = level.seconds * whole_rows / most.rows
+        whole = WholeTable(parallelism=level.parallelism, rows=whole_rows, seconds=seconds)
+    return Curve(
+        **{name: getattr(analysis, name) for name in Analysis.__struct_fields__},
+        settings=settings,
+        rows_per_second=max(
+            point.rows_per_second or 0.0
+            for point in points
+            if analysis.recommended in (None, point.parallelism)
+        ),
+        whole_table=whole,
     )

@@ -23,7 +23,7 @@ from unloader.events import (
     UnitStarted,
 )
 from unloader.model import Stages, UnitResult
-from unloader.tuning.load_sampler import Sampler
+from unloader.tuning.machine_load import Sampler
 from unloader.tuning.sweep_document import Measurement, Queueing, StageCosts, UnitTime, Waits
 from writers import cpu_delay
 
@@ -40,10 +40,7 @@ class Watch(Struct, kw_only=True):
     """Longest time; None is any."""
     asked_to_stop: Callable[[], bool]
     """The user's own wish."""
-    clock: Callable[[], float] = time.monotonic
-    began: float = 0.0
-    interrupted: bool = False
-    """The user has ended it."""
+    began: float = field(default_factory=time.monotonic)
     timed_out: bool = False
     estimated_rows: int | None = None
     """Of all that the run was to read, by the source."""
@@ -56,19 +53,18 @@ class Watch(Struct, kw_only=True):
     _under_way: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Rows and bytes of units that are not finished."""
 
-    def __post_init__(self) -> None:
-        """Begin."""
-        self.began = self.clock()
-
     def __call__(self, event: Event) -> None:
         """Take an event of the run."""
-        now = self.clock()
+        now = time.monotonic()
         if isinstance(event, PhaseStarted):
-            self._phase(now)
+            self.close()
         elif isinstance(event, RunStarted):
             self.estimated_rows = event.rows
         elif isinstance(event, UnitStarted):
-            self._begin(now)
+            # Not with the phase: the first worker still loads its libraries.
+            if self._unloading is None:
+                self._unloading = now
+                self.sampler.start()
             self._started[event.unit] = now
         elif isinstance(event, UnitAdvanced):
             self._under_way[event.unit] = (event.rows, event.bytes)
@@ -76,22 +72,36 @@ class Watch(Struct, kw_only=True):
             self._failed += 1
             self._under_way.pop(event.unit, None)
         elif isinstance(event, UnitFinished):
-            self._finished(event, now)
+            self._under_way.pop(event.unit, None)
+            if event.result is not None:
+                self._results.append(event.result)
+            self._timeline.append(
+                UnitTime(
+                    worker=event.worker,
+                    unit=event.unit,
+                    began_seconds=self._started.get(event.unit, now) - (self._unloading or now),
+                    seconds=event.seconds,
+                    rows=event.rows,
+                    bytes=event.bytes,
+                )
+            )
         self.shown(event)
 
     def stop(self) -> bool:
         """Return whether the run must end: the user stops it, or its time is over."""
         if self.asked_to_stop():
-            self.interrupted = True
-        elif self._unloading is not None and self._ended is None and self.seconds is not None:
-            self.timed_out = self.clock() - self._unloading >= self.seconds
+            return True
+        if self._unloading is not None and self._ended is None and self.seconds is not None:
+            self.timed_out = time.monotonic() - self._unloading >= self.seconds
             if self.timed_out:
-                self._end(self.clock())
-        return self.interrupted or self.timed_out
+                self.close()
+        return self.timed_out
 
     def close(self) -> None:
         """End the watching; may be called again."""
-        self._end(self.clock())
+        if self._unloading is not None and self._ended is None:
+            self._ended = time.monotonic()
+            self.sampler.stop()
 
     def measurement(self, number: int) -> Measurement | None:
         """Return the measurement; None if no row came.
@@ -100,75 +110,44 @@ class Watch(Struct, kw_only=True):
             number: Of the measurement in its sweep.
         """
         self.close()
-        if self._unloading is None or self._ended is None:
-            return None
+        results = self._results
         cut = list(self._under_way.values()) if self.timed_out else []
-        rows = sum(each.rows for each in self._results) + sum(rows for rows, _ in cut)
-        if not rows:
+        rows = sum(each.rows for each in results) + sum(rows for rows, _ in cut)
+        if self._unloading is None or self._ended is None or not rows:
             return None
-        size = sum(f.bytes for each in self._results for f in each.files)
+        size = sum(f.bytes for each in results for f in each.files)
         size += sum(written for _, written in cut)
         seconds = max(self._ended - self._unloading, _LEAST_SECONDS)
+        texts = [each.stages.uncompressed_bytes or 0 for each in results]
+        finished = sum(each.rows for each in results)
         return Measurement(
             number=number,
             seconds=seconds,
-            whole_seconds=self.clock() - self.began,
+            whole_seconds=time.monotonic() - self.began,
             rows=rows,
             bytes=size,
             complete=not self.timed_out,
-            units=len(self._results),
+            units=len(results),
             failed_attempts=self._failed,
-            costs=costs_of(self._results),
-            queueing=queueing_of(self._results),
-            waits=waits_of(self._results),
+            costs=_costs(results),
+            queueing=_queueing(results),
+            waits=waits_of(results),
             machine=self.sampler.load(),
-            peak_worker_bytes=max((r.peak_rss_bytes for r in self._results), default=None),
-            row_bytes=row_bytes_of(self._results),
+            peak_worker_bytes=max((r.peak_rss_bytes for r in results), default=None),
+            row_bytes=sum(texts) / finished if finished and all(texts) else None,
             moments=self.sampler.moments(),
             timeline=tuple(self._timeline),
             rows_per_second=rows / seconds,
             bytes_per_second=size / seconds,
         )
 
-    def _phase(self, now: float) -> None:
-        if self._unloading is not None:
-            self._end(now)
 
-    def _begin(self, now: float) -> None:
-        # Not with the phase: the first worker still loads its libraries.
-        if self._unloading is None:
-            self._unloading = now
-            self.sampler.start()
-
-    def _end(self, now: float) -> None:
-        if self._unloading is not None and self._ended is None:
-            self._ended = now
-            self.sampler.stop()
-
-    def _finished(self, event: UnitFinished, now: float) -> None:
-        self._under_way.pop(event.unit, None)
-        if event.result is not None:
-            self._results.append(event.result)
-        first = self._unloading or now
-        self._timeline.append(
-            UnitTime(
-                worker=event.worker,
-                unit=event.unit,
-                began_seconds=self._started.get(event.unit, now) - first,
-                seconds=event.seconds,
-                rows=event.rows,
-                bytes=event.bytes,
-            )
-        )
-
-
-def costs_of(results: Sequence[UnitResult]) -> StageCosts:
+def _costs(results: Sequence[UnitResult]) -> StageCosts:
     """Return the CPU seconds of the stages per million rows."""
     loads = [each.stages.load for each in results if each.stages.load is not None]
-    rows = sum(each.rows for each in results)
-    if not rows or len(loads) != len(results):
-        none = dict.fromkeys(("fetch", "encode", "compress", "write", "rest", "total"))
-        return StageCosts(**none)
+    million = sum(each.rows for each in results) / 1e6
+    if not million or len(loads) != len(results):
+        return StageCosts()
     # A text format knows its size before it is compressed; Parquet compresses as it encodes.
     is_stage = all(each.stages.uncompressed_bytes is not None for each in results)
     fetch = sum(each.fetch_cpu_s for each in loads)
@@ -176,7 +155,6 @@ def costs_of(results: Sequence[UnitResult]) -> StageCosts:
     compress = sum(each.stages.compress_cpu_s for each in results)
     write = sum(each.write_cpu_s for each in loads)
     total = sum(each.process_cpu_s for each in loads)
-    million = rows / 1e6
     return StageCosts(
         fetch=fetch / million,
         encode=encode / million,
@@ -187,20 +165,12 @@ def costs_of(results: Sequence[UnitResult]) -> StageCosts:
     )
 
 
-def row_bytes_of(results: Sequence[UnitResult]) -> float | None:
-    """Return the bytes of a row before compression; None where a unit does not tell them."""
-    sizes = [each.stages.uncompressed_bytes for each in results]
-    rows = sum(each.rows for each in results)
-    known = [size for size in sizes if size]
-    return sum(known) / rows if rows and len(known) == len(results) else None
-
-
-def queueing_of(results: Sequence[UnitResult]) -> Queueing:
+def _queueing(results: Sequence[UnitResult]) -> Queueing:
     """Return how long stages waited for each other."""
     loads = [each.stages.load for each in results if each.stages.load is not None]
     seconds = sum(each.seconds for each in results)
     if not seconds or len(loads) != len(results):
-        return Queueing(for_source=None, for_encoder=None, for_writer=None, longest_seconds=None)
+        return Queueing()
     return Queueing(
         for_source=min(1.0, sum(each.starved_s for each in loads) / seconds),
         for_encoder=min(1.0, sum(each.fetch_blocked_s for each in loads) / seconds),
@@ -213,14 +183,10 @@ def waits_of(results: Sequence[UnitResult]) -> Waits:
     """Return the shares of the workers' time that passed in waiting, by cause."""
     seconds = sum(each.seconds for each in results)
     if not seconds or any(each.stages.load is None for each in results):
-        return Waits(source=None, output=None, cpu=None)
+        return Waits()
     found = [_waits(each.stages) for each in results]
-    source, output, cpu = (sum(column) / seconds for column in zip(*found, strict=True))
-    return Waits(
-        source=min(1.0, source),
-        output=min(1.0, output),
-        cpu=min(1.0, cpu) if cpu_delay.is_known() else None,
-    )
+    source, output, cpu = (min(1.0, sum(column) / seconds) for column in zip(*found, strict=True))
+    return Waits(source=source, output=output, cpu=cpu if cpu_delay.is_known() else None)
 
 
 def _waits(stages: Stages) -> tuple[float, float, float]:

@@ -10,6 +10,8 @@ from unloader.tuning.analysis import (
     Analysis,
     KneeInterval,
     LevelChoice,
+    Limit,
+    Limits,
     MeasuredLevel,
     Outlier,
     Spread,
@@ -23,10 +25,8 @@ from unloader.tuning.ceilings import (
     WriteSettings,
 )
 from unloader.tuning.ceilings import Machine as CeilingsMachine
-from unloader.tuning.load_sampler import Moment
-from unloader.tuning.machine_load import CpuShares, MachineLoad, NodeLoad, ProcessShares
+from unloader.tuning.machine_load import CpuTimes, MachineLoad, Moment, NodeLoad, ProcessShares
 from unloader.tuning.points import Load
-from unloader.tuning.resource_limits import Limit, Limits
 from unloader.tuning.sweep_document import (
     Curve,
     Measurement,
@@ -270,14 +270,13 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
         queueing=Queueing(for_source=0.5, for_encoder=0.1, for_writer=0.05, longest_seconds=0.02),
         waits=Waits(source=0.1, output=0.1, cpu=None),
         machine=MachineLoad(
-            cpu=CpuShares(user=0.5, system=0.1, iowait=0.05, idle=0.35, stolen=0.0),
+            cpu=CpuTimes(user=0.5, system=0.1, iowait=0.05, idle=0.35, stolen=0.0),
             used=0.6,
             throttled=None,
             processes=ProcessShares(workers=0.4, parent=0.01, database=None, rest=0.24),
             disks=(),
             networks=(),
             nodes=(),
-            clock_mhz=None,
             peak_memory_bytes=None,
         ),
         peak_worker_bytes=None,
@@ -291,7 +290,6 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
                 nodes=tuple(
                     NodeLoad(node=node, busy=0.1 * level / (node + 1)) for node in range(2)
                 ),
-                clock_mhz=None,
                 memory_bytes=None,
             )
             for at in range(11)

@@ -15,14 +15,15 @@ from msgspec.structs import replace
 from stages import stages as no_time
 
 from unloader.model import StageLoad, UnitResult
+from unloader.tuning import machine_load
 from unloader.tuning.live_sweep import evenly, places, rounds
-from unloader.tuning.load_sampler import Sampler, database_roots
 from unloader.tuning.machine_load import (
     CpuTimes,
     DiskCounters,
     Machine,
     Reading,
-    Tree,
+    Sampler,
+    database_roots,
     disk_of,
     load_between,
     machine_of,
@@ -165,10 +166,10 @@ def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
 
 def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure is blank, and none is zero."""
-    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.setattr(machine_load, "psutil", None)
     reading = read_machine(())
     assert (reading.cpu, reading.cpus, reading.parent_seconds) == (None, (), None)
-    assert (reading.workers, reading.database, reading.clock_mhz) == (None, None, None)
+    assert (reading.worker_seconds, reading.database_seconds) == (None, None)
     assert (dict(reading.disks), dict(reading.networks)) == ({}, {})
     assert database_roots("postgresql") is None
 
@@ -187,10 +188,6 @@ def cpu(user: float, system: float, iowait: float, idle: float) -> CpuTimes:
     return CpuTimes(user=user, system=system, iowait=iowait, idle=idle, stolen=0.0)
 
 
-def tree(seconds: float) -> Tree:
-    return Tree(seconds=seconds, memory_bytes=None)
-
-
 BEFORE = Reading(
     at=100.0,
     cpu=cpu(1000, 100, 10, 5000),
@@ -202,8 +199,8 @@ BEFORE = Reading(
     },
     networks={"eth0": (100, 200), "lo": (7, 7)},
     parent_seconds=5.0,
-    workers=tree(50.0),
-    database=tree(20.0),
+    worker_seconds=50.0,
+    database_seconds=20.0,
 )
 AFTER = Reading(
     at=110.0,
@@ -218,14 +215,14 @@ AFTER = Reading(
     },
     networks={"eth0": (1100, 200), "lo": (7, 7)},
     parent_seconds=6.0,
-    workers=tree(66.0),
-    database=tree(28.0),
+    worker_seconds=66.0,
+    database_seconds=28.0,
 )
 
 
 def test_shares_and_rates() -> None:
     """Each figure is the difference of its counters over the time of the CPUs or of the clock."""
-    load = load_between(BEFORE, AFTER, MACHINE, clock_mhz=2400.0, peak=123)
+    load = load_between(BEFORE, AFTER, MACHINE, peak=123)
     assert load.cpu is not None
     assert (load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle) == (0.5, 0.2, 0.1, 0.2)
     assert load.used == pytest.approx(0.7)
@@ -240,18 +237,18 @@ def test_shares_and_rates() -> None:
     assert [each.name for each in load.networks] == ["eth0"]
     assert load.networks[0].received_bytes_per_second == 100
     assert [(node.node, node.busy) for node in load.nodes] == [(0, 0.75), (1, 0.05)]
-    assert (load.clock_mhz, load.peak_memory_bytes) == (2400.0, 123)
+    assert load.peak_memory_bytes == 123
 
 
 def test_what_cannot_be_read_is_none() -> None:
     """A figure without a counter is missing, never zero; the others stay."""
-    load = load_between(BEFORE, AFTER, MACHINE, clock_mhz=None, peak=None)
+    load = load_between(BEFORE, AFTER, MACHINE)
     assert (load.disks[1].busy, load.disks[1].queue) == (None, None)
-    gone = replace(AFTER, cpu=None, cpus=(), database=None)
-    load = load_between(BEFORE, gone, MACHINE, clock_mhz=None, peak=None)
+    gone = replace(AFTER, cpu=None, cpus=(), database_seconds=None)
+    load = load_between(BEFORE, gone, MACHINE)
     assert (load.cpu, load.used, load.nodes) == (None, None, ())
     assert load.processes.workers is None
-    load = load_between(BEFORE, replace(AFTER, database=None), MACHINE, clock_mhz=None, peak=None)
+    load = load_between(BEFORE, replace(AFTER, database_seconds=None), MACHINE)
     assert load.processes.database is None
     assert load.processes.rest == pytest.approx(0.7 - 0.425)
 
@@ -259,10 +256,10 @@ def test_what_cannot_be_read_is_none() -> None:
 def test_a_quota_is_a_limit_of_its_own() -> None:
     """Workers that use all that their control group grants are at the limit on an idle machine."""
     quota = replace(MACHINE, cpu_quota=1.7)
-    load = load_between(BEFORE, AFTER, quota, clock_mhz=None, peak=None)
+    load = load_between(BEFORE, AFTER, quota)
     # 17 CPU seconds in 10 seconds.
     assert load.used == pytest.approx(1.0)
     half = replace(MACHINE, cpu_quota=2.0)
-    load = load_between(BEFORE, AFTER, half, clock_mhz=None, peak=None)
+    load = load_between(BEFORE, AFTER, half)
     assert load.used == pytest.approx(0.85)
     assert load.throttled is None

@@ -337,7 +337,7 @@ _LOAD_HEADS = (
     *(">for source", ">for output", ">for CPU"),
     *(">workers", ">parent", ">database", ">others"),
     *(">user", ">system", ">iowait", ">idle"),
-    *(">read MB/s", ">write MB/s", ">queue", ">busiest node", ">GHz", ">memory"),
+    *(">read MB/s", ">write MB/s", ">queue", ">busiest node", ">memory"),
 )
 
 
@@ -376,7 +376,6 @@ def _load(point: PointReport, names: list[str]) -> list[str]:
         return [*_settings(point, names), *[render.UNKNOWN] * len(_LOAD_HEADS)]
     who, cpu, waits = machine.processes, machine.cpu, each.waits
     how = (None,) * 4 if cpu is None else (cpu.user, cpu.system, cpu.iowait, cpu.idle)
-    clock = None if machine.clock_mhz is None else machine.clock_mhz / 1000
     return [
         *_settings(point, names),
         *(_percent(share) for share in (waits.source, waits.output, waits.cpu)),
@@ -384,7 +383,6 @@ def _load(point: PointReport, names: list[str]) -> list[str]:
         *map(_percent, how),
         *_disks(machine),
         _percent(max((node.busy for node in machine.nodes), default=None)),
-        _number(clock, "{:.2f}"),
         _memory(each, machine),
     ]
 
