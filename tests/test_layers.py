@@ -51,11 +51,10 @@ FLOORS = {
         {"unloader.operations"},
         {"unloader.api"},
         {
-            "unloader.tuning.page_charts",
             "unloader.tuning.report_charts",
             "unloader.tuning.report_page",
-            "unloader.tuning.report_sources",
             "unloader.tuning.run_report",
+            "unloader.tuning.sweep_charts",
             "unloader.tuning.sweep_report",
         },
         {"unloader.run"},

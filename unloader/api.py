@@ -560,7 +560,7 @@ def report(
         UnloaderError: OutputFailed if the manifest is missing or damaged; ConfigError if the
             sweep has no points.
     """
-    from unloader.tuning.report_sources import report_at
+    from unloader.tuning.report_page import report_at
 
     with translated():
         return report_at(path_of(place), ceilings)

@@ -94,7 +94,7 @@ def test_the_page_has_each_route(told: Told) -> None:
     for name in ("lake", "text", "gone"):
         assert f">{name}</data>" in page
     size = answer["routes"][1]["totals"]["bytes"]
-    assert f'<data value="{size}" data-key="routes.1.bytes"' in page
+    assert f'<data value="{size}" data-key="routes.1.totals.bytes"' in page
 
 
 def test_tables_with_routes_count_every_route(source: str, tmp_path: Path) -> None:

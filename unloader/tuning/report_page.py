@@ -1,37 +1,94 @@
-"""The page of a report in HTML, made by Jinja2, and its file.
+"""The report of a place, and its page in HTML, made by Jinja2.
 
-Every figure on a page is an element `data` that names the key of its value in the JSON that the
-page carries. All text is escaped by the library: names in a database may hold anything.
+A place is the manifest of a run, or the output of a sweep. Every figure on a page is an element
+`data` that names the key of its value in the JSON that the page carries. All text is escaped by the
+library: names in a database may hold anything.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
 from msgspec import to_builtins
 
-from unloader.errors import ConfigError
-from unloader.tuning import report_figures as figures
-from unloader.tuning.page_charts import run_charts, sweep_charts
-from unloader.tuning.report_charts import missing, svg_of
-from unloader.tuning.run_report import RunReport, TablesReport
-from unloader.tuning.sweep_report import SweepPage
-from writers.files.regular import open_regular
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
-    from unloader.tuning.report_charts import Chart
-
+from unloader.errors import ConfigError, OutputFailed, UnloaderError
+from unloader.manifest.model import TablesManifest
+from unloader.manifest.read import manifest_data, parse_run, read_manifest
+from unloader.storage.place_names import PlacePath, path_of
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN
+from unloader.tuning.ceilings import read_ceilings
+from unloader.tuning.report_charts import FORMS, UNKNOWN, Chart, missing, run_charts, svg_of
+from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
+from unloader.tuning.sweep_charts import sweep_charts
+from unloader.tuning.sweep_document import is_sweep, sweep_of
+from unloader.tuning.sweep_report import SweepPage, sweep_report
+from writers.files.regular import open_regular, read_regular
+from writers.objects.location import Location
 
 Report = RunReport | TablesReport | SweepPage
+
+
+def report_at(place: PlacePath, ceilings: Path | None = None) -> Report:
+    """Return the report of a place.
+
+    Args:
+        place: The directory of a finished run, or of an interrupted run with finished units; or a
+            file: a manifest, or the output of `unloader sweep --json`.
+        ceilings: A file of `unloader preflight --save`, to compare a sweep with.
+
+    Raises:
+        OutputFailed: The manifest is missing or damaged.
+        ConfigError: The sweep has no points, or the ceilings cannot be read.
+    """
+    if isinstance(place, Location) or not place.is_file():
+        name, storage = str(place), storage_at(str(place))
+        with suppress(OSError):
+            # What a broken run has left, where no finished one is.
+            if MANIFEST not in storage.names(name) and (left := storage.record(name, MANIFEST)):
+                return _of_manifest(left, place / RUN / MANIFEST)
+        return _of_manifest(manifest_data(place), place / MANIFEST)
+    try:
+        data = read_regular(place, follow=True)
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot read {place}: {error.strerror or error}",
+            "check the path and its permissions",
+        ) from error
+    document: Any = None
+    with suppress(msgspec.DecodeError, RecursionError):
+        document = msgspec.json.decode(data)
+    if isinstance(document, dict) and is_sweep(document):
+        held = None if ceilings is None else read_ceilings(ceilings)
+        return sweep_report(sweep_of(document, place), held)
+    if document is None and place.name != MANIFEST:
+        raise OutputFailed(
+            f"{place} is neither a manifest nor the output of unloader sweep --json",
+            "give the directory of a finished run, or one of those files",
+        )
+    return _of_manifest(data, place)
+
+
+def _of_manifest(data: bytes, path: PlacePath) -> RunReport | TablesReport:
+    """Return the report of a run, with the routes whose manifests are still in their places."""
+    manifest = parse_run(data, path)
+    if isinstance(manifest, TablesManifest):
+        return tables_report(manifest)
+    routes = []
+    for other in manifest.route.others if manifest.route is not None else ():
+        with suppress(UnloaderError, OSError):
+            found = read_manifest(path_of(other.to))
+            # Another run may have replaced it.
+            if found.run_id == manifest.run_id and found.route is not None:
+                routes.append(found)
+    return run_report(manifest, (manifest, *routes) if manifest.route is not None else ())
 
 
 def page_of(report: Report) -> str:
@@ -40,61 +97,48 @@ def page_of(report: Report) -> str:
     Raises:
         ConfigError: A library is missing.
     """
-    document = to_builtins(report)
-    if isinstance(report, TablesReport):
-        return _page("tables.html", document, ())
+    charts: Iterable[Chart] = ()
     if isinstance(report, SweepPage):
-        return _page("sweep.html", document, sweep_charts(report))
-    nodes = sorted({node for sample in report.samples for node in sample.cpu_by_node}, key=str)
-    columns = [(f"node {node}", f"cpu_by_node.{node}", "share") for node in nodes]
-    return _page("run.html", document, run_charts(report), {"node_columns": columns})
+        charts = sweep_charts(report)
+    elif isinstance(report, RunReport):
+        charts = run_charts(report)
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise missing(str(error.name)) from error
+    document = to_builtins(report)
 
-
-def _page(
-    template: str,
-    document: Mapping[str, Any],
-    charts: Iterable[Chart],
-    more: Mapping[str, Any] | None = None,
-) -> str:
-    """Return a page.
-
-    Args:
-        template: Its name.
-        document: The JSON of the page; figures are its values.
-        charts: In the order of the page.
-        more: Further names for the template.
-
-    Raises:
-        ConfigError: A library is missing.
-    """
-    environment = _environment()
-    from markupsafe import Markup
-
-    drawings = []
-    for chart in charts:
-        # The library that makes it escapes its input.
-        wide, narrow = map(Markup, svg_of(chart))
-        drawings.append(
-            {
-                "name": chart.name,
-                "title": chart.title,
-                "summary": chart.summary,
-                "wide": wide,
-                "narrow": narrow,
-            }
+    def figure(path: str, form: str = "text") -> Markup:
+        value = value_at(document, path)
+        return Markup('<data value="{}" data-key="{}" data-form="{}">{}</data>').format(
+            "" if value is None else value,
+            path,
+            form,
+            UNKNOWN if value is None else FORMS[form](value),
         )
-    names = {
-        "document": document,
-        "report": document,
-        "drawings": drawings,
-        "style": Markup(_text("style.css")),
-        "at": lambda path: value_at(document, path),
-        "figure": lambda path, form="text": _figure(document, path, form),
-        **(more or {}),
-    }
+
+    environment = Environment(
+        loader=FunctionLoader(_text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     # Macros that a template imports see its globals alone.
-    environment.globals.update(names)
-    return environment.get_template(template).render()
+    environment.globals.update(
+        document=document,
+        report=document,
+        # The library that makes a drawing escapes its input.
+        drawings=[
+            {"chart": chart, **{kind: Markup(svg) for kind, svg in svg_of(chart).items()}}
+            for chart in charts
+        ],
+        style=Markup(_text("style.css")),
+        at=lambda path: value_at(document, path),
+        figure=figure,
+    )
+    return environment.get_template(f"{report.report}.html").render()
 
 
 def value_at(document: Any, path: str) -> Any:
@@ -105,30 +149,6 @@ def value_at(document: Any, path: str) -> Any:
         elif document is not None:
             document = document.get(step)
     return document
-
-
-def _figure(document: Mapping[str, Any], path: str, form: str) -> Markup:
-    from markupsafe import Markup
-
-    value = value_at(document, path)
-    shown = figures.UNKNOWN if value is None else figures.FORMS[form](value)
-    return Markup('<data value="{}" data-key="{}" data-form="{}">{}</data>').format(
-        "" if value is None else value, path, form, shown
-    )
-
-
-def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-    except ImportError as error:
-        raise missing(str(error.name)) from error
-    return Environment(
-        loader=FunctionLoader(_text),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _text(name: str) -> str:
@@ -146,24 +166,17 @@ def check_page_file(path: Path) -> None:
             raise missing(library)
     if path.is_dir():
         raise _cannot(path, "it is a directory")
-    if path.exists() and not _may_be_replaced(path):
-        raise _cannot(path, "it contains something that is not a page")
+    if path.is_file():
+        # A manifest is not lost: only an earlier page, or an empty file, may be replaced.
+        start = b"unreadable"
+        with suppress(OSError), open(open_regular(path, follow=True), "rb") as file:
+            start = file.read(64).lstrip().lower()
+        if start and not start.startswith(b"<!doctype html"):
+            raise _cannot(path, "it contains something that is not a page")
     if not path.parent.is_dir():
         raise _cannot(path, f"the directory {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise _cannot(path, f"{path.parent} is not writable")
-
-
-def _may_be_replaced(path: Path) -> bool:
-    """Return whether a file is an earlier page, or empty, or no file: a manifest is not lost."""
-    if not path.is_file():
-        return True
-    try:
-        with open(open_regular(path, follow=True), "rb") as file:
-            start = file.read(64).lstrip().lower()
-    except OSError:
-        return False
-    return not start or start.startswith(b"<!doctype html")
 
 
 def write_page_file(path: Path, text: str) -> None:

@@ -189,13 +189,11 @@ def test_the_page_of_a_home_has_a_line_for_each_table(
     """Incomplete tables of an interrupted run have one, too, with the reason."""
     page = Page(command.run("report", str(finished)))
     assert page.document["report"] == "tables"
-    assert sorted(each["table"] for each in page.document["tables"]) == sorted(
-        f"main.{name}" for name in SIZES
-    )
+    assert sorted(each["table"]["name"] for each in page.document["tables"]) == sorted(SIZES)
     assert [each for each in page.figures if not agrees(each, at(page.document, each.key))] == []
-    assert {"tables.3.rows", "totals.tables"} <= {each.key for each in page.figures}
+    assert {"tables.3.rows", "manifest.totals.tables"} <= {each.key for each in page.figures}
     found = answer_of("report", str(broken))
-    assert [each["table"] for each in found["tables"]] == ["main.large"]
+    assert [each["table"]["name"] for each in found["tables"]] == ["large"]
     assert len(found["missing"]) == 3
     assert {each["status"] for each in found["missing"]} == {"failed"}
 

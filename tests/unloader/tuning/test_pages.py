@@ -33,7 +33,7 @@ def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
     wrong = [each for each in hostile.figures if not agrees(each, at(document, each.key))]
     assert wrong == []
     keys = {each.key for each in hostile.figures}
-    assert {"totals.rows", "bars.0.seconds", "workers.3.stages.fetch_s", "samples.4.rows"} < keys
+    assert {"manifest.totals.rows", "bars.0.seconds", "workers.3.stages.fetch_s", "samples.4.rows"} < keys
     assert document == json.loads(msgspec.json.encode(run_report(manifest(name=HOSTILE))))
 
 
@@ -68,12 +68,12 @@ def test_what_a_run_was_like() -> None:
     found = run_report(manifest(units=4, workers=2, failed=1))
     first, second, third, fourth = (0.5, 0.75, 1.0, 1.25)
     assert found.spread.median_s == (second + third) / 2
-    assert (found.spread.longest_s, found.spread.longest_unit) == (fourth, "00004")
+    assert found.spread.longest_s == fourth
     assert found.spread.first_worker_idle_s == 2.0 + first + 0.01 + third
     assert found.spread.last_worker_idle_s == 2.0 + second + 0.01 + fourth
     assert found.spread.busy_share == round(3.5 / (2 * 2.01), 4)
     assert found.stages.fetch_s == pytest.approx(0.6 * 3.5)
-    assert [each.rows for each in found.workers] == [2 * ROWS, 2 * ROWS]
+    assert [each.record.rows for each in found.workers] == [2 * ROWS, 2 * ROWS]
     assert [each.unit for each in found.slowest] == ["00004", "00003", "00002", "00001"]
     assert [(bar.worker, bar.unit, bar.outcome) for bar in found.bars] == [
         (0, "00001", "failed"),
@@ -108,7 +108,7 @@ def test_units_of_an_earlier_process() -> None:
     page = Page(page_of(found))
     shown = {each.key: each.shown for each in page.figures}
     assert (shown["spread.units_kept"], shown["spread.units"]) == ("2", "6")
-    began = {each["unit"]: each["started_s"] for each in page.document["slowest"]}
+    began = {each["id"]: each["started_s"] for each in page.document["slowest"]}
     assert (began["00001"], began["00002"]) == (None, None)
     assert [each for each in page.figures if not agrees(each, at(page.document, each.key))] == []
     none = run_report(replace(run, units=tuple(replace(u, started_s=None) for u in run.units)))
@@ -117,29 +117,24 @@ def test_units_of_an_earlier_process() -> None:
 
 
 def test_changes_of_the_number_of_workers() -> None:
-    """Each has the number before it; without samples to draw them over there is a table alone."""
+    """Each has a line; without samples to draw them over there is a table alone."""
     run = manifest(units=6, workers=4, failed=0)
-    found = run_report(run)
-    assert [(each.before, each.workers, each.cause) for each in found.steps] == [
-        *((None, 2, "start"), (2, 4, "trial"), (4, 1, "limit"), (1, 4, "limit"))
-    ]
-    assert [each.rows_per_second for each in found.steps] == [None, 1520.5, 1490.0, 760.25]
     short = run_report(replace(run, samples=(), efficiency=None, units=()))
     page = Page(page_of(short))
     assert ("id", "steps") in page.attributes
     assert ("id", "speed") not in page.attributes
     shown = {each.key: each.shown for each in page.figures}
-    assert shown["steps.2.reason"] == "other programs have 9 active sessions (--max-db-load 9) "
-    assert shown["steps.0.before"] == "–"
+    assert shown["manifest.parallelism_steps.2.reason"] == "other programs have 9 active sessions (--max-db-load 9) "
+    assert [shown[f"manifest.parallelism_steps.{at}.workers"] for at in range(4)] == [*"2414"]
 
 
 def test_efficiency(hostile: Page) -> None:
     """Each rate is held against its ceiling in its unit, and the other rates have a reason."""
     shown = {each.key: each.shown for each in hostile.figures}
-    of_disk = [shown[f"efficiency.parts.0.{key}"] for key in ("share", "rate", "ceiling")]
+    of_disk = [shown[f"manifest.efficiency.parts.0.{key}"] for key in ("share", "rate", "ceiling")]
     assert of_disk == ["90.8%", "451.0 MB/s", "496.9 MB/s"]
-    assert shown["efficiency.parts.1.ceiling"] == "4,400,000 rows/s"
-    assert shown["efficiency.taken_at"] == "2026-10-31T12:00:00+00:00"
+    assert shown["manifest.efficiency.parts.1.ceiling"] == "4,400,000 rows/s"
+    assert shown["manifest.efficiency.taken_at"] == "2026-10-31T12:00:00+00:00"
     run = manifest(units=2, workers=1, failed=0)
     plain = page_of(run_report(replace(run, efficiency=None, parallelism_steps=None)))
     assert "Efficiency" not in plain
@@ -160,7 +155,7 @@ def test_every_figure_of_a_sweep_is_that_of_its_json(hostile_sweep: Page) -> Non
         each for each in hostile_sweep.figures if not agrees(each, at(document, each.key))
     ] == []
     keys = {each.key for each in hostile_sweep.figures}
-    assert {"knee.parallelism", "levels.3.rate", "points.0.fetch", "ceilings.0.rate"} < keys
+    assert {"knee", "levels.3.rate", "points.0.median.costs.fetch", "ceilings.0.rate"} < keys
 
 
 def test_levels_of_published_points() -> None:
@@ -173,7 +168,7 @@ def test_levels_of_published_points() -> None:
     assert found.unit == "bytes"
     assert found.levels[0].rate == pytest.approx(1.65e12 / 23760, rel=1e-5)
     assert found.levels[0].lowest_rate == pytest.approx(1.65e12 / 23760 / 1.03, rel=1e-5)
-    assert (found.knee.parallelism, found.knee.low, found.knee.high) == (8, 7, 9)
+    assert (found.knee, found.knee_interval.low, found.knee_interval.high) == (8, 7, 9)
 
 
 def test_settings_beside_the_parallelism() -> None:
@@ -186,8 +181,9 @@ def test_settings_beside_the_parallelism() -> None:
         *["not sustained"] * 2,
     ]
     assert (found.levels[-1].state, found.levels[-1].reasons) == ("failed", "no room ")
-    assert found.points[1].compress is None, "not measured, and not 0"
-    assert found.points[1].database is None
+    median = found.points[1].median
+    assert median is not None
+    assert median.costs.compress is None, "not measured, and not 0"
     assert found.recommended_options == "--parallelism 4 --compression none"
     assert found.whole_table is not None
     assert found.whole_table.seconds == 9200
@@ -218,8 +214,7 @@ def test_unsteady_points_and_settings() -> None:
     assert ("id", "unsteady") in page.attributes
     shown = {each.key: each.shown for each in page.figures}
     assert shown["points.2.spread"] == "41.3%"
-    settings = {each["name"]: each["value"] for each in page.document["settings"]}
-    assert settings["measurements of a point"] == "3"
+    assert shown["options.repeats"] == "3"
     steady = Page(page_of(sweep_report(sweeps.replay())))
     assert not {("id", "unsteady"), ("id", "settings")} & set(steady.attributes)
 
@@ -230,7 +225,7 @@ def test_timeline_of_the_recommended_point() -> None:
     assert found.shown_point == "--parallelism 8"
     assert len(found.bars) == 48
     assert {bar.worker for bar in found.bars} == set(range(8))
-    assert {each.node for each in found.loads} == {"0", "1"}
+    assert {node.node for each in found.moments for node in each.nodes} == {0, 1}
 
 
 @pytest.mark.parametrize("made", [sweeps.replay, sweeps.live, sweeps.analysed])
