@@ -79,7 +79,6 @@ from unloader.sources.projection import with_origin
 from unloader.sources.registry import cancelled_by, open_unless
 from unloader.storage.place_names import destination_kind, is_one_stream, real
 from unloader.transforms.model import TransformOptions
-from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.objects.location import below
@@ -555,6 +554,9 @@ def _codec(
         return asked, None
     kind = (number, asked, type(table.format))
     if kind not in measured:
+        # Imported here: few runs measure codecs.
+        from unloader.tuning.codec_choice import chosen
+
         observe(PhaseStarted(phase="measuring"))
         measured[kind] = chosen(table, asked, observe=observe, stop=stop)
     return measured[kind].compression, measured[kind]

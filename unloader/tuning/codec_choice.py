@@ -10,28 +10,29 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.model import ProcessLimits
+from numa.model import ProcessLimits, Topology
 from numa.topology import detect
-from partition_planner.model import WorkUnit
+from partition_planner.model import Plan, WorkUnit
 from unloader.engine.local import LocalExecutor
 from unloader.errors import Interrupted, SourceError, UnloaderError, WorkerLost
 from unloader.events import Notice, Observer
-from unloader.model import OutputOptions
-from unloader.placement.seating import automatic_parallelism, seat_workers
+from unloader.model import Extract, OutputOptions, Request
+from unloader.placement.seating import Seating, automatic_parallelism, seat_workers
 from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
+from unloader.transforms.model import TransformOptions
 from unloader.tuning.measuring_tasks import measure_together
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
     Candidate,
     Choice,
+    CodecFigures,
     Preset,
     Workload,
     choose,
@@ -39,48 +40,52 @@ from writers.codecs.choice import (
     pick,
     predict,
 )
-from writers.model import Compression, TextFormat
+from writers.model import Compression, OutputSpec, TextFormat
 
 if TYPE_CHECKING:
-    from numa.model import Topology
-    from partition_planner.model import Plan, WorkUnit
-    from unloader.model import Extract, Request
-    from unloader.placement.seating import Seating
-    from unloader.transforms.model import TransformOptions
-    from writers.codecs.choice import CodecFigures
-    from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+    from writers.model import ParquetFormat
+
+ENTRY = "unloader.tuning.codec_sampling:work"
+
+SAMPLED_UNITS = 5
+"""Units that rows are taken from, evenly over the table."""
+
+MIB = 1024 * 1024
+
+_SHARED_MEMORY = "/dev/shm"
+
+_EXTRA: dict[str, tuple[Compression, ...]] = {
+    "csv": (
+        Compression(codec="gzip", level=1),
+        Compression(codec="gzip", level=3),
+        Compression(codec="gzip", level=6),
+        Compression(codec="zstd", level=12),
+    ),
+    "parquet": (
+        Compression(codec="gzip", level=1),
+        Compression(codec="gzip", level=6),
+    ),
+}
+"""Measured beside the candidates of a preset where all codecs are asked for."""
 
 
 class Sampled(Protocol):
-    """The source of a sample: a request, with the decisions about it so far."""
+    """The source of a sample: a prepared table, with the final format and the machine's seats."""
 
     @property
-    def request(self) -> Request:
-        """The request."""
-
+    def request(self) -> Request: ...
     @property
-    def format(self) -> TextFormat | ParquetFormat:
-        """The final format."""
-
+    def format(self) -> TextFormat | ParquetFormat: ...
     @property
-    def extract(self) -> Extract:
-        """The selection that is read."""
-
+    def extract(self) -> Extract: ...
     @property
-    def plan(self) -> Plan:
-        """The work units that rows are taken from."""
-
+    def plan(self) -> Plan: ...
     @property
-    def topology(self) -> Topology:
-        """The machine that the seats are on."""
-
+    def topology(self) -> Topology: ...
     @property
-    def seating(self) -> Seating:
-        """The first seat is where the sample is measured."""
-
+    def seating(self) -> Seating: ...
     @property
-    def task_transform(self) -> TransformOptions | None:
-        """Steps on the rows before they are encoded."""
+    def task_transform(self) -> TransformOptions | None: ...
 
 
 class SampleBudget(Struct, frozen=True, kw_only=True):
@@ -136,13 +141,6 @@ class Sample(Struct, frozen=True, kw_only=True):
     """Of all disks together; None if one of them could not be measured."""
 
 
-ENTRY = "unloader.tuning.codec_sampling:work"
-
-SAMPLED_UNITS = 5
-"""Units that rows are taken from, evenly over the table."""
-
-MIB = 1024 * 1024
-
 BEFORE_A_RUN = SampleBudget(
     bytes=8 * MIB,
     fetch_seconds=1.5,
@@ -151,20 +149,6 @@ BEFORE_A_RUN = SampleBudget(
     patience_seconds=15.0,
 )
 """A few seconds in all; measuring longer would gain little, even for a table of a terabyte."""
-
-_EXTRA: dict[str, tuple[Compression, ...]] = {
-    "csv": (
-        Compression(codec="gzip", level=1),
-        Compression(codec="gzip", level=3),
-        Compression(codec="gzip", level=6),
-        Compression(codec="zstd", level=12),
-    ),
-    "parquet": (
-        Compression(codec="gzip", level=1),
-        Compression(codec="gzip", level=6),
-    ),
-}
-"""Shown by `measure_codecs` beside the candidates of a preset."""
 
 
 class SampleFigures(Struct, frozen=True, kw_only=True):
@@ -197,12 +181,7 @@ class CodecReport(Struct, frozen=True, kw_only=True):
     """What each preset would take."""
 
 
-def report(
-    ready: Sampled,
-    *,
-    budget: SampleBudget,
-    stop: Callable[[], bool],
-) -> CodecReport:
+def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) -> CodecReport:
     """Measure every codec of the format asked for on a sample of its rows.
 
     Args:
@@ -216,16 +195,15 @@ def report(
         OutputFailed: A value does not fit the format.
         Interrupted: `stop` returned True.
     """
-    sample, units = measured_sample(ready, budget=budget, stop=stop)
-    candidates = _candidates(ready, sample)
+    sample = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
+    load, candidates = _predicted(ready, sample)
     usual = CANDIDATES[_format_name(ready)]
     eligible = tuple(each for each in candidates if each.compression in usual)
-    load = _workload(ready, sample) if candidates else None
     return CodecReport(
         sample=SampleFigures(
             rows=sample.rows,
             bytes=sample.bytes,
-            units=len(units),
+            units=len(spread_units(ready.plan.units)),
             of_units=len(ready.plan.units),
             whole=sample.whole,
             route=ready.extract.projection.route,
@@ -242,19 +220,13 @@ def report(
     )
 
 
-def measured_sample(
-    ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]
-) -> tuple[Sample, tuple[WorkUnit, ...]]:
-    """Return a sample with the figures of every codec, and the units that it was read from.
-
-    The codec that the request names is measured, too. It raises the errors of `report`.
-    """
+def every_codec(ready: Sampled) -> tuple[Compression, ...]:
+    """Return all codecs of the format, with the level that the request names."""
     name = _format_name(ready)
-    listed = (*CANDIDATES[name], *_EXTRA[name])
-    own = ready.request.output.compression
+    own, listed = ready.request.output.compression, (*CANDIDATES[name], *_EXTRA[name])
     if isinstance(own, Compression) and own.level is not None and own not in listed:
         listed = (*listed, own)
-    return _sample(ready, listed, budget, disks_of(ready.request.output), stop)
+    return listed
 
 
 def chosen(
@@ -269,28 +241,23 @@ def chosen(
         Interrupted: `stop` returned True.
     """
     candidates = CANDIDATES[_format_name(ready)]
-    disks = disks_of(ready.request.output)
     try:
-        sample, _ = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
+        sample = measured_sample(ready, candidates, budget=BEFORE_A_RUN, stop=stop)
     except Interrupted:
         raise
     except UnloaderError as error:
         choice = choose(preset, (), unmeasured=f"no codec could be measured: {error.message}")
     else:
-        choice = choose(preset, _candidates(ready, sample), disk=sample.disk_bytes_per_second)
+        choice = choose(preset, _predicted(ready, sample)[1], disk=sample.disk_bytes_per_second)
     observe(Notice(text=f"compression {label(choice.compression)} for {preset}: {choice.reason}"))
     return choice
 
 
-def _candidates(ready: Sampled, sample: Sample) -> tuple[Candidate, ...]:
+def _predicted(ready: Sampled, sample: Sample) -> tuple[Workload | None, tuple[Candidate, ...]]:
+    """Return the work besides compressing, and what each codec costs; nothing without rows."""
     if not sample.figures:
-        return ()
-    load = _workload(ready, sample)
-    return tuple(predict(load, each) for each in sample.figures)
-
-
-def _workload(ready: Sampled, sample: Sample) -> Workload:
-    return Workload(
+        return None, ()
+    load = Workload(
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
         fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
@@ -299,19 +266,34 @@ def _workload(ready: Sampled, sample: Sample) -> Workload:
         cores=automatic_parallelism(ready.topology, ready.request.seats),
         disk_bytes_per_second=sample.disk_bytes_per_second,
     )
+    return load, tuple(predict(load, each) for each in sample.figures)
 
 
-def _sample(
+def measured_sample(
     ready: Sampled,
     candidates: tuple[Compression, ...],
+    *,
     budget: SampleBudget,
-    disks: tuple[str, ...],
     stop: Callable[[], bool],
-) -> tuple[Sample, tuple[WorkUnit, ...]]:
+) -> Sample:
+    """Return a sample with the figures of some codecs, taken by a new process.
+
+    It raises the errors of `report`.
+    """
     units = spread_units(ready.plan.units)
     if not units or not ready.seating.seats:
-        return Sample(whole=True), units
-    with scratch(4 * budget.bytes) as directory:
+        return Sample(whole=True)
+    patience = budget.patience_seconds
+    if ready.request.uses_cluster:
+        # The seats are on other machines, and the sample is taken here.
+        seating = seat_workers(detect(), 1, ready.request.seats)
+    else:
+        seating = replace(ready.seating, seats=ready.seating.seats[:1])
+    limits = ProcessLimits(start_seconds=patience)
+    with (
+        scratch(4 * budget.bytes) as directory,
+        LocalExecutor(seating, ENTRY, limits, looks=False) as executor,
+    ):
         task = SampleTask(
             extract=ready.extract,
             units=units,
@@ -319,10 +301,19 @@ def _sample(
             candidates=candidates,
             budget=budget,
             fetch_bytes=ready.request.fetch_bytes,
-            disks=disks,
+            disks=disks_of(ready.request.output),
             transform=ready.task_transform,
         )
-        return _answer(ready, task, stop), units
+        try:
+            (sample,) = measure_together(
+                executor, [task], Sample, patience_seconds=patience, stop=stop
+            )
+        except WorkerLost as error:
+            raise SourceError(
+                f"cannot take a sample: {error.message}",
+                "try again, or name a codec with --compression",
+            ) from error
+    return sample
 
 
 def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
@@ -332,32 +323,8 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 
-def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample:
-    """Return the sample that a new process takes."""
-    patience = task.budget.patience_seconds
-    if ready.request.uses_cluster:
-        # The seats are on other machines, and the sample is taken here.
-        seating = seat_workers(detect(), 1, ready.request.seats)
-    else:
-        seating = replace(ready.seating, seats=ready.seating.seats[:1])
-    limits = ProcessLimits(start_seconds=patience)
-    with LocalExecutor(seating, ENTRY, limits, looks=False) as executor:
-        try:
-            (sample,) = measure_together(executor, [task], patience_seconds=patience, stop=stop)
-        except WorkerLost as error:
-            raise SourceError(
-                f"cannot take a sample: {error.message}",
-                "try again, or name a codec with --compression",
-            ) from error
-    assert isinstance(sample, Sample)
-    return sample
-
-
 def _format_name(ready: Sampled) -> str:
     return "csv" if isinstance(ready.format, TextFormat) else "parquet"
-
-
-_SHARED_MEMORY = Path("/dev/shm")
 
 
 @contextmanager
@@ -367,7 +334,7 @@ def scratch(wanted_bytes: int) -> Iterator[str]:
     try:
         room = os.statvfs(_SHARED_MEMORY)
         if room.f_bavail * room.f_frsize >= wanted_bytes and os.access(_SHARED_MEMORY, os.W_OK):
-            base = str(_SHARED_MEMORY)
+            base = _SHARED_MEMORY
     except OSError:
         base = None
     with tempfile.TemporaryDirectory(prefix="unloader-sample-", dir=base) as directory:

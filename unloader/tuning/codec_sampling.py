@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,7 +37,6 @@ from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
-    from unloader.transforms.model import TransformOptions
 
 
 _BATCHES = 4
@@ -66,14 +66,6 @@ class _Rows(Struct):
     cpu_seconds: float = 0.0
 
 
-class _Unit(Struct):
-    """The rows of one unit: each a batch or piece of text, its bytes, its wall and CPU seconds."""
-
-    taken: list[tuple[Any, int, float, float]] = field(default_factory=list)
-    bytes: int = 0
-    whole: bool = False
-
-
 def _read(task: SampleTask) -> _Rows:
     rows = _Rows()
     source = source_of(task.extract.source.kind)
@@ -91,10 +83,15 @@ def _read(task: SampleTask) -> _Rows:
             if reader is None:
                 reader = source.open_reader(task.extract.source, task.extract.snapshot)
             share = (task.budget.bytes - rows.bytes) // left
-            found = _read_unit(task, unit, reader, share, now + (deadline - now) / left)
-            _add(rows, found)
+            until = now + (deadline - now) / left
+            found = read_again(partial(_read_unit, task, unit, reader, share, until))
+            rows.items += found.items
+            rows.bytes += found.bytes
+            rows.seconds += found.seconds
+            rows.cpu_seconds += found.cpu_seconds
             if not found.whole:
                 # It was left in the middle of a statement.
+                rows.whole = False
                 reader.close()
                 reader = None
     finally:
@@ -105,77 +102,66 @@ def _read(task: SampleTask) -> _Rows:
 
 def _read_unit(
     task: SampleTask, unit: WorkUnit, reader: Reader, share: int, deadline: float
-) -> _Unit:
-    return read_again(lambda: _take(_items(task, unit, reader, share), share, deadline))
-
-
-def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iterator[Any]:
+) -> _Rows:
     if task.extract.projection.route == "encoded":
         text = cast(TextFormat, task.spec.format)
-        return unit_text(cast(TextReader, reader), task.extract, unit, text)
-    # Several batches of each unit, so that the first one's wait can be told apart from the others'.
-    batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
-    return unit_batches(reader, task.extract, unit, batch_bytes=batch)
-
-
-def _take(items: Iterator[Any], share: int, deadline: float) -> _Unit:
-    unit = _Unit()
+        items: Iterator[Any] = unit_text(cast(TextReader, reader), task.extract, unit, text)
+    else:
+        # Several batches, so that the first one's wait can be told apart from the others'.
+        batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
+        items = unit_batches(reader, task.extract, unit, batch_bytes=batch)
+    found = _Rows(whole=False)
+    walls, cpus = list[float](), list[float]()
     with closing(cast("Generator[Any, None, None]", items)):
-        while unit.bytes < share:
+        while found.bytes < share:
             began, cpu = perf_counter(), process_time()
             item = next(items, None)
             took, used = perf_counter() - began, process_time() - cpu
             if item is None:
-                unit.whole = True
+                found.whole = True
                 break
-            if not _is_wide(item):
-                size = _size(item)
-                unit.taken.append((item, size, took, used))
-                unit.bytes += size
+            # A wide row says nothing about the others.
+            is_text = isinstance(item, tuple)
+            if not (any(map(is_large_row, item)) if is_text else isinstance(item, LargeRow)):
+                found.items.append(item)
+                found.bytes += sum(map(len, item)) if is_text else int(item.nbytes)
+                walls.append(took)
+                cpus.append(used)
             if perf_counter() >= deadline:
                 break
-    return unit
-
-
-def _is_wide(item: Any) -> bool:
-    """Return whether an item holds a wide row, which says nothing about the others."""
-    if isinstance(item, tuple):
-        return any(is_large_row(chunk) for chunk in item)
-    return isinstance(item, LargeRow)
-
-
-def _size(item: Any) -> int:
-    return sum(map(len, item)) if isinstance(item, tuple) else int(item.nbytes)
-
-
-def _add(rows: _Rows, unit: _Unit) -> None:
-    rows.whole = rows.whole and unit.whole
-    rows.bytes += unit.bytes
-    rows.items += (item for item, *_ in unit.taken)
-    rows.cpu_seconds += sum(used for *_, used in unit.taken)
-    walls = [took for _, _, took, _ in unit.taken]
     if len(walls) > 1:
         # The first rows wait for the statement to begin, which a whole unit does once, too; but
         # some drivers do there what takes them CPU for many rows.
-        walls[0] = min(walls[0], unit.taken[0][3] + sum(walls[1:]) / len(walls[1:]))
-    rows.seconds += sum(walls)
+        walls[0] = min(walls[0], cpus[0] + sum(walls[1:]) / len(walls[1:]))
+    found.seconds, found.cpu_seconds = sum(walls), sum(cpus)
+    return found
 
 
 def _measured(task: SampleTask, rows: _Rows) -> Sample:
     if not rows.bytes:
         return Sample(whole=rows.whole)
+    rates: list[float | None] = []
+    if task.budget.disk_seconds:
+        rates = [measure_disk(directory, task.budget.disk_seconds) for directory in task.disks]
+    known = [rate for rate in rates if rate is not None]
     fetched = Sample(
         whole=rows.whole,
         fetch_seconds=rows.seconds,
         fetch_cpu_seconds=rows.cpu_seconds,
-        disk_bytes_per_second=_disks(task),
+        disk_bytes_per_second=sum(known) if known and len(known) == len(rates) else None,
     )
     if task.extract.projection.route == "encoded":
         text = b"".join(chunk for item in rows.items for chunk in item)
         return _with_text(task, replace(fetched, rows=text.count(b"\n")), text)
     batches = [batch for batch in rows.items if batch.num_rows]
     if task.transform is not None and batches:
-        batches = _transformed(task.transform, batches)
+        # What a sample leaves on a disk is masked, too. Imported here: pyarrow must not be imported
+        # before the worker's memory is tuned.
+        from unloader.transforms.transformer import Transformer
+
+        keys = masking_keys(task.transform.keys)
+        with closing(Transformer(task.transform.transform, batches[0].schema, keys)) as transformer:
+            batches = list(transformer.apply_together(batches))
     fetched = replace(fetched, rows=sum(batch.num_rows for batch in batches))
     if isinstance(task.spec.format, TextFormat):
         encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
@@ -187,30 +173,9 @@ def _measured(task: SampleTask, rows: _Rows) -> Sample:
     return replace(fetched, bytes=size, encode_cpu_seconds=seconds, figures=figures)
 
 
-def _transformed(options: TransformOptions, batches: list[Any]) -> list[Any]:
-    """Return what becomes of batches: what a sample leaves on a disk is masked, too."""
-    # Imported here: pyarrow must not be imported before the worker's memory is tuned.
-    from unloader.transforms.transformer import Transformer
-
-    keys = masking_keys(options.keys)
-    transformer = Transformer(options.transform, batches[0].schema, keys)
-    try:
-        return list(transformer.apply_together(batches))
-    finally:
-        transformer.close()
-
-
 def _with_text(task: SampleTask, fetched: Sample, text: bytes) -> Sample:
     step = max(1, task.spec.buffer_bytes)
     view = memoryview(text)
     frames = [view[at : at + step] for at in range(0, len(text), step)]
     figures = measure_text(frames, task.candidates, task.budget.codec_seconds)
     return replace(fetched, bytes=len(text), figures=figures)
-
-
-def _disks(task: SampleTask) -> float | None:
-    if not task.budget.disk_seconds:
-        return None
-    rates = [measure_disk(directory, task.budget.disk_seconds) for directory in task.disks]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known and len(known) == len(rates) else None

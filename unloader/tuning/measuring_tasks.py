@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TypeVar, cast
 
 from msgspec import Struct
 
@@ -13,10 +13,9 @@ from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError
 from unloader.failures import error_of
-from unloader.model import AttemptFailure, RetryOptions
+from unloader.model import AttemptFailure, Extract, RetryOptions, UnitTask
 
-if TYPE_CHECKING:
-    from unloader.model import Extract, UnitTask
+Answer = TypeVar("Answer")
 
 
 class WriteSettings(Struct, frozen=True, kw_only=True):
@@ -52,10 +51,6 @@ class ConnectTask(Struct, frozen=True, kw_only=True):
     """Open the source, and keep it open for the next task."""
 
     extract: Extract
-
-
-class Connected(Struct, frozen=True, kw_only=True):
-    """The source is open."""
 
 
 class FetchTask(Struct, frozen=True, kw_only=True):
@@ -125,15 +120,17 @@ class _Together(Work[_One]):
 def measure_together(
     executor: LocalExecutor,
     tasks: Sequence[object],
+    kind: type[Answer],
     *,
     patience_seconds: float,
     stop: Callable[[], bool],
-) -> tuple[object, ...]:
+) -> tuple[Answer, ...]:
     """Return the answers to the tasks, in their order.
 
     Args:
         executor: Has a seat for each task at least.
         tasks: Sent at the same time, one to each process, once all of those are up.
+        kind: Of each answer.
         patience_seconds: After which a process that has not answered is ended.
         stop: Asked several times a second; True ends the measuring.
 
@@ -150,4 +147,6 @@ def measure_together(
     failure = engine.failure or next(iter(schedule.given_up.values()), None)
     if failure is not None:
         raise error_of(failure)
-    return tuple(work.results[unit.id] for unit in units)
+    answers = [work.results[unit.id] for unit in units]
+    assert all(isinstance(each, kind) for each in answers)
+    return cast(tuple[Answer, ...], tuple(answers))

@@ -11,18 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from statistics import median
-from typing import cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.model import ProcessLimits
-from partition_planner.model import WorkUnit
 from unloader import __version__
 from unloader.engine.local import LocalExecutor
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Observer, PhaseStarted
-from unloader.model import OutputOptions, OutputTask, Preload, Request, UnitTask
+from unloader.model import OutputTask, Preload, Request, UnitTask
 from unloader.nouns import are, counted
 from unloader.placement.seating import seat_request
 from unloader.redaction import redact
@@ -43,7 +41,7 @@ from unloader.tuning.ceilings import (
     mount_of,
     this_machine,
 )
-from unloader.tuning.codec_choice import SampleBudget, measured_sample
+from unloader.tuning.codec_choice import SampleBudget, every_codec, measured_sample
 from unloader.tuning.measuring_tasks import (
     ConnectTask,
     Fetched,
@@ -54,7 +52,18 @@ from unloader.tuning.measuring_tasks import (
     measure_together,
 )
 from writers.files.disk_space import free_bytes
-from writers.model import Compression, OutputSpec, TextFormat
+from writers.model import Compression, TextFormat
+
+ENTRY = "unloader.tuning.preflight_worker:work"
+
+_START_SECONDS = 60.0
+_STATEMENTS = 15
+"""Small statements whose median is the round trip."""
+_SYNC_SECONDS = 60.0
+"""Longest time of the last sync after the time for writing (guess)."""
+_BEGIN_SECONDS = 120.0
+"""Longest wait for the first rows of a statement, beyond the time for fetching (guess)."""
+_LEAST_SECONDS = 1e-6
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -75,41 +84,6 @@ class Budget(Struct, frozen=True, kw_only=True):
     """Of rows for the encoder and the codecs."""
 
 
-ENTRY = "unloader.tuning.preflight_worker:work"
-
-_START_SECONDS = 60.0
-_STATEMENTS = 15
-"""Small statements whose median is the round trip."""
-
-_NO_SOURCE = "no SOURCE is given"
-
-
-class _Found(Struct):
-    """The figures so far."""
-
-    ceilings: Ceilings
-    blank: list[NotMeasured] = field(default_factory=list)
-
-    def add(self, **parts: object) -> None:
-        self.ceilings = replace(self.ceilings, **parts)
-
-    def miss(self, what: str, reason: str) -> None:
-        self.blank.append(NotMeasured(what=what, reason=reason))
-
-    @contextmanager
-    def part(self, what: str) -> Iterator[None]:
-        """Leave a part blank that fails, but not one that the user has stopped."""
-        try:
-            yield
-        except Interrupted:
-            raise
-        except UnloaderError as error:
-            self.miss(what, error.message)
-
-    def result(self) -> Ceilings:
-        return replace(self.ceilings, not_measured=tuple(self.blank))
-
-
 def measure(
     request: Request, budget: Budget, *, observe: Observer, stop: Callable[[], bool]
 ) -> Ceilings:
@@ -128,117 +102,240 @@ def measure(
         PlanFailed: The table cannot be cut.
         Interrupted: `stop` returned True.
     """
-    seats = seat_request(request)
-    # A query is one work unit.
-    workers = 1 if request.selection.query is not None else seats.parallelism
-    levels = budget.levels or levels_up_to(workers)
-    found = _Found(
-        Ceilings(
+    return _Measuring(request, budget, observe, stop).run()
+
+
+class _Measuring:
+    """A preflight in progress: its figures so far, and what is blank."""
+
+    def __init__(
+        self, request: Request, budget: Budget, observe: Observer, stop: Callable[[], bool]
+    ) -> None:
+        self.request = request
+        self.budget = budget
+        self.observe = observe
+        self.stop = stop
+        seats = seat_request(request)
+        # A query is one work unit.
+        self.workers = 1 if request.selection.query is not None else seats.parallelism
+        # 1, 2, 4 and so on, and the number itself.
+        usual = {1 << at for at in range(self.workers.bit_length())} | {self.workers}
+        self.levels = budget.levels or tuple(sorted(usual))
+        output = request.output
+        self.found = Ceilings(
             unloader_version=__version__,
             taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
             machine=this_machine(seats.topology),
-            parallelism=workers,
-            writing=write_settings(request.output),
+            parallelism=self.workers,
+            writing=WriteSettings(
+                overlap_buffer=output.buffer_bytes,
+                overlap_buffers=output.buffers,
+                checksum=output.checksum,
+                direct_io=output.direct_io,
+            ),
         )
-    )
-    most = seat_request(request, max(workers, *levels))
-    limits = ProcessLimits(start_seconds=_START_SECONDS)
-    warm_up = Preload(source_kind=request.source.kind)
-    everyone = most.first(most.parallelism)
-    with LocalExecutor(everyone, ENTRY, limits, warm_up=warm_up, looks=False) as executor:
-        if "disk" in budget.parts and request.output.destination:
-            observe(PhaseStarted(phase="measuring-disks"))
-        _disks(found, request.output, budget, executor, workers, stop)
-        wanted = [part for part in budget.parts if part != "disk"]
-        if wanted and not request.source.kind:
-            for part in wanted:
-                found.miss(part, _NO_SOURCE)
-        elif wanted:
-            _sources(found, request, budget, executor, levels, observe, stop)
-    return found.result()
 
+    def miss(self, what: str, reason: str) -> None:
+        blank = NotMeasured(what=what, reason=reason)
+        self.found = replace(self.found, not_measured=(*self.found.not_measured, blank))
 
-def write_settings(output: OutputOptions) -> WriteSettings:
-    """Return how a run writes its files, as far as a disk can tell."""
-    return WriteSettings(
-        overlap_buffer=output.buffer_bytes,
-        overlap_buffers=output.buffers,
-        checksum=output.checksum,
-        direct_io=output.direct_io,
-    )
+    @contextmanager
+    def part(self, what: str) -> Iterator[None]:
+        """Leave a part blank that fails, but not one that the user has stopped."""
+        try:
+            yield
+        except Interrupted:
+            raise
+        except UnloaderError as error:
+            self.miss(what, error.message)
 
+    def run(self) -> Ceilings:
+        most = seat_request(self.request, max(self.workers, *self.levels))
+        with LocalExecutor(
+            most.first(most.parallelism),
+            ENTRY,
+            ProcessLimits(start_seconds=_START_SECONDS),
+            warm_up=Preload(source_kind=self.request.source.kind),
+            looks=False,
+        ) as executor:
+            if "disk" in self.budget.parts:
+                self.disks(executor)
+            wanted = [part for part in self.budget.parts if part != "disk"]
+            if not self.request.source.kind:
+                for part in wanted:
+                    self.miss(part, "no SOURCE is given")
+            elif wanted:
+                asked = TablesRequest.one(self.request)
+                with prepared(asked, stop=self.stop, observe=self.observe) as opened:
+                    self.source(opened.tables[0], executor, wanted)
+        return self.found
 
-def _disks(
-    found: _Found,
-    output: OutputOptions,
-    budget: Budget,
-    executor: LocalExecutor,
-    workers: int,
-    stop: Callable[[], bool],
-) -> None:
-    if "disk" not in budget.parts:
-        return
-    if not output.destination:
-        found.miss("disk", "no --to is given")
-        return
-    if destination_kind(output.destinations) != "directories":
-        found.miss("disk", f"{output.destination} is not on a disk")
-        return
-    measuring = DiskMeasuring(executor, write_settings(output), budget, workers, stop)
-    found.add(disks=measuring.each(output.destinations))
-    found.add(together=measuring.together(output.destinations))
-    found.blank += measuring.not_measured
-
-
-def _sources(
-    found: _Found,
-    request: Request,
-    budget: Budget,
-    executor: LocalExecutor,
-    levels: tuple[int, ...],
-    observe: Observer,
-    stop: Callable[[], bool],
-) -> None:
-    with prepared(TablesRequest.one(request), stop=stop, observe=observe) as opened:
-        ready = opened.tables[0]
-        observe(PhaseStarted(phase="measuring-source"))
-        figures: SourceFigures | None = None
-        if not ready.plan.units:
-            for part in budget.parts:
-                if part != "disk":
-                    found.miss(part, "the table has no rows")
+    def disks(self, executor: LocalExecutor) -> None:
+        """Measure each directory with one file and with the files of a run, then all together."""
+        output = self.request.output
+        if not output.destination:
+            self.miss("disk", "no --to is given")
             return
-        if {"source", "connection"} & set(budget.parts):
-            with found.part("source"):
-                figures = measure_source(
-                    ready, executor, levels, seconds=budget.source_seconds, stop=stop
+        self.observe(PhaseStarted(phase="measuring-disks"))
+        places = output.destinations
+        if destination_kind(places) != "directories":
+            self.miss("disk", f"{output.destination} is not on a disk")
+            return
+        share = -(-self.workers // len(places))
+        for place in places:
+            for writers in dict.fromkeys((1, share)):
+                found = self.disk(executor, (place,), writers)
+                if found is not None:
+                    self.found = replace(self.found, disks=(*self.found.disks, found))
+        if len(places) > 1:
+            together = self.disk(executor, places, max(self.workers, len(places)))
+            self.found = replace(self.found, together=together)
+
+    def disk(
+        self, executor: LocalExecutor, directories: tuple[str, ...], writers: int
+    ) -> DiskCeiling | None:
+        """Return the figure of some directories together; None if they could not be measured."""
+        budget, writing = self.budget, self.found.writing
+        what = f"disk of {', '.join(directories)}, {counted(writers, 'file', 'files together')}"
+        places = [each for each in map(existing_directory, directories) if each is not None]
+        if len(places) < len(directories):
+            self.miss(what, "it is not a directory, and a directory cannot be created there")
+            return None
+        wanted = 2 * budget.disk_bytes // len(places)
+        for place in places:
+            free = free_bytes(place)
+            if free is not None and free < wanted:
+                self.miss(what, f"{place} has {free:,} bytes free, but {wanted:,} are needed")
+                return None
+        files = budget.disk_rounds * writers
+        if budget.disk_bytes < files * writing.overlap_buffer:
+            self.miss(
+                what,
+                f"--disk-bytes {budget.disk_bytes:,} is too small for {counted(files, 'file')} "
+                f"of one buffer each ({writers:,} at the same time); give --disk-bytes "
+                f"{files * writing.overlap_buffer} or more",
+            )
+            return None
+        seconds = budget.disk_seconds / budget.disk_rounds
+        tasks = [
+            WriteTask(
+                directory=places[at % len(places)],
+                writing=writing,
+                bytes=budget.disk_bytes // files,
+                seconds=seconds,
+            )
+            for at in range(writers)
+        ]
+        sizes, rates = list[int](), list[float]()
+        with self.part(what):
+            for _ in range(budget.disk_rounds):
+                answers = measure_together(
+                    executor,
+                    tasks,
+                    Written,
+                    patience_seconds=seconds + _SYNC_SECONDS,
+                    stop=self.stop,
                 )
-        if figures is not None and "source" in budget.parts:
-            _add_source(found, ready, figures)
-        if "encoder" in budget.parts:
-            observe(PhaseStarted(phase="measuring"))
-            with found.part("encoder"):
-                _encoder(found, ready, budget, stop)
-        if "connection" in budget.parts:
-            with found.part("connection"):
-                _connection(found, ready, figures)
+                took = max(each.ended for each in answers) - min(each.began for each in answers)
+                sizes.append(sum(each.bytes for each in answers))
+                rates.append(sizes[-1] / max(took, _LEAST_SECONDS))
+            return DiskCeiling(
+                directories=directories,
+                measured_in=tuple(places),
+                mounts=tuple(map(mount_of, places)),
+                writers=writers,
+                rounds=budget.disk_rounds,
+                bytes=sum(sizes),
+                bytes_per_second=round(median(rates)),
+                lowest=round(min(rates)),
+                highest=round(max(rates)),
+            )
+        return None
 
+    def source(self, ready: PreparedTable, executor: LocalExecutor, wanted: Sequence[Part]) -> None:
+        """Measure the parts that need rows."""
+        self.observe(PhaseStarted(phase="measuring-source"))
+        if not ready.plan.units:
+            for part in wanted:
+                self.miss(part, "the table has no rows")
+            return
+        workers = list[Fetched]()
+        levels = tuple[SourceLevel, ...]()
+        if {"source", "connection"} & set(wanted):
+            with self.part("source"):
+                answers = self.fetch(ready, executor)
+                workers = [each for _, found in answers for each in found]
+                levels = tuple(_level_of(level, found) for level, found in answers)
+        if "source" in wanted and levels:
+            self.add_source(ready, levels, workers)
+        if "encoder" in wanted:
+            self.observe(PhaseStarted(phase="measuring"))
+            with self.part("encoder"):
+                self.encoder(ready)
+        if "connection" in wanted:
+            with self.part("connection"):
+                self.connection(ready, levels, workers)
 
-def _add_source(found: _Found, ready: PreparedTable, figures: SourceFigures) -> None:
-    extract = ready.extract
-    levels = tuple(each for each in figures.levels if each.rows)
-    if not levels:
-        found.miss("source", "no row arrived")
-        return
-    units = len(ready.plan.units)
-    if figures.read_again:
-        found.miss(
-            "source without its cache",
-            f"not measured, because {counted(units, 'work unit')} {are(units)} too few: "
-            "some were read twice",
-        )
-    found.add(
-        source=SourceCeiling(
+    def fetch(
+        self, ready: PreparedTable, executor: LocalExecutor
+    ) -> list[tuple[int, tuple[Fetched, ...]]]:
+        """Return what the workers of each level have fetched.
+
+        Each level begins with units that those before it have not reached, as far as there are any:
+        rows that are read twice may come from a cache. All workers connect before one fetches.
+        """
+        seconds, extract = self.budget.source_seconds, ready.extract
+        spec = ready.request.output.spec("", ready.format, Compression())
+        spec = replace(spec, stream=os.devnull)
+        # The tasks that a worker gets of a run with `--to null:rows`.
+        tasks = [
+            UnitTask(
+                unit=unit,
+                attempt=1,
+                extract=extract,
+                outputs=(OutputTask(spec=spec, stem=unit.id, drops="rows"),),
+                fetch_bytes=ready.request.fetch_bytes,
+            )
+            for unit in sorted(ready.plan.units, key=lambda unit: unit.id)
+        ]
+        answers, first = [], 0
+        for level in self.levels:
+            # Every n-th unit, from a different first unit.
+            starts = [at % len(tasks) for at in range(first, first + level)]
+            turned = [(*tasks[at:], *tasks[:at])[:: min(level, len(tasks))] for at in starts]
+            measure_together(
+                executor,
+                [ConnectTask(extract=extract)] * level,
+                type(None),
+                patience_seconds=_BEGIN_SECONDS,
+                stop=self.stop,
+            )
+            found = measure_together(
+                executor,
+                [FetchTask(units=mine, seconds=seconds) for mine in turned],
+                Fetched,
+                patience_seconds=seconds + _BEGIN_SECONDS,
+                stop=self.stop,
+            )
+            answers.append((level, found))
+            first += level
+        return answers
+
+    def add_source(
+        self, ready: PreparedTable, levels: tuple[SourceLevel, ...], workers: list[Fetched]
+    ) -> None:
+        extract, units = ready.extract, len(ready.plan.units)
+        levels = tuple(each for each in levels if each.rows)
+        if not levels:
+            self.miss("source", "no row arrived")
+            return
+        if any(each.wraps for each in workers) or len(workers) > units:
+            self.miss(
+                "source without its cache",
+                f"not measured, because {counted(units, 'work unit')} {are(units)} too few: "
+                "some were read twice",
+            )
+        source = SourceCeiling(
             kind=extract.source.kind,
             location=redact(extract.source.location),
             subject=extract.query if extract.query is not None else extract.table.label,
@@ -248,37 +345,24 @@ def _add_source(found: _Found, ready: PreparedTable, figures: SourceFigures) -> 
             route=extract.projection.route,
             levels=levels,
         )
-    )
+        self.found = replace(self.found, source=source)
 
-
-def _encoder(found: _Found, ready: PreparedTable, budget: Budget, stop: Callable[[], bool]) -> None:
-    sample_budget = SampleBudget(
-        bytes=budget.sample_bytes,
-        fetch_seconds=3.0,
-        codec_seconds=6.0,
-        disk_seconds=0.0,
-        patience_seconds=60.0,
-    )
-    sample, _ = measured_sample(ready, budget=sample_budget, stop=stop)
-    if not sample.figures or not sample.rows:
-        found.miss("encoder", "the table has no rows")
-        return
-    encode = sample.encode_cpu_seconds
-    if not encode:
-        found.miss("encoder", "the source renders the text itself")
-    codecs = tuple(
-        CodecCeiling(
-            codec=each.compression.codec,
-            level=each.compression.level,
-            ratio=round(each.ratio, 4),
-            bytes_per_cpu_second=(
-                round(1 / each.cpu_seconds_per_byte) if each.cpu_seconds_per_byte else None
-            ),
+    def encoder(self, ready: PreparedTable) -> None:
+        budget = SampleBudget(
+            bytes=self.budget.sample_bytes,
+            fetch_seconds=3.0,
+            codec_seconds=6.0,
+            disk_seconds=0.0,
+            patience_seconds=60.0,
         )
-        for each in sample.figures
-    )
-    found.add(
-        encoder=EncoderCeiling(
+        sample = measured_sample(ready, every_codec(ready), budget=budget, stop=self.stop)
+        if not sample.figures or not sample.rows:
+            self.miss("encoder", "the table has no rows")
+            return
+        encode = sample.encode_cpu_seconds
+        if not encode:
+            self.miss("encoder", "the source renders the text itself")
+        encoder = EncoderCeiling(
             format="csv" if isinstance(ready.format, TextFormat) else "parquet",
             sample_rows=sample.rows,
             sample_bytes=sample.bytes,
@@ -286,276 +370,59 @@ def _encoder(found: _Found, ready: PreparedTable, budget: Budget, stop: Callable
             fetch_cpu_seconds=round(sample.fetch_cpu_seconds, 6),
             encode_cpu_seconds=round(encode, 6),
             bytes_per_cpu_second=round(sample.bytes / encode) if encode else None,
-            codecs=codecs,
+            codecs=tuple(
+                CodecCeiling(
+                    codec=each.compression.codec,
+                    level=each.compression.level,
+                    ratio=round(each.ratio, 4),
+                    bytes_per_cpu_second=(
+                        round(1 / each.cpu_seconds_per_byte) if each.cpu_seconds_per_byte else None
+                    ),
+                )
+                for each in sample.figures
+            ),
         )
-    )
+        self.found = replace(self.found, encoder=encoder)
 
-
-def _connection(found: _Found, ready: PreparedTable, figures: SourceFigures | None) -> None:
-    trips = []
-    for _ in range(_STATEMENTS):
-        began = time.perf_counter()
-        if not ready.catalog.ping():
-            kind = ready.extract.source.kind
-            found.miss("connection", f"the worker reads {kind} without a connection")
-            return
-        trips.append(time.perf_counter() - began)
-    network = figures.network_round_trip_seconds if figures else None
-    if network is None:
-        found.miss(
-            "network of the connection",
-            "the kernel shows no figures for a TCP connection of the workers",
-        )
-    found.add(
-        connection=ConnectionCeiling(
+    def connection(
+        self, ready: PreparedTable, levels: tuple[SourceLevel, ...], workers: list[Fetched]
+    ) -> None:
+        trips = []
+        for _ in range(_STATEMENTS):
+            began = time.perf_counter()
+            if not ready.catalog.ping():
+                kind = ready.extract.source.kind
+                self.miss("connection", f"the worker reads {kind} without a connection")
+                return
+            trips.append(time.perf_counter() - began)
+        networks = [t for each in workers if (t := each.network_round_trip_seconds) is not None]
+        if not networks:
+            self.miss(
+                "network of the connection",
+                "the kernel shows no figures for a TCP connection of the workers",
+            )
+        rates = [
+            round(each.network_bytes / (each.ended - each.began))
+            for each in workers
+            if each.network_bytes is not None and each.ended > each.began
+        ]
+        totals = [t for each in levels if (t := each.network_bytes_per_second) is not None]
+        connection = ConnectionCeiling(
             round_trip_seconds=round(median(trips), 6),
             statements=len(trips),
-            network_round_trip_seconds=network,
-            bytes_per_second=figures.one_connection if figures else None,
-            all_bytes_per_second=figures.all_connections if figures else None,
+            network_round_trip_seconds=min(networks, default=None),
+            bytes_per_second=max(rates, default=None),
+            # Two that were read one after the other are slower together than the faster of them.
+            all_bytes_per_second=max((*totals, *rates)) if totals else None,
         )
-    )
-
-
-_SYNC_SECONDS = 60.0
-"""Longest time of the last sync after the time for writing (guess)."""
-
-
-class DiskMeasuring:
-    """Measures the directories of a run.
-
-    Args:
-        executor: Has a seat for each worker of the run.
-        writing: How files are written.
-        budget: How much may be written, and for how long.
-        workers: Of the run.
-        stop: Asked several times a second.
-    """
-
-    def __init__(
-        self,
-        executor: LocalExecutor,
-        writing: WriteSettings,
-        budget: Budget,
-        workers: int,
-        stop: Callable[[], bool],
-    ) -> None:
-        self._executor = executor
-        self._writing = writing
-        self._budget = budget
-        self._workers = workers
-        self._stop = stop
-        self.not_measured: list[NotMeasured] = []
-
-    def each(self, directories: Sequence[str]) -> tuple[DiskCeiling, ...]:
-        """Return the figures of each directory: one file, then as many as the run writes there."""
-        share = -(-self._workers // max(1, len(directories)))
-        found = (
-            self._measured((place,), writers)
-            for place in directories
-            for writers in dict.fromkeys((1, share))
-        )
-        return tuple(each for each in found if each is not None)
-
-    def together(self, directories: Sequence[str]) -> DiskCeiling | None:
-        """Return the figure of all directories together; None for one, or if they failed."""
-        if len(directories) < 2:
-            return None
-        return self._measured(tuple(directories), max(self._workers, len(directories)))
-
-    def _measured(self, directories: tuple[str, ...], writers: int) -> DiskCeiling | None:
-        files = counted(writers, "file", "files together")
-        what = f"disk of {', '.join(directories)}, {files}"
-        places = [existing_directory(each) for each in directories]
-        known = tuple(each for each in places if each is not None)
-        if len(known) < len(places):
-            self._blank(what, "it is not a directory, and a directory cannot be created there")
-            return None
-        lacking = self._lacking_room(known) or self._lacking_bytes(writers)
-        if lacking:
-            self._blank(what, lacking)
-            return None
-        try:
-            rounds = list(self._rounds(known, writers))
-        except Interrupted:
-            raise
-        except UnloaderError as error:
-            self._blank(what, error.message)
-            return None
-        rates = [rate for rate, _ in rounds]
-        return DiskCeiling(
-            directories=directories,
-            measured_in=known,
-            mounts=tuple(mount_of(each) for each in known),
-            writers=writers,
-            rounds=len(rounds),
-            bytes=sum(size for _, size in rounds),
-            bytes_per_second=round(median(rates)),
-            lowest=round(min(rates)),
-            highest=round(max(rates)),
-        )
-
-    def _lacking_room(self, places: Sequence[str]) -> str:
-        """Return why nothing is written there; empty if there is room for it, twice over."""
-        wanted = 2 * self._budget.disk_bytes // len(places)
-        for place in places:
-            free = free_bytes(place)
-            if free is not None and free < wanted:
-                return f"{place} has {free:,} bytes free, but {wanted:,} are needed"
-        return ""
-
-    def _lacking_bytes(self, writers: int) -> str:
-        """Return why the bytes are too few for the files; empty if they are enough."""
-        files = self._budget.disk_rounds * writers
-        if self._budget.disk_bytes >= files * self._writing.overlap_buffer:
-            return ""
-        return (
-            f"--disk-bytes {self._budget.disk_bytes:,} is too small for {counted(files, 'file')} "
-            f"of one buffer each ({writers:,} at the same time); give --disk-bytes "
-            f"{files * self._writing.overlap_buffer} or more"
-        )
-
-    def _rounds(self, places: Sequence[str], writers: int) -> Iterator[tuple[float, int]]:
-        """Yield bytes a second and bytes of each round."""
-        rounds = self._budget.disk_rounds
-        size = self._budget.disk_bytes // (rounds * writers)
-        seconds = self._budget.disk_seconds / rounds
-        for _ in range(rounds):
-            tasks = [
-                WriteTask(
-                    directory=places[at % len(places)],
-                    writing=self._writing,
-                    bytes=size,
-                    seconds=seconds,
-                )
-                for at in range(writers)
-            ]
-            answers = measure_together(
-                self._executor,
-                tasks,
-                patience_seconds=seconds + _SYNC_SECONDS,
-                stop=self._stop,
-            )
-            files = [cast(Written, each) for each in answers]
-            total = sum(each.bytes for each in files)
-            took = max(each.ended for each in files) - min(each.began for each in files)
-            yield total / max(took, 1e-6), total
-
-    def _blank(self, what: str, reason: str) -> None:
-        self.not_measured.append(NotMeasured(what=what, reason=reason))
-
-
-_BEGIN_SECONDS = 120.0
-"""Longest wait for the first rows of a statement, beyond the time for fetching (guess)."""
-
-
-class SourceFigures(Struct, frozen=True, kw_only=True):
-    """The levels, and what their connections showed."""
-
-    levels: tuple[SourceLevel, ...]
-    network_round_trip_seconds: float | None
-    one_connection: float | None
-    """The most bytes a second that one connection received."""
-    all_connections: float | None
-    read_again: bool
-    """Units were read more than once, as there were not enough of them."""
-
-
-def levels_up_to(workers: int) -> tuple[int, ...]:
-    """Return 1, 2, 4 and so on, and the number itself."""
-    found = [1]
-    while found[-1] * 2 <= workers:
-        found.append(found[-1] * 2)
-    return tuple(dict.fromkeys((*found, workers)))
-
-
-def measure_source(
-    ready: PreparedTable,
-    executor: LocalExecutor,
-    levels: Sequence[int],
-    *,
-    seconds: float,
-    stop: Callable[[], bool],
-) -> SourceFigures:
-    """Return the rates of some workers that fetch units of the run.
-
-    Each level begins with units that those before it have not reached, as far as there are any:
-    rows that are read twice may come from a cache. All workers connect before one of them fetches.
-
-    Args:
-        ready: The prepared run, whose snapshot is read.
-        executor: Has a seat for each worker of the highest level.
-        levels: Parallelisms, ascending.
-        seconds: Of fetching, for each level.
-        stop: Asked several times a second.
-
-    Raises:
-        UnloaderError: The source failed.
-        Interrupted: `stop` returned True.
-    """
-    units = tuple(sorted(ready.plan.units, key=lambda unit: unit.id))
-    answers: list[tuple[int, list[Fetched]]] = []
-    first = 0
-    for level in levels:
-        tasks = list(_fetch_tasks(ready, units, level, first, seconds))
-        patience = seconds + _BEGIN_SECONDS
-        opening = [ConnectTask(extract=ready.extract)] * level
-        measure_together(executor, opening, patience_seconds=_BEGIN_SECONDS, stop=stop)
-        given = measure_together(executor, tasks, patience_seconds=patience, stop=stop)
-        answers.append((level, [cast(Fetched, each) for each in given]))
-        first += level
-    every = [each for _, found in answers for each in found]
-    trips = [t for each in every if (t := each.network_round_trip_seconds) is not None]
-    rates = [rate for each in every if (rate := _received_rate(each)) is not None]
-    found = tuple(_level_of(level, workers) for level, workers in answers)
-    totals = [t for each in found if (t := each.network_bytes_per_second) is not None]
-    return SourceFigures(
-        levels=found,
-        network_round_trip_seconds=min(trips, default=None),
-        one_connection=max(rates, default=None),
-        # Two that were read one after the other are slower together than the faster of them.
-        all_connections=max((*totals, *rates)) if totals else None,
-        read_again=any(each.wraps for each in every) or sum(levels) > len(units),
-    )
-
-
-def _fetch_tasks(
-    ready: PreparedTable, units: Sequence[WorkUnit], level: int, first: int, seconds: float
-) -> Iterator[FetchTask]:
-    """Yield the task of each worker: every n-th unit, from a different first unit."""
-    spec = ready.request.output.spec("", ready.format, Compression())
-    spec = replace(spec, stream=os.devnull)
-    for worker in range(level):
-        at = (first + worker) % len(units)
-        turned = (*units[at:], *units[:at])
-        mine = turned[:: min(level, len(turned))]
-        yield FetchTask(units=tuple(_dropped(ready, unit, spec) for unit in mine), seconds=seconds)
-
-
-def _dropped(ready: PreparedTable, unit: WorkUnit, spec: OutputSpec) -> UnitTask:
-    """Return the task that a worker gets of a run with `--to null:rows`."""
-    return UnitTask(
-        unit=unit,
-        attempt=1,
-        extract=ready.extract,
-        outputs=(OutputTask(spec=spec, stem=unit.id, drops="rows"),),
-        fetch_bytes=ready.request.fetch_bytes,
-    )
-
-
-def _received_rate(worker: Fetched) -> float | None:
-    took = worker.ended - worker.began
-    if worker.network_bytes is None or took <= 0:
-        return None
-    return round(worker.network_bytes / took)
+        self.found = replace(self.found, connection=connection)
 
 
 def _level_of(level: int, workers: Sequence[Fetched]) -> SourceLevel:
     took = max(each.ended for each in workers) - min(each.began for each in workers)
-    took = max(took, 1e-6)
+    took = max(took, _LEAST_SECONDS)
     rows, size = sum(each.rows for each in workers), sum(each.bytes for each in workers)
-    received = [each.network_bytes for each in workers]
-    known = [each for each in received if each is not None]
+    known = [t for each in workers if (t := each.network_bytes) is not None]
     return SourceLevel(
         parallelism=level,
         rows=rows,
@@ -564,5 +431,5 @@ def _level_of(level: int, workers: Sequence[Fetched]) -> SourceLevel:
         rows_per_second=round(rows / took, 1),
         bytes_per_second=round(size / took),
         cpu_seconds=round(sum(each.cpu_seconds for each in workers), 3),
-        network_bytes_per_second=round(sum(known) / took) if len(known) == len(received) else None,
+        network_bytes_per_second=round(sum(known) / took) if len(known) == len(workers) else None,
     )

@@ -25,7 +25,6 @@ from unloader.worker.memory import tune
 # Before the modules below: some import Arrow, which reads its allocator from the environment.
 tune()
 
-from msgspec import Struct
 
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload
@@ -33,7 +32,6 @@ from unloader.redaction import guard_streams
 from unloader.sources.base import Reader, Text, TextReader
 from unloader.sources.registry import source_of
 from unloader.tuning.measuring_tasks import (
-    Connected,
     ConnectTask,
     Fetched,
     FetchTask,
@@ -42,7 +40,6 @@ from unloader.tuning.measuring_tasks import (
 )
 from unloader.worker.progress import RowEstimate
 from unloader.worker.unit import copy_unit
-from writers.errors import WriteError
 from writers.files.regular import write_error
 from writers.files.sink import Sink
 from writers.model import Compression
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
     from writers.model import TextFormat
 
 Task = WriteTask | ConnectTask | FetchTask | Preload
-Answer = Written | Connected | Fetched | AttemptFailure | None
+Answer = Written | Fetched | AttemptFailure | None
 
 PREFIX = ".unloader-preflight-"
 """First letters of a file's name, on file systems that need names."""
@@ -79,8 +76,14 @@ def work(task: Task, report: Callable[[object], None]) -> Answer:
             return _write(task)
         if isinstance(task, ConnectTask):
             _close()
-            _readers.append(_open(task.extract))
-            return Connected()
+            source = source_of(task.extract.source.kind)
+            source.load()
+            # Modules that the first unit would load, whose time is not the source's.
+            from unloader.worker import dropping  # noqa: F401
+            from writers import large_rows, schema  # noqa: F401
+
+            _readers.append(source.open_reader(task.extract.source, task.extract.snapshot))
+            return None
         if isinstance(task, FetchTask):
             return _fetch(task)
     except Exception as error:
@@ -132,7 +135,7 @@ def _file_in(directory: str) -> Iterator[str]:
     try:
         descriptor, path = mkstemp(prefix=PREFIX, dir=directory)
     except OSError as error:
-        raise _not_writable(directory, error) from error
+        raise write_error("create a file in", Path(directory), error) from error
     os.close(descriptor)
     try:
         yield path
@@ -141,69 +144,35 @@ def _file_in(directory: str) -> Iterator[str]:
             os.unlink(path)
 
 
-def _not_writable(directory: str, error: OSError) -> WriteError:
-    return write_error("create a file in", Path(directory), error)
-
-
-def _open(extract: Extract) -> Reader:
-    source = source_of(extract.source.kind)
-    source.load()
-    # Modules that the first unit would load, whose time is not the source's.
-    from unloader.worker import dropping  # noqa: F401
-    from writers import large_rows, schema  # noqa: F401
-
-    return source.open_reader(extract.source, extract.snapshot)
-
-
 def _fetch(task: FetchTask) -> Fetched:
-    fetching = _Fetching(task, _readers[-1])
+    """Have the code of a worker drop what the open reader gives, until the time is over."""
+    rows = size = wraps = 0
     before, cpu = traffic(), time.process_time()
     began = time.monotonic()
-    fetching.run(began + task.seconds)
+    reader = TimedReader(_readers[-1], began + task.seconds)
+    for number in count():
+        if number and number % len(task.units) == 0:
+            wraps += 1
+            if not rows:
+                break  # None of them has a row.
+        copied = copy_unit(task.units[number % len(task.units)], reader, lambda progress: None)
+        rows += copied.rows
+        size += sum(each.bytes for each in copied.files)
+        if reader.is_over:
+            break
     ended = time.monotonic()
-    after = traffic()
-    used = time.process_time() - cpu
+    after, used = traffic(), time.process_time() - cpu
     _close()  # It was left in the middle of a statement.
     return Fetched(
-        rows=fetching.rows,
-        bytes=fetching.bytes,
+        rows=rows,
+        bytes=size,
         began=began,
         ended=ended,
         cpu_seconds=used,
-        wraps=fetching.wraps,
-        network_bytes=_received(before, after),
-        network_round_trip_seconds=after.round_trip_seconds if after else None,
+        wraps=wraps,
+        network_bytes=max(0, after[0] - before[0]) if after and before else None,
+        network_round_trip_seconds=after[1] if after else None,
     )
-
-
-def _received(before: Traffic | None, after: Traffic | None) -> int | None:
-    if after is None or before is None:
-        return None
-    return max(0, after.received - before.received)
-
-
-class _Fetching:
-    """Has the code of a worker drop what a reader gives, until the time is over."""
-
-    def __init__(self, task: FetchTask, reader: Reader) -> None:
-        self._tasks = task.units
-        self._reader = reader
-        self.rows = self.bytes = self.wraps = 0
-
-    def run(self, until: float) -> None:
-        reader = TimedReader(self._reader, until)
-        for number in count():
-            if number and number % len(self._tasks) == 0:
-                self.wraps += 1
-                if not self.rows:
-                    return  # None of them has a row.
-            copied = copy_unit(
-                self._tasks[number % len(self._tasks)], reader, lambda progress: None
-            )
-            self.rows += copied.rows
-            self.bytes += sum(each.bytes for each in copied.files)
-            if reader.is_over:
-                return
 
 
 T = TypeVar("T")
@@ -216,19 +185,10 @@ class TimedReader:
     of all is waited for, however long it takes, because a figure needs one.
     """
 
-    def __init__(
-        self, reader: Reader, until: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Take a reader, and the time after which nothing more is asked of it.
-
-        Args:
-            reader: An open one, which the caller closes.
-            until: By the clock.
-            clock: Tells the time.
-        """
+    def __init__(self, reader: Reader, until: float) -> None:
+        """Take an open reader, and the monotonic time after which nothing more is asked of it."""
         self._reader = reader
         self._until = until
-        self._clock = clock
         self._estimate = RowEstimate()
         self._has_begun = self._is_cut = False
         self.encoded_rows = 0
@@ -237,7 +197,7 @@ class TimedReader:
     @property
     def is_over(self) -> bool:
         """Return whether the time is over."""
-        return self._has_begun and self._clock() >= self._until
+        return self._has_begun and time.monotonic() >= self._until
 
     def batches(self, extract: Extract, piece: Piece, *, batch_bytes: int) -> Iterator[Any]:
         """Yield batches as `Reader.batches` does, until the time is over."""
@@ -280,22 +240,14 @@ _RECEIVED_AT = 128  # tcpi_bytes_received, from Linux 4.1 on
 _INFO_BYTES = 192
 
 
-class Traffic(Struct, frozen=True, kw_only=True):
-    """All TCP connections of this process together."""
+def traffic() -> tuple[int, float] | None:
+    """Return the bytes that all TCP connections of this process have received, and a round trip.
 
-    received: int
-    """Bytes so far."""
-    round_trip_seconds: float
-    """Of the connection that has received most, as the kernel smoothes it."""
-
-
-def traffic() -> Traffic | None:
-    """Return what this process has received; None without a connection whose figures are known."""
+    The round trip is in seconds, of the connection that has received most, as the kernel smoothes
+    it. None without a connection whose figures are known.
+    """
     found = list(_connections())
-    if not found:
-        return None
-    busiest = max(found)
-    return Traffic(received=sum(size for size, _ in found), round_trip_seconds=busiest[1])
+    return (sum(size for size, _ in found), max(found)[1]) if found else None
 
 
 def _connections() -> Iterator[tuple[int, float]]:
