@@ -33,7 +33,12 @@ def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
     wrong = [each for each in hostile.figures if not agrees(each, at(document, each.key))]
     assert wrong == []
     keys = {each.key for each in hostile.figures}
-    assert {"manifest.totals.rows", "bars.0.seconds", "workers.3.stages.fetch_s", "samples.4.rows"} < keys
+    assert {
+        "manifest.totals.rows",
+        "bars.0.seconds",
+        "workers.3.stages.fetch_s",
+        "samples.4.rows",
+    } < keys
     assert document == json.loads(msgspec.json.encode(run_report(manifest(name=HOSTILE))))
 
 
@@ -124,7 +129,10 @@ def test_changes_of_the_number_of_workers() -> None:
     assert ("id", "steps") in page.attributes
     assert ("id", "speed") not in page.attributes
     shown = {each.key: each.shown for each in page.figures}
-    assert shown["manifest.parallelism_steps.2.reason"] == "other programs have 9 active sessions (--max-db-load 9) "
+    assert (
+        shown["manifest.parallelism_steps.2.reason"]
+        == "other programs have 9 active sessions (--max-db-load 9) "
+    )
     assert [shown[f"manifest.parallelism_steps.{at}.workers"] for at in range(4)] == [*"2414"]
 
 

@@ -47,7 +47,8 @@ def test_a_run_writes_its_page(unloader: Run, database: str, tmp_path: Path) -> 
     assert page.document == later
     assert later["manifest"]["totals"] == manifest["totals"]
     assert sum(bar["rows"] for bar in later["bars"]) == manifest["totals"]["rows"]
-    assert {"name": "parallelism", "value": "2", "from": "command line"} in later["manifest"]["settings"]
+    workers = {"name": "parallelism", "value": "2", "from": "command line"}
+    assert workers in later["manifest"]["settings"]
     assert [each for each in page.figures if not agrees(each, at(later, each.key))] == []
 
     told = unloader("report", "out", "--output", "later.html")
