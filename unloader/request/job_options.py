@@ -416,23 +416,23 @@ TEXT_FILES_OPTIONS = declared(
     delimiter=_by_dialect(
         r"Text between two values. Escapes: \xHH \t \n \r \\.",
         TEXT,
-        not_for={"fixed": "delimiter"},
+        not_for={"fixed": "such records have no delimiter"},
         example="';'",
     ),
     enclosure=_by_dialect(
         "One or more characters around a value. Escapes as for --delimiter.",
         TEXT,
-        not_for={"fixed": "enclosure"},
+        not_for={"fixed": "such records have no enclosure"},
         example='"\'"',
     ),
     enclose=_by_dialect(
         "Values to enclose: where needed, all text and dates, all except NULL, or none.",
-        not_for={"fixed": "enclosure"},
+        not_for={"fixed": "such records have no enclosure"},
         example="strings",
     ),
     escape=_by_dialect(
         "How an enclosure inside a value is written. none refuses such a value.",
-        not_for={"fixed": "enclosure"},
+        not_for={"fixed": "such records have no enclosure"},
         example="backslash",
     ),
     null=_by_dialect(
@@ -444,12 +444,12 @@ TEXT_FILES_OPTIONS = declared(
     header=_by_dialect(
         "Write the column names as the first record of each file.",
         opposite=True,
-        not_for={"fixed": "header"},
+        not_for={"fixed": "such records have no header"},
     ),
     trailing_delimiter=_by_dialect(
         "Also write a delimiter after the last value.",
         opposite=True,
-        not_for={"fixed": "delimiter"},
+        not_for={"fixed": "such records have no delimiter"},
     ),
     record_length_digits=_by_dialect(
         "Write the length of each record in bytes before the record, with this many digits. 0 "
@@ -457,7 +457,7 @@ TEXT_FILES_OPTIONS = declared(
         whole(0, 20),
         name="record-length",
         metavar="DIGITS",
-        not_for={"fixed": "length before them"},
+        not_for={"fixed": "such records have no length before them"},
         example="5",
     ),
     encoding=_by_dialect(

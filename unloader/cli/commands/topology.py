@@ -13,7 +13,7 @@ from unloader.cli.display.render import folded_facts, legend, ranges, terminal_w
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.cli.options.request_of import seats_of
-from unloader.cli.options.rules import validate_seats
+from unloader.cli.options.rules import seats_out_of_place
 from unloader.errors import OutputFailed, UsageError
 from unloader.nouns import counted
 
@@ -43,7 +43,8 @@ def command(context: click.Context, /, **values: Any) -> None:
     that can be used in parallel.
     """
 
-    validate_seats(values, given(context))
+    for error in seats_out_of_place(values, given(context)):
+        raise error
     tree = _path(values, "sysfs")
     record = _path(values, "record")
     found = api.topology(

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from unloader.cli.options.destination_rules import has_parquet_key
+from unloader.cli.options.rules import has_parquet_key
 from unloader.cli.options.tables import is_of_several, table_names
 from unloader.errors import UsageError
 from unloader.model import (

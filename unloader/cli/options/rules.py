@@ -1,77 +1,236 @@
-"""Rules between options: what contradicts what, each reported with the way out.
+"""Rules between options: each broken rule is an error with the way out.
 
 A rule on formats looks at the options given for this job, on the command line or in the job file.
-Variables may be set for all jobs of a machine and are let pass where they do not apply.
+Variables may be set for all jobs of a machine. They are ignored where they do not apply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from unloader.cli.options.destination_rules import (
-    check_destination,
-    check_variables,
-    flag,
-    has_parquet_key,
-    out_of_place,
-)
-from unloader.cli.options.tables import CHOOSING, table_names
+from unloader.cli.options.tables import CHOOSING, ONE_OF_SEVERAL, is_of_several, table_names
+from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
-from unloader.redaction import holds_sql_password
+from unloader.lakehouse.lake_formats import lake_kind
+from unloader.redaction import PARQUET_KEY_VARIABLE, holds_sql_password
+from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.job_options import TRANSFORMING
+from unloader.request.locations import looks_like_source
+from unloader.request.option import Circumstance
 from unloader.request.options import options_of
-from unloader.sources.registry import unknown_to
+from unloader.request.settings import ADAPTIVE
+from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
+from unloader.sources.registry import KINDS, unknown_to
+from unloader.storage.place_names import (
+    NULL,
+    NULL_ROWS,
+    comparable,
+    destination_kind,
+    is_kept,
+    is_one_stream,
+    overlapping,
+    pipe_template,
+    two_are_one,
+)
+from writers.errors import FormatError
+from writers.model import Compression
+from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
     from unloader.tuning.ceilings import Part
 
 
-def check_formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that each option is of the format."""
+def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Raise the first error of `broken`."""
+    for error in broken(values, given):
+        raise error
+
+
+def broken(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Yield an error for each rule that the options of a job break.
+
+    Args:
+        values: Every option by its name with underscores.
+        given: The names of the options that the command line or the job file sets.
+    """
+    for rule in (
+        _empty,
+        _subject,
+        _subset,
+        _part,
+        _layout,
+        _file_names,
+        _destination,
+        _skipping,
+        _reading,
+        _encryption,
+        seats_out_of_place,
+    ):
+        try:
+            yield from rule(values, given)
+        except UsageError as error:
+            yield error
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _empty(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
     for option in options_of("run"):
-        if option.key in given and not option.knows(values["format"]):
-            raise UsageError(
-                f"--{option.name} does not apply to --format {values['format']}",
-                f"leave it out, or use --format {option.formats[0]}",
-            )
+        value = values.get(option.key)
+        texts = value if isinstance(value, tuple) else (value,)
+        nothing = value == () and option.key in given
+        blank = any(isinstance(text, str) and not text.strip() for text in texts)
+        if not option.empty and (nothing or blank):
+            yield UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
 
 
-def check_fixed(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check what records of fixed width have and lack."""
-    if not values["fixed"]:
-        if "width" in given:
-            raise UsageError(
-                "--width does not apply without --fixed", "give --fixed, or leave --width out"
-            )
-        if values["eol"] == "":
-            raise UsageError(
-                "--eol is empty, and only records of fixed width have no end of line",
-                "give it at least one character, or --fixed",
-            )
+def _subject(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Just one thing is unloaded: tables, or a query, which is read in one go."""
+    query, names = values["query"], table_names(values)
+    if query is None:
+        if not (names or values.get("schema") or values.get("tables_from")):
+            yield UsageError("no table or query is given", "give --table or --query")
+        if values.get("query_name") is not None:
+            yield UsageError("--query-name names the result of --query", "leave it out")
         return
-    for option in out_of_place("fixed", given):
-        if values[option.key] not in (False, 0):
-            raise UsageError(
-                f"--{option.name} does not apply to --fixed: such records have no "
-                f"{option.not_for['fixed']}",
-                "leave one of the two out",
-            )
-
-
-def check_file_sizes(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that sizes of files are asked for where there are several."""
-    if values["file_per"] == "table" and values["file_size"] and "file_size" in given:
-        raise UsageError(
-            "--file-size does not apply to --file-per table, which is one file of any size",
-            "leave one of the two out",
+    if names:
+        yield UsageError("--table and --query exclude each other", "leave one of the two out")
+    for key in CHOOSING:
+        if key in given:
+            yield UsageError(f"{_flag(key)} does not apply to --query", "leave one of the two out")
+    if values["partition"]:
+        yield UsageError(
+            "--partition does not apply to --query", "use --table, or select in the query"
+        )
+    if values["where"] is not None:
+        yield UsageError("--where does not apply to --query", "write the condition into the query")
+    if values["split"] not in ("auto", "none"):
+        yield UsageError(
+            f"--split {values['split']} does not apply to --query, which is read as one work unit",
+            "leave --split out, or use --table",
         )
 
 
-def check_file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that names of files tell the files apart."""
+def _subset(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """A part of the rows is selected in one way."""
+    if "limit_rows" not in values:
+        return  # A command that measures, whose --sample is another option.
+    share, by, most = values["sample"], values["sample_by"], values["limit_rows"]
+    if by is not None and share is None:
+        yield UsageError(
+            "--sample-by needs --sample, which sets the size of the sample",
+            "give --sample as well, for instance 1%",
+        )
+    units = share is not None and share < 1 and by is None
+    if units and values["query"] is not None:
+        yield UsageError(
+            "--sample takes whole work units, and a query is one work unit",
+            "give --sample-by as well",
+        )
+    if most is None:
+        return
+    if units:
+        yield UsageError(
+            "--sample takes whole work units, and --limit-rows a number of rows",
+            "leave one of the two out, or give --sample-by as well",
+        )
+    if "split" in given and values["split"] not in ("auto", "none"):
+        yield UsageError(
+            f"--split {values['split']} does not apply to --limit-rows, which reads one work unit",
+            "leave one of the two out",
+        )
+    if values["verify"] == "source":
+        yield UsageError(
+            "--verify source reads the values again, and --limit-rows may then find other rows",
+            "use --verify full",
+        )
+
+
+def _part(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """The files of a part can be merged with the files of the other parts."""
+    if values.get("part") is None:
+        return
+    if values["file_per"] == "table":
+        yield UsageError(
+            "--file-per table is one file, and each part writes separate files",
+            "leave one of the two out",
+        )
+    if values["limit_rows"] is not None:
+        yield UsageError(
+            "--limit-rows reads one work unit, which cannot be divided into parts",
+            "run the plan without --part",
+        )
+    for name in ("keep", "latest_link"):
+        if values.get(name) is not None:
+            yield UsageError(
+                f"{_flag(name)} applies to whole runs, and --part writes a part of a run",
+                "leave it out, and manage the directories after the merge",
+            )
+    for place in values.get("to") or ():
+        if "{run_id}" in place:
+            yield UsageError(
+                f"--to {place}: each part has a different run_id, so the parts would be in "
+                "different directories",
+                "use {date} instead, which is the day of the plan's snapshot",
+            )
+
+
+def _layout(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Each option is of the format; records of fixed width have no delimiters."""
+    for option in options_of("run"):
+        if option.key in given and not option.knows(values["format"]):
+            yield UsageError(
+                f"--{option.name} does not apply to --format {values['format']}",
+                f"leave it out, or use --format {option.formats[0]}",
+            )
+    if values["fixed"]:
+        yield from _out_of_place("fixed", "--fixed", values, given)
+        return
+    if "width" in given:
+        yield UsageError(
+            "--width does not apply without --fixed", "give --fixed, or leave --width out"
+        )
+    if values["eol"] == "":
+        yield UsageError(
+            "--eol is empty, and only records of fixed width have no end of line",
+            "give it at least one character, or --fixed",
+        )
+
+
+def _out_of_place(
+    where: Circumstance,
+    what: str,
+    values: Mapping[str, Any],
+    given: frozenset[str],
+    why: str = "",
+) -> Iterator[UsageError]:
+    """Yield an error for each given option that does not apply; `why` replaces its own reasons."""
+    for option in options_of("run"):
+        if option.key not in given or where not in option.not_for:
+            continue
+        if values[option.key] not in (False, 0, None, "unit"):
+            yield UsageError(
+                f"--{option.name} does not apply to {what}{why or f': {option.not_for[where]}'}",
+                "leave it out",
+            )
+
+
+def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Sizes of files are for several files, whose names differ."""
+    if values["file_per"] == "table" and values["file_size"] and "file_size" in given:
+        yield UsageError(
+            "--file-size does not apply to --file-per table, which is one file of any size",
+            "leave one of the two out",
+        )
     template = values["file_name"]
     if template is None:
         return
@@ -79,253 +238,357 @@ def check_file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
     check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
     for field in () if per_unit else ("{unit}", "{partition}"):
         if field in template:
-            raise UsageError(
+            yield UsageError(
                 f"--file-name {template} names a work unit, and --file-per table has one file",
                 f"leave {field} out",
             )
 
 
-def check_transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that changed values are not compared with values of the source."""
-    changed = [flag(key) for key in TRANSFORMING if values.get(key)]
-    if changed and values["verify"] == "source":
-        raise UsageError(
-            f"--verify source compares with the source's own columns, and {changed[0]} changes "
-            "them",
-            "use --verify full, which compares the files with the values to be written",
-        )
-
-
-def check_encryption(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that files are encrypted as their format is."""
-    # Unlike for other options, a variable that does not apply is an error here: an output that the
-    # user wants to encrypt must not be written in the open.
-    if "encrypt_to" not in values:
-        return
-    check_variables()
-    text, keyed = values["format"] != "parquet", has_parquet_key(values["parquet_key_file"])
-    if text and keyed and not values["encrypt_to"]:
-        raise UsageError(
-            "a Parquet key is given, and text is not encrypted with it",
-            "give --encrypt-to as well, or --format parquet, or no key",
-        )
-    if not text and values["encrypt_to"] and not keyed:
-        raise UsageError(
-            "--encrypt-to is for text, and Parquet is encrypted with a key",
-            "give --parquet-key-file as well, or leave --encrypt-to out",
-        )
-    if values["parquet_key_name"] is not None and not keyed:
-        raise UsageError("--parquet-key-name needs a key", "give --parquet-key-file")
-    if "decrypt_with" in given and values["decrypt_with"] and not values["encrypt_to"]:
-        raise UsageError(
-            "--decrypt-with needs an output of encrypted text",
-            "give --encrypt-to, or leave --decrypt-with out",
-        )
-
-
-def check_slow_hours(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that slow hours have a number of workers, and the number hours."""
-    if "slow_parallelism" in given and not values["slow_between"]:
-        raise UsageError(
-            "--slow-parallelism is for the hours of --slow-between, which is not set",
-            "give --slow-between, or leave --slow-parallelism out",
-        )
-
-
-def check_snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that a moment is asked for only where one is kept."""
-    if values["scn"] is not None and values["consistency"] == "none":
-        raise UsageError(
-            "--scn does not apply to --consistency none, which reads without a snapshot",
-            "leave one of the two out",
-        )
-
-
-def check_skipping(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that there is one place in which a finished run can be found, and that it is kept."""
+def _skipping(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """There is one place in which a finished run can be found, and it is kept."""
     if not values.get("skip_finished"):  # `plan` does not have the option.
         return
     if not values["resume_or_start"]:
-        raise UsageError(
+        yield UsageError(
             "--skip-finished needs --resume-or-start",
             "give --resume-or-start, too, or leave --skip-finished out",
         )
     if values["overwrite"]:
-        raise UsageError(
+        yield UsageError(
             "--overwrite replaces a finished run, and --skip-finished leaves it alone",
             "leave one of the two out",
         )
     if values["part"] is not None:
-        raise UsageError(
+        yield UsageError(
             "--skip-finished is not for --part",
             "leave it out: --resume-or-start leaves a part that is finished alone",
         )
     for place in values["to"] or ():
         if "{run_id}" in place:
-            raise UsageError(
+            yield UsageError(
                 f"--to {place} is a different directory for each run, so --skip-finished "
                 "finds no finished run there",
                 "use {date} in place of {run_id}, or leave --skip-finished out",
             )
 
 
-def validate_seats(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Raise UsageError if seats are asked for where nothing is to be bound to any."""
-    if values["numa"] != "off":
+def _reading(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """A moment is named only where one is kept, and values are compared only with the same."""
+    if values["scn"] is not None and values["consistency"] == "none":
+        yield UsageError(
+            "--scn does not apply to --consistency none, which reads without a snapshot",
+            "leave one of the two out",
+        )
+    if "slow_parallelism" in given and not values["slow_between"]:
+        yield UsageError(
+            "--slow-parallelism is for the hours of --slow-between, which is not set",
+            "give --slow-between, or leave --slow-parallelism out",
+        )
+    if values["verify"] != "source":
         return
-    for name, nothing in _NOT_WITHOUT_SEATS.items():
-        if name in given and values[name] not in nothing:
-            raise UsageError(
-                f"{flag(name)} does not apply to --numa off, which binds nothing",
-                "leave one of the two out",
-            )
-
-
-_NOT_WITHOUT_SEATS: Mapping[str, tuple[Any, ...]] = {
-    "numa_nodes": ((), None),
-    "placement": (),
-    "bind": ("none",),
-    "memory_policy": ("local",),
-    "near": ("", None),
-}
-"""Options on the places of workers, each with the values that mean no place."""
-
-
-def check_verification(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that there is a moment to compare with."""
-    if values["verify"] == "source" and values["consistency"] == "none":
-        raise UsageError(
+    if values["consistency"] == "none":
+        yield UsageError(
             "--verify source compares with the source at the run's snapshot, and --consistency "
             "none reads without a snapshot",
             "leave one of the two out, or use --verify full",
         )
+    if changed := [_flag(key) for key in TRANSFORMING if values.get(key)]:
+        yield UsageError(
+            f"--verify source compares with the source's own columns, and {changed[0]} changes "
+            "them",
+            "use --verify full, which compares the files with the values to be written",
+        )
 
 
-def check_subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that just one thing is to be unloaded: tables or a query."""
-    query, names = values["query"], table_names(values)
-    if names and query is not None:
-        raise UsageError("--table and --query exclude each other", "leave one of the two out")
-    if query is not None:
-        for key in CHOOSING:
-            if key in given:
-                raise UsageError(
-                    f"{flag(key)} does not apply to --query", "leave one of the two out"
-                )
-    elif not (names or values.get("schema") or values.get("tables_from")):
-        raise UsageError("no table or query is given", "give --table or --query")
+def has_parquet_key(path: str | None) -> bool:
+    """Return whether a Parquet key is given: in a file, in the variable or by systemd."""
+    given = path is not None or PARQUET_KEY_VARIABLE in os.environ
+    return given or usual_credential(USUAL_PARQUET_KEY) is not None
 
 
-def check_query(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that a query is read in one go, as it stands."""
-    if values["query"] is None:
-        if values.get("query_name") is not None:
-            raise UsageError("--query-name names the result of --query", "leave it out")
+def _encryption(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Files are encrypted in the way of their format."""
+    # Unlike for other options, a variable that does not apply is an error here: an output that the
+    # user wants to encrypt must not be written in the open.
+    if "encrypt_to" not in values:
         return
-    if values["partition"]:
-        raise UsageError(
-            "--partition does not apply to --query", "use --table, or select in the query"
+    for name in (PARQUET_KEY_VARIABLE, "UNLOADER_PARQUET_KEY_FILE", "UNLOADER_ENCRYPT_TO"):
+        # A script leaves it empty whose own source failed.
+        if not os.environ.get(name, "set").strip():
+            yield UsageError(
+                f"{name} is set and empty, so the files would not be encrypted",
+                "give it a value, or unset it",
+            )
+    text, keyed = values["format"] != "parquet", has_parquet_key(values["parquet_key_file"])
+    if text and keyed and not values["encrypt_to"]:
+        yield UsageError(
+            "a Parquet key is given, and text is not encrypted with it",
+            "give --encrypt-to as well, or --format parquet, or no key",
         )
-    if values["where"] is not None:
-        raise UsageError("--where does not apply to --query", "write the condition into the query")
-    if values["split"] not in ("auto", "none"):
-        raise UsageError(
-            f"--split {values['split']} does not apply to --query, which is read as one work unit",
-            "leave --split out, or use --table",
+    if not text and values["encrypt_to"] and not keyed:
+        yield UsageError(
+            "--encrypt-to is for text, and Parquet is encrypted with a key",
+            "give --parquet-key-file as well, or leave --encrypt-to out",
+        )
+    if values["parquet_key_name"] is not None and not keyed:
+        yield UsageError("--parquet-key-name needs a key", "give --parquet-key-file")
+    if "decrypt_with" in given and values["decrypt_with"] and not values["encrypt_to"]:
+        yield UsageError(
+            "--decrypt-with needs an output of encrypted text",
+            "give --encrypt-to, or leave --decrypt-with out",
         )
 
 
-def check_part(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that the files of a part can be merged with the files of the other parts."""
-    if values.get("part") is None:
-        return
-    if values["file_per"] == "table":
+def seats_out_of_place(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Yield an error for each option on the places of workers that --numa off ignores."""
+    nowhere = {
+        "numa_nodes": ((), None),
+        "placement": (),
+        "bind": ("none",),
+        "memory_policy": ("local",),
+        "near": ("", None),
+    }
+    for name, nothing in nowhere.items() if values["numa"] == "off" else ():
+        if name in given and values[name] not in nothing:
+            yield UsageError(
+                f"{_flag(name)} does not apply to --numa off, which binds nothing",
+                "leave one of the two out",
+            )
+
+
+def _destination(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """The rows can go to the places of --to."""
+    places: tuple[str, ...] = values.get("to") or ()
+    tables = [place for place in places if lake_kind(place) is not None]
+    if tables:
+        if len(places) > 1:
+            raise UsageError(
+                f"--to {tables[0]} is a table, and all files go into it", "give it alone"
+            )
+        yield from _table(values, given, tables[0])
+    for name in () if tables else ("save_mode", "replace_where", "branch", "partition_by"):
+        if places and values.get(name) not in (None, ()) and name in given:
+            yield UsageError(
+                f"{_flag(name)} is for a table, and --to {', '.join(places)} is not a table",
+                "give --to iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE or "
+                "ducklake:CATALOG/SCHEMA.TABLE, or leave it out",
+            )
+    for place in places:
+        if place not in tables and looks_like_source(place, KINDS):
+            raise UsageError(
+                "--to looks like a URL or a login and not like a directory; it is not shown",
+                "give a directory; write ./NAME if this is its name",
+            )
+    kinds = {destination_kind((place,)) for place in places}
+    if kinds == {"directories", "objects"}:
         raise UsageError(
-            "--file-per table is one file, and each part writes separate files",
-            "leave one of the two out",
+            "--to names directories and an object store, and one output goes to one kind of place",
+            "give places of one kind, or two routes",
         )
-    if values["limit_rows"] is not None:
+    if len(kinds) > 1 or (len(places) > 1 and not is_kept(places)):
         raise UsageError(
-            "--limit-rows reads one work unit, which cannot be divided into parts",
-            "run the plan without --part",
+            f"--to {','.join(places)} mixes directories and streams",
+            "give directories only, or one stream",
         )
+    if is_kept(places):
+        yield from _directories(values, given, places)
+    else:
+        yield from _stream(values, given, places[0])
+
+
+def _directories(
+    values: Mapping[str, Any], given: frozenset[str], places: tuple[str, ...]
+) -> Iterator[UsageError]:
+    kind, several = destination_kind(places), bool(places) and is_of_several(values)
+    for place in places if kind != "table" else ():
+        check_directory(place)
+        if kind == "objects":
+            try:
+                Location.parse(place)
+            except FormatError as error:
+                raise UsageError(f"--to: {error.message}", error.hint) from None
+        if several and "{table}" not in place:
+            raise UsageError(
+                f"--to {place} is one directory, and each of several tables needs its own",
+                "write {table} into it, and {schema} for tables of several schemas: "
+                "--to '/extract/{schema}.{table}'",
+            )
+    if kind == "objects":
+        yield from _out_of_place("objects", "an object store", values, given)
+    several = several or values.get(ONE_OF_SEVERAL, False)
+    yield from _earlier_runs(values, places, several=several)
+    # Options of an object store are left out.
+    paths = [comparable(place) if is_location(place) else PurePath(place) for place in places]
+    if two := overlapping(paths):
+        first, second = (paths[at] for at in two)
+        yield UsageError(
+            two_are_one(str(first), str(second), same=first == second),
+            "name separate directories",
+        )
+    if len(places) > 1 and values["file_per"] == "table":
+        yield UsageError(
+            f"--file-per table is one file, and --to names {len(places)} directories",
+            "give one directory, or leave --file-per out",
+        )
+
+
+def _earlier_runs(
+    values: Mapping[str, Any], places: tuple[str, ...], *, several: bool
+) -> Iterator[UsageError]:
+    # The directories of all runs of a table, or of all tables, are beside each other.
+    apart = places and all(
+        is_dated(place) or (several and is_dated(home_template(place))) for place in places
+    )
     for name in ("keep", "latest_link"):
-        if values.get(name) is not None:
-            raise UsageError(
-                f"{flag(name)} applies to whole runs, and --part writes a part of a run",
-                "leave it out, and manage the directories after the merge",
+        if values.get(name) is not None and not apart:
+            before = ", or only into the part before {table}: --to '/extract/{date}/{table}'"
+            yield UsageError(
+                f"{_flag(name)} needs a separate directory for each run of a table, below one "
+                "directory that is the same for all runs",
+                "write {date} or {run_id} only into the last part of --to, such as "
+                f"--to '/extract/{{table}}/{{date}}'{before if several else ''}",
             )
-    for place in values.get("to") or ():
-        if "{run_id}" in place:
-            raise UsageError(
-                f"--to {place}: each part has a different run_id, so the parts would be in "
-                "different directories",
-                "use {date} instead, which is the day of the plan's snapshot",
-            )
-
-
-def check_subset(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that a part of the rows is asked for in one way."""
-    if "limit_rows" not in values:
-        return  # A command that measures, whose --sample is another option.
-    share, by, most = values["sample"], values["sample_by"], values["limit_rows"]
-    if by is not None and share is None:
-        raise UsageError(
-            "--sample-by needs --sample, which sets the size of the sample",
-            "give --sample as well, for instance 1%",
-        )
-    units = share is not None and share < 1 and by is None
-    if units and values["query"] is not None:
-        raise UsageError(
-            "--sample takes whole work units, and a query is one work unit",
-            "give --sample-by as well",
-        )
-    if most is None:
-        return
-    if units:
-        raise UsageError(
-            "--sample takes whole work units, and --limit-rows a number of rows",
-            "leave one of the two out, or give --sample-by as well",
-        )
-    if "split" in given and values["split"] not in ("auto", "none"):
-        raise UsageError(
-            f"--split {values['split']} does not apply to --limit-rows, which reads one work unit",
+    if values.get("keep") is not None and values["verify"] == "none":
+        yield UsageError(
+            "--keep does not apply to --verify none: it removes earlier runs after a verified run",
             "leave one of the two out",
         )
-    if values["verify"] == "source":
-        raise UsageError(
-            "--verify source reads the values again, and --limit-rows may then find other rows",
-            "use --verify full",
+    link = values.get("latest_link")
+    if link is not None and len(places) > 1:
+        yield UsageError(
+            f"--latest-link is one link, and --to names {len(places)} directories",
+            "give one directory, or leave --latest-link out",
+        )
+    if link is not None and (not link or set("/\\") & set(link) or link[0] in "._-"):
+        yield UsageError(
+            "--latest-link is not a plain file name",
+            "leave out slashes, and begin with no dot, underscore or hyphen",
         )
 
 
-def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Raise UsageError if the options of a job contradict each other or lack one another.
+def _stream(values: Mapping[str, Any], given: frozenset[str], place: str) -> Iterator[UsageError]:
+    kind = destination_kind((place,))
+    what = "standard output" if kind == "stdout" else place
+    if kind == "null" and place not in (NULL, NULL_ROWS):
+        yield UsageError(
+            f"--to {place} is not a destination",
+            f"write {NULL} to drop the output, or {NULL_ROWS} to drop the rows before they are "
+            f"encoded; a directory of that name is ./{place}",
+        )
+    if kind != "null" and is_of_several(values):
+        yield UsageError(
+            f"--to {place} is a stream, and several tables need separate files",
+            "give a directory, --to '/extract/{schema}.{table}', or run one table",
+        )
+    # One stream is one file for the table.
+    applies = {"file_per"} if is_one_stream(kind) else set()
+    why = ", which keeps nothing" if kind == "null" else ""
+    yield from _out_of_place("streams", what, values, given - applies, why)
+    if "verify" in given and values["verify"] == "full":
+        yield UsageError(
+            f"--verify full cannot read back the output to {what}", "use --verify count"
+        )
+    parallelism = values["parallelism"]
+    if is_one_stream(kind) and "parallelism" in given and parallelism not in (0, 1):
+        asked = "adaptive" if parallelism == ADAPTIVE else parallelism
+        yield UsageError(
+            f"--parallelism {asked} does not apply to {what}: it has one writer",
+            "leave it out, or give a directory",
+        )
+    if kind == "stdout":
+        if values.get("json"):
+            yield UsageError(
+                "--json and --to - both write to standard output",
+                "leave --json out; the exit status shows the result",
+            )
+        if was_closed(1):
+            raise UsageError(
+                "--to - needs standard output, and it is closed", "give it a reader or a file"
+            )
+        text = values["format"] == "csv" and values["compression"] in (None, Compression())
+        if not text and sys.stdout.isatty():
+            yield UsageError(
+                "standard output is a terminal, and the output is not text",
+                "send it to a file or another program: > FILE, | PROGRAM",
+            )
+    elif kind != "null":
+        folder, template = pipe_template(place)
+        if not template:
+            raise UsageError(f"--to {place} names no pipe", "write pipe:DIR/NAME")
+        if "{" in str(folder):
+            yield UsageError(
+                f"--to {place} has a field in the directory's name",
+                "use fields in the last part only",
+            )
+        check_template(template, per_unit=False, parts=False, option="--to")
+        for each in ("{unit}", "{partition}"):
+            if each in template:
+                yield UsageError(
+                    f"--to {place} has the field {each}, but one pipe takes all work units",
+                    f"leave {each} out, or give a directory to write a file for each work unit",
+                )
 
-    Args:
-        values: Every option by its name with underscores.
-        given: The names of those set on the command line or in the job file.
-    """
-    for error in broken(values, given):
-        raise error
 
-
-def broken(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Yield an error for each rule that the options of a job break; see `validate`."""
-    for rule in _RULES:
-        try:
-            rule(values, given)
-        except UsageError as error:
-            yield error
+def _table(values: Mapping[str, Any], given: frozenset[str], place: str) -> Iterator[UsageError]:
+    """Check the options of a table of a lakehouse."""
+    mode = values.get("save_mode")
+    iceberg = lake_kind(place) == "iceberg"
+    if values.get("replace_where") is not None:
+        if mode != "overwrite":
+            yield UsageError(
+                "--replace-where selects the rows to replace, and no rows are replaced",
+                "give --save-mode overwrite, or leave it out",
+            )
+        if not iceberg:
+            yield UsageError(
+                "--replace-where is for Iceberg tables",
+                "leave it out: --save-mode overwrite replaces all rows",
+            )
+    if values.get("branch") is not None:
+        if not iceberg:
+            yield UsageError("--branch is for Iceberg tables", "leave it out")
+        if mode in (None, "create"):
+            yield UsageError(
+                "--branch needs an existing table, and --save-mode is create",
+                "give --save-mode append or overwrite, or leave --branch out",
+            )
+    if values.get("partition_by"):
+        if not iceberg:
+            yield UsageError("--partition-by is for Iceberg tables", "leave it out")
+        if mode not in (None, "create"):
+            yield UsageError(
+                f"--partition-by is for a new table, and --save-mode is {mode}",
+                "leave it out: an existing table has its own partitions",
+            )
+    if values["format"] != "parquet":
+        yield UsageError(
+            f"the files of a table are Parquet, and --format is {values['format']}",
+            "give --format parquet",
+        )
+    if any(mark in place for mark in ("{}?" if iceberg else "{}")):
+        yield UsageError(
+            f"--to {place} has a field or an option, and the name of a table cannot have one",
+            "write the name of the table",
+        )
+    if is_of_several(values) or values.get(ONE_OF_SEVERAL):
+        yield UsageError(
+            f"--to {place} is one table, and several tables need separate files",
+            "run one table at a time",
+        )
+    if values.get("part") is not None:
+        yield UsageError(
+            f"--to {place} is committed once, and --part writes a part of it",
+            "give a directory or an object store, or leave --part out",
+        )
+    if has_parquet_key(values.get("parquet_key_file")):
+        yield UsageError(
+            "readers of a table have no key for its files", "leave --parquet-key-file out"
+        )
+    yield from _out_of_place("tables", "a table", values, given)
 
 
 def validate_planned(written: frozenset[str], plan: str) -> None:
-    """Raise UsageError if options on the command line would change what a plan has decided.
-
-    Args:
-        written: The names of those on the command line.
-        plan: The plan's file.
-    """
+    """Raise UsageError if options on the command line would change a decision of a plan file."""
     for option in options_of("run"):
         if option.planned and option.key in written:
             raise UsageError(
@@ -350,70 +613,42 @@ def validate_plan_file(values: Mapping[str, Any]) -> None:
 
 
 def validate_source(kind: str, given: frozenset[str]) -> None:
-    """Raise UsageError if an option is given that says nothing to this kind of source.
-
-    Variables may be set for all jobs of a machine and are let pass.
-    """
+    """Raise UsageError if an option is given that says nothing to this kind of source."""
     for name in sorted(given & unknown_to(kind)):
-        raise UsageError(f"{flag(name)} does not apply to {kind} sources", "leave it out")
-
-
-def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
-    for option in options_of("run"):
-        if option.empty:
-            continue
-        value = values.get(option.key)
-        texts = value if isinstance(value, tuple) else (value,)
-        nothing = value == () and option.key in given
-        if nothing or any(isinstance(text, str) and not text.strip() for text in texts):
-            raise UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
-
-
-_RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
-    _empty,
-    check_subject,
-    check_query,
-    check_subset,
-    check_part,
-    check_formats,
-    check_fixed,
-    check_file_sizes,
-    check_file_names,
-    check_destination,
-    check_skipping,
-    check_snapshot,
-    check_slow_hours,
-    check_verification,
-    check_encryption,
-    check_transforms,
-    validate_seats,
-)
-
-
-_OF_A_SOURCE = ("table", "query", "columns", "exclude", "where", "partition", "levels")
+        raise UsageError(f"{_flag(name)} does not apply to {kind} sources", "leave it out")
 
 
 def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source: str) -> None:
-    """Raise UsageError if the options contradict each other or lack one another.
+    """Raise UsageError if the options of `preflight` contradict each other.
 
     Args:
         values: Every option by its name with underscores.
-        given: The names of those set on the command line or in the job file.
+        given: The names of the options that the command line or the job file sets.
         source: Its URL; empty without a source.
     """
     if values["save"] is not None and not values["save"].strip():
         raise UsageError("--save is empty", "give it a file, or leave it out")
     for name in ("disk_seconds", "source_seconds"):
         if not 0 < values[name] <= 3600:
-            option = "--" + name.replace("_", "-")
             raise UsageError(
-                f"{option} is {values[name]:g}", "give a number of seconds above 0, at most 3600"
+                f"{_flag(name)} is {values[name]:g}",
+                "give a number of seconds above 0, at most 3600",
             )
     if source:
         validate(values, given)
-    else:
-        _validate_without_source(values, given)
+        return
+    for name in ("table", "query", "columns", "exclude", "where", "partition", "levels"):
+        if name in given:
+            raise UsageError(
+                f"--{name} needs a SOURCE",
+                "write unloader preflight SOURCE, or leave it out",
+            )
+    if not values["to"]:
+        raise UsageError(
+            "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
+        )
+    # All other rules are the rules of a run.
+    validate({**values, "table": "T", "query": None}, given)
 
 
 def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -433,18 +668,3 @@ def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
     if not parts:
         raise UsageError("--without leaves out everything", "leave one of its items out")
     return parts
-
-
-def _validate_without_source(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    for name in _OF_A_SOURCE:
-        if name in given:
-            raise UsageError(
-                f"--{name} needs a SOURCE",
-                "write unloader preflight SOURCE, or leave it out",
-            )
-    if not values["to"]:
-        raise UsageError(
-            "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
-        )
-    # All other rules are the rules of a run.
-    validate({**values, "table": "T", "query": None}, given)

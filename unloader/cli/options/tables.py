@@ -84,18 +84,3 @@ def _family(word: str) -> Family:
     if known is None:
         raise UsageError("--table-kinds names an unknown kind of table", f"use {', '.join(KINDS)}")
     return known
-
-
-def check_of_each_table(places: tuple[str, ...]) -> None:
-    """Check that each table has separate directories.
-
-    Raises:
-        UsageError: One has no field of the table.
-    """
-    for place in places:
-        if "{table}" not in place:
-            raise UsageError(
-                f"--to {place} is one directory, and each of several tables needs its own",
-                "write {table} into it, and {schema} for tables of several schemas: "
-                "--to '/extract/{schema}.{table}'",
-            )
