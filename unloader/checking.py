@@ -21,7 +21,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Extract, ReadColumn, Request, TableSummary
 from unloader.placement.seating import seat_request
-from unloader.request.directory_names import directory_name, has_fields
+from unloader.request.name_templates import directory_name, has_fields
 from unloader.request.names import matching, parse_table, typed
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables

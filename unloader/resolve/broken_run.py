@@ -24,7 +24,7 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.placement.seating import automatic_parallelism
-from unloader.request.directory_names import directory_name, has_fields
+from unloader.request.name_templates import directory_name, has_fields
 from unloader.resolve.places import directory_values, home_above
 from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import (

@@ -16,14 +16,16 @@ from partition_planner.costs import unit_costs
 from partition_planner.model import Plan, WorkUnit
 from unloader.errors import ConfigError, UsageError
 from unloader.model import COMPARING, EncryptionOptions, Extract, OutputOptions, Request
-from unloader.request.directory_names import (
+from unloader.request.name_templates import (
     DirectoryValues,
+    NameValues,
+    UnitNames,
+    any_name,
     directories_above,
     directory_name,
     has_fields,
 )
-from unloader.request.directory_names import above as above_of
-from unloader.request.file_names import NameValues, UnitNames, any_name
+from unloader.request.name_templates import above as above_of
 from unloader.request.settings import part_directory
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.secrets.encryption_keys import check_identities, identities, parquet_key

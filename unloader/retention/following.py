@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from unloader.errors import FollowUpFailed, OutputFailed, UsageError
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest, TablesManifest
-from unloader.request.directory_names import beside, home_template, is_dated
+from unloader.request.name_templates import beside, home_template, is_dated
 from unloader.resolve.places import directory_values, is_followed
 from unloader.resolve.resolved import ResolvedTable, of_route
 from unloader.retention.older_runs import found_at, is_same_job, remove_older

@@ -19,7 +19,7 @@ from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index, read_manifest
 from unloader.model import COMPARING, FinishedUnit, OutputTask
-from unloader.request.file_names import check_distinct
+from unloader.request.name_templates import check_distinct
 from unloader.resolve.places import Naming, stripes
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.run.journal import (

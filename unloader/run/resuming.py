@@ -24,7 +24,7 @@ from unloader.model import (
     Setting,
 )
 from unloader.redaction import redact
-from unloader.request.directory_names import existing, has_fields, home_template
+from unloader.request.name_templates import existing, has_fields, home_template
 from unloader.resolve.broken_run import (
     BrokenRun,
     find_broken_run,

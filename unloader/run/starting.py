@@ -13,7 +13,7 @@ from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import home_manifest, read_manifest
 from unloader.model import Request, Setting
-from unloader.request.directory_names import existing, has_fields, home_template
+from unloader.request.name_templates import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.planned import digest_of_job, digest_of_tables_job
 from unloader.resolve.resolution import resolved

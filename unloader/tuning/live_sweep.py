@@ -27,7 +27,7 @@ from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured
 from unloader.model import Request
 from unloader.nouns import counted
 from unloader.redaction import redact
-from unloader.request.directory_names import has_fields
+from unloader.request.name_templates import has_fields
 from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.analysis import Analysis, Rules

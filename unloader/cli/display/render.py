@@ -18,7 +18,7 @@ from msgspec import to_builtins
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
 from unloader.nouns import counted
-from unloader.request.file_names import DIRECTIONS
+from unloader.request.name_templates import DIRECTIONS
 
 UNKNOWN = "-"
 

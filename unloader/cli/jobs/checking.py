@@ -32,9 +32,9 @@ from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
 from unloader.redaction import redact
-from unloader.request.directory_names import home_template
 from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
 from unloader.request.job.grammar import read_job
+from unloader.request.name_templates import home_template
 from unloader.request.options import options_of
 from unloader.selection.choice import AskedTables, TableChoice
 from writers.model import TextFormat

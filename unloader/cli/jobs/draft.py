@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from unloader.cli.display import render
 from unloader.errors import ConfigError, OutputFailed
 from unloader.nouns import counted
-from unloader.request.directory_names import DirectoryValues, directory_name
+from unloader.request.name_templates import DirectoryValues, directory_name
 
 if TYPE_CHECKING:
     from unloader.checking import SchemaTable

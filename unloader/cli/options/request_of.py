@@ -31,8 +31,8 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.redaction import holds_secret, learn
-from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.request.masks import parse_key_place, parse_mask
+from unloader.request.name_templates import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table
 from unloader.request.options import fields_of
 from unloader.request.settings import ADAPTIVE, at_home, parse_assignment, plain_name

@@ -18,10 +18,9 @@ from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.redaction import PARQUET_KEY_VARIABLE, holds_sql_password
-from unloader.request.directory_names import check_directory, home_template, is_dated
-from unloader.request.file_names import check_template
 from unloader.request.job_options import TRANSFORMING
 from unloader.request.locations import looks_like_source
+from unloader.request.name_templates import check_directory, check_template, home_template, is_dated
 from unloader.request.option import Circumstance
 from unloader.request.options import options_of
 from unloader.request.settings import ADAPTIVE

@@ -1,0 +1,316 @@
+"""Templates of `--file-name` and `--to`: names of files and directories, filled in safely."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from unloader.errors import ConfigError, OutputFailed, UsageError
+from writers.objects.location import is_location
+
+FILE_FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
+DIRECTORY_FIELDS = ("schema", "table", "date", "run_id")
+DATED = ("date", "run_id")
+"""Fields that make the directory of each run, or of each day, a different one."""
+
+DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
+"""Used instead of the default of --file-name where one file holds the whole table."""
+
+DIRECTIONS = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Unicode's ends of line, and the characters that change the direction of text."""
+
+MAX_BYTES = 255
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_COMMANDS = rf"\x00-\x1f\x7f-\x9f{DIRECTIONS}"
+_UNSAFE = re.compile(rf"[{_COMMANDS}/\\]")
+_NO_START = (".", "_", "-")
+_ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
+"""What a field is in the name of any run's directory; others may be any text."""
+
+
+class NameValues(Struct, frozen=True, kw_only=True):
+    """The values of a template's fields in one file."""
+
+    schema: str
+    table: str
+    partition: str
+    unit: str
+    part: int | None
+    """Number of the file within its unit, from 1; None where a unit has one file only."""
+    ext: str
+    date: str
+    """Day of the snapshot, YYYYMMDD."""
+
+
+class UnitNames(Struct, frozen=True, kw_only=True):
+    """The final names of one unit's files: a function that can be sent to another process."""
+
+    template: str
+    values: NameValues
+    """Of the first file."""
+
+    def __call__(self, number: int) -> str:
+        """Return the name of a file by its number, from 0; see `file_name`."""
+        if self.values.part is None:
+            return file_name(self.template, self.values)
+        return file_name(self.template, replace(self.values, part=number + 1))
+
+
+class DirectoryValues(Struct, frozen=True, kw_only=True):
+    """The values of the fields in the directories of one run."""
+
+    schema: str
+    table: str
+    date: str
+    """Day of the snapshot in UTC, YYYYMMDD."""
+    run_id: str
+
+
+def check_template(
+    template: str, *, per_unit: bool, parts: bool, option: str = "--file-name"
+) -> None:
+    """Check that a template has known fields only, and that the names of all files of a run differ.
+
+    Raises:
+        UsageError: The message names the field.
+    """
+    used = _checked_fields(template, FILE_FIELDS, option, "{unit}")
+    for name, needed in (("unit", per_unit), ("part", parts)):
+        if needed and name not in used:
+            raise UsageError(
+                f"{option} {template} gives several files the same name", f"add {{{name}}} to it"
+            )
+    if re.search(rf"[{_COMMANDS}/]", template) or template.startswith(_NO_START):
+        raise UsageError(
+            f"{option} {template} is not a plain file name",
+            "leave out slashes and control characters, and begin with no dot, underscore or hyphen",
+        )
+
+
+def check_directory(place: str) -> None:
+    """Check that a directory of `--to` has known fields only, and no `..` after one.
+
+    Raises:
+        UsageError: The message names the field.
+    """
+    _checked_fields(place, DIRECTORY_FIELDS, "--to", "{date}")
+    parts = place.split("/")
+    filled = next((at for at, part in enumerate(parts) if has_fields(part)), len(parts))
+    if ".." in parts[filled:] and not is_location(place):
+        raise UsageError(
+            f"--to {place} has .. after a field, and would make a directory that nothing uses",
+            f"leave the .. out: --to {shlex.quote(os.path.normpath(place))}",
+        )
+
+
+def _checked_fields(template: str, fields: tuple[str, ...], option: str, example: str) -> list[str]:
+    alone = set(_FIELD.sub("", template)) & set("{}")
+    if alone:
+        raise UsageError(
+            f"{option} {template} has a brace that is not {'closed' if '{' in alone else 'opened'}",
+            f"write both braces of a field, such as {example}",
+        )
+    used = _FIELD.findall(template)
+    for name in used:
+        if name not in fields:
+            raise UsageError(
+                f"{option} {template} has an unknown field {{{name}}}",
+                "use " + " ".join(f"{{{field}}}" for field in fields),
+            )
+    return used
+
+
+def has_fields(place: str) -> bool:
+    """Return whether a directory is a different one for other runs."""
+    return _FIELD.search(place) is not None
+
+
+def file_name(template: str, values: NameValues) -> str:
+    """Return the name of one file; characters that are unsafe in a name become `%XX`.
+
+    So does a dot or an underscore at the beginning: such names are the run's own, and readers of
+    whole directories skip them. So does a hyphen, which other programs take for an option.
+
+    Raises:
+        OutputFailed: The name is longer than file systems allow.
+    """
+    part = "" if values.part is None else f".{values.part:03d}"
+    name = _filled(template, {**asdict(values), "part": part})
+    if len(name.encode()) > MAX_BYTES:
+        raise _too_long("file", name, "--file-name")
+    return name
+
+
+def any_name(template: str, values: NameValues) -> str:
+    """Return what all names of a run are like, with `*` for any text: unit, partition and part."""
+    kept = ("schema", "table", "ext", "date")
+    return _filled(template, {name: getattr(values, name) for name in kept})
+
+
+def directory_name(place: str, values: DirectoryValues) -> str:
+    """Return the directory of one run; characters that are unsafe in a name become `%XX`.
+
+    A dot, an underscore or a hyphen at the start of a name is replaced, too. So no value leads out
+    of the directory, or is taken for a hidden file or an option.
+
+    Raises:
+        ConfigError: A name is empty.
+        OutputFailed: It is longer than file systems allow.
+    """
+    directory, options = _options_apart(place)
+    names = []
+    for part in directory.split("/"):
+        name = _filled(part, asdict(values))
+        if part and not name:
+            raise ConfigError(
+                f"the part {part} of --to is empty, since the run has no {part.strip('{}')}",
+                "leave that field out",
+            )
+        if has_fields(part) and len(name.encode()) > MAX_BYTES:
+            raise _too_long("directory", name, "--to")
+        names.append(name)
+    return "/".join(names) + options
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    """Return a template with its fields filled; `*` for fields without a value."""
+    name = _FIELD.sub(lambda field: safe_part(values.get(field[1], "*")), template)
+    return _safe_start(name) if _FIELD.match(template) else name
+
+
+def safe_part(text: str) -> str:
+    """Return a text as a part of a name of a file or directory; unsafe characters become `%XX`.
+
+    Unsafe are slashes, backslashes, control characters and what changes the direction of text.
+    """
+    return _UNSAFE.sub(lambda match: quote(match.group(), safe=""), text)
+
+
+def _safe_start(name: str) -> str:
+    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
+
+
+def _too_long(what: str, name: str, option: str) -> OutputFailed:
+    key = option.removeprefix("--")
+    return OutputFailed(
+        f"the {what} name {name[:40]} ... {name[-10:]} has {len(name.encode())} bytes, and file "
+        f"systems take {MAX_BYTES}",
+        f"leave a field out of {option}; of several tables, give this one its own {key} in a "
+        "[[table]] of a job file, or leave it out with --exclude-table",
+    )
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """Check that no two files get one name, also where the file system ignores case.
+
+    Raises:
+        ConfigError: Two do.
+    """
+    seen: set[str] = set()
+    for name in names:
+        folded = name.casefold()
+        if folded in seen:
+            raise ConfigError(
+                f"two files would be named {name}", "add {unit} and {part} to --file-name"
+            )
+        seen.add(folded)
+
+
+def directories_above(place: str) -> int:
+    """Return how many parts of a directory come before the first that differs between tables."""
+    parts = _options_apart(place)[0].rstrip("/").split("/")
+    tables = (at for at, part in enumerate(parts) if {"schema", "table"} & {*_FIELD.findall(part)})
+    return next(tables, len(parts))
+
+
+def home_template(place: str) -> str:
+    """Return the part of a directory of `--to` that is the same for all tables of a run."""
+    return above(place, directories_above(place))
+
+
+def above(place: str, parts: int) -> str:
+    """Return this number of parts of a directory, or of a place in an object store with its
+    options."""
+    directory, options = _options_apart(place)
+    return "/".join(directory.rstrip("/").split("/")[:parts]) + options
+
+
+def is_dated(place: str) -> bool:
+    """Return whether the directories of all runs differ by date or run, and are side by side."""
+    parent, name = _split(place)
+    outer, inner = _FIELD.findall(parent), _FIELD.findall(name)
+    return any(each in DATED for each in inner) and not any(each in DATED for each in outer)
+
+
+def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
+    """Return the place of the directories of all runs, and the pattern of this table's names.
+
+    Args:
+        place: For which `is_dated` holds.
+        values: Of this run.
+    """
+    parent, name = _split(place)
+    known = {field: getattr(values, field) for field in ("schema", "table")}
+    return directory_name(parent, values) or ".", _pattern(name, _ANY, known)
+
+
+def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
+    """Return existing directories that may belong to runs, the newest first.
+
+    Args:
+        place: A directory of `--to`; its fields may have the values of any table and any run.
+        date: The value of `{date}`.
+        inside: Returns the names of the places in one: see `Storage.levels`.
+    """
+    directory, options = _options_apart(place)
+    found = [""]
+    for number, part in enumerate(directory.rstrip("/").split("/")):
+        if not has_fields(part):
+            found = [f"{each}/{part}" if number else part for each in found]
+            continue
+        pattern = _pattern(part, {**_ANY, "date": date or _ANY["date"]}, {})
+        found = [
+            f"{each}/{name}" if number else name
+            for each in found
+            for name in inside((each or ("/" if number else ".")) + options)
+            if pattern.fullmatch(name)
+        ]
+    # The id of a run begins with the time of its start. A prefix is not checked here: a later
+    # search for a run there finds nothing.
+    return tuple(
+        each + options for each in reversed(found) if is_location(place) or os.path.isdir(each)
+    )
+
+
+def _pattern(
+    template: str, patterns: Mapping[str, str], values: Mapping[str, str]
+) -> re.Pattern[str]:
+    """Return the pattern of a name; a field without a pattern and a value may be any text."""
+    parts, at = [], 0
+    for field in _FIELD.finditer(template):
+        parts.append(re.escape(template[at : field.start()]))
+        at = field.end()
+        text = safe_part(values.get(field[1], ""))
+        known = re.escape(text if field.start() else _safe_start(text))
+        parts.append(patterns.get(field[1]) or (known if field[1] in values else ".+"))
+    return re.compile("".join((*parts, re.escape(template[at:]))))
+
+
+def _options_apart(place: str) -> tuple[str, str]:
+    """Return a place without the options of an object store, and the options alone."""
+    if not is_location(place):
+        return place, ""
+    directory, mark, options = place.partition("?")
+    return directory, mark + options
+
+
+def _split(place: str) -> tuple[str, str]:
+    parent, slash, name = _options_apart(place)[0].rstrip("/").rpartition("/")
+    return parent or slash, name
