@@ -15,7 +15,7 @@ import sanitized
 from unloader.sources.oracle.native import decoder as fetch
 from unloader.sources.postgres.libpq import copying
 from writers.native import encoder as encoder
-from writers.parquet.native import metadata as pages
+from writers.parquet.native import pages
 
 TESTS = Path(__file__).parent
 pytestmark = sanitized.MARKS

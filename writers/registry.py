@@ -50,7 +50,7 @@ _ENCODERS = {
 }
 """What most files of a format need beside its writer."""
 
-_LIBRARIES = {"csv": "writers.native.encoder", "parquet": "writers.parquet.native.metadata"}
+_LIBRARIES = {"csv": "writers.native.encoder", "parquet": "writers.parquet.native.pages"}
 
 ENTRY_POINTS = "unloader.formats"
 

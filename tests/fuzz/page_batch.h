@@ -17,7 +17,7 @@ namespace fuzz {
 // A value as Parquet stores it: little-endian numbers, one byte of a truth value; nothing: NULL.
 using Stored = std::optional<std::string>;
 
-// Any column that writers.parquet.native.layout knows, with any encoding it has.
+// Any column that writers.parquet.native.pages knows, with any encoding it has.
 unloader::ColumnSpec column_spec(Input& input, bool bounds);
 
 class PageBatch {

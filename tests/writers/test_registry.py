@@ -20,7 +20,7 @@ from writers.content import native as sums
 from writers.errors import FormatError
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.native import encoder as encoder
-from writers.parquet.native import metadata as pages
+from writers.parquet.native import pages
 from writers.text.dialects import dialect
 
 

@@ -22,8 +22,7 @@ DEFAULT = CHECKSUMS[0]
 class Digest(Protocol):
     """A checksum in the making."""
 
-    def update(self, data: BytesLike) -> None:
-        """Add the next bytes."""
+    def update(self, data: BytesLike) -> None: ...
 
     def text(self) -> str:
         """Return the checksum of all bytes so far: `name:hex`."""

@@ -16,8 +16,6 @@ from contextlib import suppress
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
-
 from writers.cpu_delay import cpu_delay
 from writers.errors import WriteError
 
@@ -30,18 +28,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_HOLD_BYTES = 8 * 1024
-"""Pieces of this size or more are held, not copied: measured, a copy costs more than a call."""
-
 
 class Buffer:
-    """Bytes for the writing thread: in the buffer's memory, or in held objects of the producer.
+    """Memory for the writing thread, filled from its start.
 
-    The memory is anonymous and starts at a page. The kernel allocates it while it is filled, so a
-    buffer with held objects only takes no memory.
-
-    Args:
-        capacity: The limit for the bytes in memory and in held objects together.
+    It is anonymous and starts at a page. The kernel allocates it while it is filled.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -49,120 +40,28 @@ class Buffer:
         # By default Python would map shared memory, which belongs to another file system.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._memory = memoryview(mmap.mmap(-1, capacity, flags=flags))
-        self._pieces: list[memoryview] = []
-        self._begun = self._used = 0
         self.filled = 0
-        """Bytes in it."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is at its capacity."""
-        return self.filled == self.capacity
 
     def room(self) -> memoryview:
-        """Return the memory for the next bytes, up to the capacity."""
-        return self._memory[self._used : self._used + self.capacity - self.filled]
+        """Return the memory for the next bytes."""
+        return self._memory[self.filled :]
 
     def advance(self, count: int) -> None:
-        """Count the first `count` bytes of `room` as filled.
-
-        Raises:
-            ValueError: They do not fit.
-        """
+        """Count the first `count` bytes of `room` as filled."""
         if not 0 <= count <= self.capacity - self.filled:
             raise ValueError(f"{count} bytes do not fit {self.capacity - self.filled} bytes")
-        self._used += count
         self.filled += count
 
-    def take(self, data: memoryview, *, hold: bool) -> int:
-        """Take the bytes that fit; return their number.
-
-        Args:
-            data: A view of single bytes.
-            hold: Large pieces may be kept as they are; then they must not change until `reset`.
-        """
-        count = data.nbytes
-        if count > self.capacity - self.filled:
-            count = self.capacity - self.filled
-            data = data[:count]
-        if hold and count >= _HOLD_BYTES:
-            self._end_piece()
-            self._pieces.append(data)
-        else:
-            end = self._used + count
-            self._memory[self._used : end] = data
-            self._used = end
+    def take(self, data: memoryview) -> int:
+        """Copy the bytes that fit; return their number."""
+        count = min(data.nbytes, self.capacity - self.filled)
+        self._memory[self.filled : self.filled + count] = data[:count]
         self.filled += count
         return count
 
-    def pieces(self) -> list[BytesLike]:
-        """Return its bytes in order; one piece if no object is held."""
-        self._end_piece()
-        return list(self._pieces)
-
-    def reset(self) -> None:
-        """Empty it and release held objects."""
-        self._pieces.clear()
-        self._begun = self._used = self.filled = 0
-
-    def _end_piece(self) -> None:
-        if self._used > self._begun:
-            self._pieces.append(self._memory[self._begun : self._used])
-            self._begun = self._used
-
-
-class Ring:
-    """A fixed number of buffers, made when they are first needed, and reused.
-
-    A caller with several threads has to lock it. The next ring of the process reuses the buffers of
-    a ring that is not used any more.
-
-    Args:
-        buffers: Their number.
-        capacity: Bytes of each.
-    """
-
-    def __init__(self, buffers: int, capacity: int) -> None:
-        self._capacity = capacity
-        self._unmade = buffers
-        self._free: list[Buffer] = []
-
-    @property
-    def has_free(self) -> bool:
-        """Whether `take` can return a buffer."""
-        return bool(self._free or self._unmade)
-
-    def take(self) -> Buffer:
-        """Return an empty buffer, preferably the one used last."""
-        if self._free:
-            return self._free.pop()
-        self._unmade -= 1
-        with _lock:
-            if _spare and _spare[-1].capacity == self._capacity:
-                return _spare.pop()
-        return Buffer(self._capacity)
-
-    def give_back(self, buffer: Buffer) -> None:
-        """Empty a buffer and make it free again."""
-        buffer.reset()
-        self._free.append(buffer)
-
-    def retire(self) -> None:
-        """Leave the free buffers to the next ring; this one is not used any more."""
-        with _lock:
-            # The same run does not use another size again.
-            kept = [each for each in _spare if each.capacity == self._capacity]
-            _spare[:] = (kept + self._free)[:_MOST_SPARE]
-        self._free = []
-
-
-_MOST_SPARE = 4
-"""The limit of idle buffers between two files: the default number of a ring."""
-
-_spare: list[Buffer] = []
-"""Measured: newly allocated memory costs a tenth of the CPU of encoding into it."""
-
-_lock = threading.Lock()
+    def content(self) -> memoryview:
+        """Return its bytes."""
+        return self._memory[: self.filled]
 
 
 class Blocked:
@@ -191,40 +90,34 @@ class EndsEarly(WriteError):
     """Ends an encryption before its end, so that the file is recognised as incomplete."""
 
 
-class Outlet(Struct, frozen=True, kw_only=True):
-    """The destination of the bytes."""
-
-    file: OpenFile
-    """Takes the bytes; closed when the writing thread ends."""
-    digest: Digest
-    """Takes every byte that is written."""
-    encrypt: Encrypt | None = None
-    """Applied before both."""
-
-
 class Conveyor:
     """Moves buffers from one producer into one file, in order.
 
     Args:
-        outlet: The destination.
-        compressor: Makes a frame of each buffer, or None.
-        ring: The buffers; with a compressor each has one piece.
-        frame_bytes: The next frame is made when the waiting frames are smaller than this, so they
-            take at most twice as much.
+        file: The destination; closed when the writing thread ends.
+        digest: Takes every byte that is written.
+        encrypt: Applied before both.
+        compressor: Makes a frame of each buffer. The next frame is made when the waiting frames
+            are smaller than a buffer, so they take at most twice as much.
+        buffers: Their number. They are made when they are first needed, and reused.
+        capacity: Bytes of each.
     """
 
     def __init__(
         self,
-        outlet: Outlet,
+        file: OpenFile,
+        digest: Digest,
+        encrypt: Encrypt | None,
         compressor: Compressor | None,
-        ring: Ring,
-        frame_bytes: int,
+        *,
+        buffers: int,
+        capacity: int,
     ) -> None:
-        self._file, self._digest = outlet.file, outlet.digest
-        self._encrypt = outlet.encrypt
+        self._file, self._digest, self._encrypt = file, digest, encrypt
         self._compressor = compressor
-        self._ring = ring
-        self._frame_bytes = frame_bytes
+        self._capacity = capacity
+        self._unmade = buffers
+        self._free: list[Buffer] = []
         self._full: deque[Buffer] = deque()
         self._frames: deque[BytesLike] = deque()
         self._frames_held = 0
@@ -255,10 +148,15 @@ class Conveyor:
         if self._unwritten:
             self._start()
         with self._change:
-            if not (self._ring.has_free or self._stopped):
+            if not (self._free or self._unmade or self._stopped):
                 with self.producer_blocked:
-                    self._change.wait_for(lambda: self._ring.has_free or self._stopped)
-            return None if self._stopped else self._ring.take()
+                    self._change.wait_for(lambda: self._free or self._stopped)
+            if self._stopped:
+                return None
+            if self._free:
+                return self._free.pop()
+            self._unmade -= 1
+            return Buffer(self._capacity)
 
     def hand_over(self, buffer: Buffer) -> None:
         """Queue a buffer that has bytes in it."""
@@ -287,17 +185,10 @@ class Conveyor:
             self._work_alone()
         for thread in self._threads:
             thread.join()
-        self._ring.retire()
 
     def abort(self, seconds: float) -> bool:
-        """Drop the bytes that are not written, and end.
-
-        Args:
-            seconds: The longest wait for a call that the kernel does not finish.
-
-        Returns:
-            Whether the threads have ended.
-        """
+        """Drop the bytes that are not written, and end; return whether the threads have ended. A
+        call that the kernel does not finish is waited for up to `seconds`."""
         with self._change:
             self._aborting = True
             self._change.notify_all()
@@ -314,7 +205,6 @@ class Conveyor:
         return self._aborting or self.failure is not None
 
     def _start(self) -> None:
-        """Start the threads if they are not started."""
         if self._threads:
             return
         stages: dict[str, Callable[[], None]] = {"writing": self._write}
@@ -355,12 +245,11 @@ class Conveyor:
     def _compress(self) -> None:
         framed = False
         while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
-            (piece,) = buffer.pieces()
-            self._make_frame(piece)
-            del piece
+            self._make_frame(buffer.content())
             framed = True
             with self._change:
-                self._ring.give_back(buffer)
+                buffer.filled = 0
+                self._free.append(buffer)
                 self._change.notify_all()
         if not framed:
             # An empty file is not a valid compressed file, an empty frame is.
@@ -372,10 +261,10 @@ class Conveyor:
 
     def _make_frame(self, data: BytesLike) -> None:
         with self._change:
-            if not (self._frames_held < self._frame_bytes or self._stopped):
+            if not (self._frames_held < self._capacity or self._stopped):
                 with self.compressor_blocked:
                     self._change.wait_for(
-                        lambda: self._frames_held < self._frame_bytes or self._stopped
+                        lambda: self._frames_held < self._capacity or self._stopped
                     )
             if self._stopped or self._compressor is None:
                 return
@@ -424,9 +313,10 @@ class Conveyor:
 
     def _buffers(self) -> Iterator[Sequence[BytesLike]]:
         while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
-            yield buffer.pieces()
+            yield [buffer.content()]
             with self._change:
-                self._ring.give_back(buffer)
+                buffer.filled = 0
+                self._free.append(buffer)
                 self._unwritten -= 1
                 self._change.notify_all()
 

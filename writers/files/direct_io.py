@@ -12,10 +12,9 @@ import fcntl
 import logging
 import mmap
 import os
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from writers.files.disk_space import GuardedWrites, rest_after, sync
 
@@ -30,11 +29,6 @@ logger = logging.getLogger(__name__)
 _GATHER_BYTES = 1024 * 1024
 """The memory in which pieces of odd sizes are gathered into blocks (a guess)."""
 
-_STATX_DIOALIGN = 0x2000  # statx(2), Linux 6.1
-_AT_EMPTY_PATH = 0x1000
-_STATX_BYTES = 256
-_MEMORY_ALIGN_AT, _OFFSET_ALIGN_AT = 152, 156  # stx_dio_mem_align, stx_dio_offset_align
-
 _REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP)
 
 
@@ -45,13 +39,15 @@ def refusal(directory: str | os.PathLike[str]) -> str | None:
     """
     try:
         with TemporaryFile(dir=directory, buffering=0) as file:
-            return (
-                None
-                if _alignment(file.fileno())
-                else "its file system does not accept direct writes"
-            )
+            if (alignment := _alignment(file.fileno())) is not None:
+                # Some file systems refuse only the write.
+                file.write(mmap.mmap(-1, alignment))
+                return None
     except OSError as exc:
-        return f"direct writes cannot be tested ({os.strerror(exc.errno) if exc.errno else exc})"
+        if exc.errno not in _REFUSALS:
+            reason = os.strerror(exc.errno) if exc.errno else exc
+            return f"direct writes cannot be tested ({reason})"
+    return "its file system does not accept direct writes"
 
 
 def open_direct(descriptor: int, path: Path, min_free_bytes: int = 0) -> DirectFile | None:
@@ -72,7 +68,7 @@ class DirectFile:
         descriptor: Of the empty file; closed by `close`.
         path: Its name.
         alignment: The offset, size and memory of each write are a multiple of it, in bytes.
-        min_free_bytes: Bytes that stay free on its disk; 0 does not look.
+        min_free_bytes: See `open_file`.
     """
 
     is_regular = True
@@ -88,7 +84,6 @@ class DirectFile:
         self._gather: memoryview | None = None
         self._gathered = 0
         self._arrived = 0
-        self._space = Preallocation(descriptor)
         self._writes = GuardedWrites(descriptor, path, min_free_bytes)
         self.written = 0
 
@@ -112,7 +107,6 @@ class DirectFile:
             self._leave_direct()
             self._write(self._gather[aligned : self._gathered])
             self._gather, self._gathered = None, 0
-        self._space.release(self._arrived)
         sync(self._descriptor, self._path)
 
     def interrupt(self) -> None:
@@ -135,8 +129,6 @@ class DirectFile:
                 self._gathered = 0
 
     def _write(self, view: memoryview) -> None:
-        if view.nbytes:
-            self._space.reserve(self._arrived + view.nbytes)
         rest: Sequence[BytesLike] = [view] if view.nbytes else []
         while rest:
             if self._arrived % self._alignment:
@@ -162,15 +154,10 @@ class DirectFile:
 
 
 def _alignment(descriptor: int) -> int | None:
-    """Make a file direct; return the alignment of its writes, or None if it cannot be direct.
-
-    The alignment is from statx(2) if the kernel knows it, else the block size of the file system.
-    """
-    stated = _stated_alignment(descriptor)
-    if stated is None:
-        stated = max(os.fstatvfs(descriptor).f_bsize, 512)
+    """Make a file direct; return the alignment of its writes, or None if it cannot be direct."""
+    alignment = max(os.fstatvfs(descriptor).f_bsize, mmap.PAGESIZE)
     # Our memory starts at a page, and all known devices need a power of two.
-    if not stated or stated & (stated - 1):
+    if alignment & (alignment - 1):
         return None
     try:
         _set_direct(descriptor, wanted=True)
@@ -178,36 +165,7 @@ def _alignment(descriptor: int) -> int | None:
         if exc.errno not in _REFUSALS:
             raise
         return None
-    return max(stated, mmap.PAGESIZE)
-
-
-def _stated_alignment(descriptor: int) -> int | None:
-    """Return the alignment from statx: 0 for no direct writes, None if it is unknown."""
-    call = _statx()
-    if call is None:
-        return None
-    answer = ctypes.create_string_buffer(_STATX_BYTES)
-    if call(descriptor, b"", _AT_EMPTY_PATH, _STATX_DIOALIGN, answer) != 0:
-        return None
-
-    def field(offset: int) -> int:
-        return ctypes.c_uint32.from_buffer(answer, offset).value
-
-    if not field(0) & _STATX_DIOALIGN:
-        return None
-    memory, offset = field(_MEMORY_ALIGN_AT), field(_OFFSET_ALIGN_AT)
-    return 0 if memory > mmap.PAGESIZE else offset
-
-
-@cache
-def _statx() -> Any:
-    try:
-        call = ctypes.CDLL(None).statx
-    except (AttributeError, OSError):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p)
-    call.restype = ctypes.c_int
-    return call
+    return alignment
 
 
 def _set_direct(descriptor: int, *, wanted: bool) -> None:
@@ -219,61 +177,6 @@ def _set_direct(descriptor: int, *, wanted: bool) -> None:
 
 
 def _is_at_page(view: memoryview) -> bool:
-    """Return whether the bytes are in writable memory that starts at a page."""
     if view.readonly or not view.nbytes:
         return False
     return ctypes.addressof(ctypes.c_char.from_buffer(view)) % mmap.PAGESIZE == 0
-
-
-_SMALLEST_BYTES = 4 * 1024 * 1024
-_LARGEST_BYTES = 64 * 1024 * 1024
-
-_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE, fallocate(2): the length of the file stays the same
-
-
-class Preallocation:
-    """The space reserved after the end of one file.
-
-    A step is as large as the file, within limits: so a small file on a nearly full disk reserves
-    little that other files need. A failed reservation is not an error: the writes report it.
-
-    Args:
-        descriptor: Of the file, which begins empty.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._reserved = 0
-        self._call = _fallocate()
-
-    def reserve(self, size: int) -> None:
-        """Reserve space for a file of `size` bytes, and for some more."""
-        if self._call is None or size <= self._reserved:
-            return
-        step = min(max(self._reserved, _SMALLEST_BYTES), _LARGEST_BYTES)
-        wanted = max(size, self._reserved + step)
-        if self._call(self._descriptor, _KEEP_SIZE, self._reserved, wanted - self._reserved) == 0:
-            self._reserved = wanted
-        else:
-            self._call = None
-
-    def release(self, size: int) -> None:
-        """Release the space after `size`, the length of the file.
-
-        Raises:
-            OSError: The file system refused.
-        """
-        if self._reserved > size:
-            os.ftruncate(self._descriptor, size)
-            self._reserved = size
-
-
-@cache
-def _fallocate() -> Any:
-    try:
-        call = ctypes.CDLL(None).fallocate64
-    except (AttributeError, OSError):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    call.restype = ctypes.c_int
-    return call

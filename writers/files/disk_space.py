@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The system's errors for a full disk and for a full quota."""
 
 _MOST_PIECES = 1024  # IOV_MAX of Linux, limits.h
 _LOOK_BYTES = 8 * 1024 * 1024
@@ -31,7 +30,6 @@ _MARGIN_SHARE = 10
 
 
 def rest_after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
-    """Return the rest of the pieces after their first `count` bytes."""
     rest: list[BytesLike] = []
     for piece in pieces:
         view = memoryview(piece)
@@ -115,11 +113,7 @@ def notified_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
 class GuardedWrites:
     """The writes into one regular file, which wait while its disk is full.
 
-    Args:
-        descriptor: Of the file.
-        path: Its name.
-        min_free_bytes: The bytes that stay free on its disk. With 0 nothing waits, and a full disk
-            is an error.
+    With `min_free_bytes` of 0 nothing waits, and a full disk is an error.
     """
 
     def __init__(self, descriptor: int, path: Path, min_free_bytes: int) -> None:
@@ -149,7 +143,6 @@ class GuardedWrites:
             self._pause()
 
     def interrupt(self) -> None:
-        """End a wait; called by another thread."""
         self._interrupted = True
 
     def _await_space(self, size: int) -> None:

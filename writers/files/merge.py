@@ -53,8 +53,7 @@ def merge_files(
             and header.
         spec: With the directory of the result; the file size is ignored.
         stem: Name of the result without extension; no input may have it.
-        header: The beginning of a text file (`writers.text.text_writer.file_start`), not
-            compressed.
+        header: The beginning of a text file, not compressed.
         check: Called after each piece of text and before each row group; its error ends the work.
         read: Returns an input by its staged name; None reads from the result's directory.
 

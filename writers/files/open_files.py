@@ -37,30 +37,20 @@ class OpenFile(Protocol):
     """Whether we sync and remove it, which is not done with a pipe or device."""
 
     written: int
-    """Bytes taken so far."""
 
     def whole(self, buffer_bytes: int) -> int:
         """Return the best size of buffers near this size."""
 
     def put(self, pieces: Sequence[BytesLike]) -> None:
-        """Append the pieces.
-
-        Raises:
-            OSError: The destination failed.
-        """
+        """Append the pieces; OSError if the destination failed."""
 
     def finish(self) -> None:
-        """Sync everything.
-
-        Raises:
-            OSError: The destination failed, or the file does not have its name any more.
-        """
+        """Sync everything; OSError if that fails, or the file does not have its name any more."""
 
     def interrupt(self) -> None:
         """Make a `put` that waits return early; called by another thread, more than once."""
 
-    def close(self) -> None:
-        """Close the descriptor."""
+    def close(self) -> None: ...
 
 
 def open_file(
@@ -117,15 +107,7 @@ def _open(path: Path) -> int:
 
 
 class RegularFile:
-    """A file written through the page cache.
-
-    Args:
-        descriptor: Of the empty file; closed by `close`.
-        path: Its name.
-        min_free_bytes: See `open_file`.
-        synced_from_bytes: See `open_file`.
-        stays_cached: See `open_file`.
-    """
+    """A file written through the page cache; see `open_file` for the arguments."""
 
     is_regular = True
 

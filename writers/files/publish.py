@@ -129,11 +129,7 @@ class NamedLater:
             raise write_error("write", path, exc) from exc
 
     def name(self) -> None:
-        """Give it its name; a file with that name is replaced.
-
-        Raises:
-            WriteError: The file system refused.
-        """
+        """Give it its name; a file with that name is replaced."""
         try:
             os.replace(self._staged, self.path)
         except OSError as exc:
@@ -144,7 +140,6 @@ class NamedLater:
 
         Raises:
             FileExistsError: A file has the name.
-            OSError: The file system refused.
         """
         try:
             rename_if_free(Path(self._staged), path)
@@ -155,7 +150,6 @@ class NamedLater:
             os.link(self._staged, path)
 
     def close(self) -> None:
-        """Close it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

@@ -210,14 +210,7 @@ def _count_prefixed(
 def count_fixed(
     path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
 ) -> int:
-    """Count records by their size; each must have the same end.
-
-    Args:
-        path: The file.
-        text: A format of fixed width.
-        compression: Of the file.
-        check: Called now and then; its error ends the reading.
-    """
+    """Count records by their size; each must have the same end. `check` is called now and then."""
 
     encoding, last = OutputEncoding(text.encoding), text.fixed[-1]
     end = encoding.encode(text.eol)
@@ -239,16 +232,11 @@ def count_fixed(
 
 
 def plain_records(path: Readable, text: TextFormat, compression: Compression) -> Iterator[bytes]:
-    """Yield the records of delimited text, some MiB of whole records at a time.
+    """Yield the records of text for which `is_plain` holds, some MiB of whole records at a time.
 
     The file is read in the calling thread, so nothing reads it after the caller has stopped. A
     record ends at an end of line with an even number of enclosures before it: one that belongs
     to a value is written twice, and the value is then enclosed.
-
-    Args:
-        path: The file.
-        text: A dialect for which `is_plain` holds.
-        compression: Of the file.
 
     Raises:
         OSError: The file cannot be opened or decompressed.
@@ -280,14 +268,8 @@ def plain_records(path: Readable, text: TextFormat, compression: Compression) ->
 
 
 def _last_end(piece: bytes, mark: bytes, end: bytes, enclosed: bool) -> int:
-    """Return the place after the last record that ends in a piece, 0 if none does.
-
-    Args:
-        piece: A part of a file.
-        mark: The enclosure.
-        end: The end of line.
-        enclosed: Whether the end of the piece is within an enclosed value.
-    """
+    """Return the place after the last record that ends in a piece, 0 if none does; `enclosed` is
+    for the end of the piece."""
     at = len(piece)
     while True:
         if enclosed:
@@ -302,13 +284,7 @@ def _last_end(piece: bytes, mark: bytes, end: bytes, enclosed: bool) -> int:
 
 
 def arrow_table(block: bytes, text: TextFormat, names: Sequence[str], values: Any) -> Any:
-    """Return some records as Arrow's CSV reader parses them.
-
-    Args:
-        block: As `plain_records` yields it.
-        text: The dialect.
-        names: The names that columns get.
-        values: pyarrow's `ConvertOptions`.
+    """Return records of `plain_records` as Arrow's CSV reader parses them.
 
     Raises:
         pyarrow.ArrowInvalid: They are not records of the dialect.

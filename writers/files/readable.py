@@ -20,12 +20,9 @@ class RemoteFile(Struct, frozen=True, kw_only=True):
     """A file that has no path on this machine."""
 
     name: str
-    """In messages."""
     open: Callable[[], IO[bytes]]
-    """Returns it open for reading, from its first byte."""
 
     def __str__(self) -> str:
-        """Return the name."""
         return self.name
 
     def __fspath__(self) -> str:
@@ -34,26 +31,15 @@ class RemoteFile(Struct, frozen=True, kw_only=True):
 
 
 Readable = Path | RemoteFile
-"""A file that can be read again."""
 
 
 def open_bytes(file: Readable) -> Any:
-    """Return a file open for reading its bytes, not buffered if it is a local one.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
+    """Return a file open for reading its bytes, not buffered if it is a local one."""
     return open(open_regular(file), "rb", buffering=0) if isinstance(file, Path) else file.open()
 
 
 def arrow_stream(file: Readable) -> Any:
-    """Return a file as Arrow reads it.
-
-    A local file is opened by Arrow itself: it is read without the interpreter.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
+    """Return a file as Arrow reads it: a local file is read without the interpreter."""
     import pyarrow as pa
 
     if not isinstance(file, Path):

@@ -75,14 +75,10 @@ def open_regular(
 
 
 def read_regular(path: str | os.PathLike[str], *, follow: bool = False) -> bytes:
-    """Return all bytes of a regular file.
-
-    Args:
-        path: The file.
-        follow: See `open_regular`.
+    """Return all bytes of a regular file; see `open_regular`.
 
     Raises:
-        OSError: As `open_regular`; or the file is larger than `MOST_BYTES`.
+        OSError: It cannot be opened, or is larger than `MOST_BYTES`.
     """
     with open(open_regular(path, follow=follow), "rb", buffering=0) as file:
         return _all_of(file, path)

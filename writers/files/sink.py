@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from writers.codecs.compression import open_compressor
-from writers.encryption.age import check_recipients, encrypt
+from writers.encryption import age
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.conveyor import Conveyor, Outlet, Ring
+from writers.files.conveyor import Conveyor
 from writers.files.open_files import open_file
 from writers.files.regular import write_error
 from writers.model import StageSeconds
@@ -30,7 +30,7 @@ from writers.objects.location import Location
 
 if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike, Compressor
-    from writers.files.conveyor import Buffer, Encrypt
+    from writers.files.conveyor import Buffer
     from writers.files.open_files import OpenFile
     from writers.model import Compression, UncompletedUpload
 
@@ -96,7 +96,11 @@ class Sink:
         if compression.codec != "none":
             self._compressor = open_compressor(compression)
         self._digest = open_digest(checksum)
-        encrypt = _encrypting(recipients) if recipients else None
+        encrypt = None
+        if recipients:
+            # The keys are checked before the file exists.
+            age.check_recipients(recipients)
+            encrypt = partial(age.encrypt, recipients=recipients)
         self._file: OpenFile
         if isinstance(self.path, Location):
             self._file = _open_object(self.path, buffer_bytes, buffers, held=held)
@@ -111,19 +115,18 @@ class Sink:
                 )
             except OSError as exc:
                 raise write_error("create", self.path, exc) from exc
-        # Codecs and devices need one piece of our memory; the page cache takes any memory.
-        self._holds = self._compressor is None and not direct_io
+        plain = self._compressor is None
         # The parts of an object have a size, and blocks are written whole.
-        self._is_early = self._holds and self._file.is_regular
-        whole = self._file.whole(buffer_bytes) if self._compressor is None else buffer_bytes
-        self._most_held = buffers * whole
+        self._is_early = plain and not direct_io and self._file.is_regular
         self._accepted = 0
         self._filling: Buffer | None = None
         self._conveyor = Conveyor(
-            Outlet(file=self._file, digest=self._digest, encrypt=encrypt),
+            self._file,
+            self._digest,
+            encrypt,
             self._compressor,
-            Ring(buffers, whole),
-            buffer_bytes,
+            buffers=buffers,
+            capacity=self._file.whole(buffer_bytes) if plain else buffer_bytes,
         )
 
     @property
@@ -133,7 +136,7 @@ class Sink:
 
     @property
     def bytes_accepted(self) -> int:
-        """Bytes taken by `write` and `advance` so far, before compression."""
+        """Bytes taken so far, before compression."""
         return self._accepted
 
     @property
@@ -162,26 +165,16 @@ class Sink:
     def write(self, data: BytesLike) -> None:
         """Append bytes, waiting while all buffers are in flight.
 
-        Objects of 8 KiB or more may be held until they are written: do not change them afterwards.
-        Objects larger than all buffers are copied, because a small rest would keep a whole object.
-
         Raises:
             WriteError: This or an earlier write failed.
         """
-        if self._conveyor.failure is not None:
-            self._raise_failure()
+        self._raise_failure()
         view = memoryview(data).cast("B")
-        rest = view.nbytes
-        self._accepted += rest
-        hold = self._holds and rest <= self._most_held
-        while rest:
-            buffer = self._filling or self._begin()
-            taken = buffer.take(view, hold=hold)
-            if self._is_due(buffer):
-                self._hand_over()
-            rest -= taken
-            if rest:
-                view = view[taken:]
+        self._accepted += view.nbytes
+        while view.nbytes:
+            buffer = self._begin()
+            view = view[buffer.take(view) :]
+            self._hand_over_if_due(buffer)
 
     def room(self) -> memoryview:
         """Return the writable rest of the buffer being filled, at least one byte.
@@ -196,17 +189,12 @@ class Sink:
         return self._begin().room()
 
     def advance(self, count: int) -> None:
-        """Append the first `count` bytes of the memory that `room` returned.
-
-        Raises:
-            ValueError: They do not fit.
-        """
+        """Append the first `count` bytes of the memory that `room` returned."""
         if self._filling is None:
             raise ValueError(f"no space was reserved for {count} bytes")
         self._filling.advance(count)
         self._accepted += count
-        if self._is_due(self._filling):
-            self._hand_over()
+        self._hand_over_if_due(self._filling)
 
     def settle(self) -> None:
         """Wait until all accepted bytes are written, and end the frame there.
@@ -250,7 +238,6 @@ class Sink:
                 self.path.unlink()
 
     def _begin(self) -> Buffer:
-        """Return the buffer being filled; wait for a free one if necessary."""
         if self._filling is None:
             self._filling = self._conveyor.take()
             self._raise_failure()
@@ -258,14 +245,13 @@ class Sink:
             raise WriteError(f"cannot write {self.path}: it was abandoned.", "write it again.")
         return self._filling
 
-    def _is_due(self, buffer: Buffer) -> bool:
-        """Return whether to hand over a buffer: it is full, or the writing thread is idle."""
-        if buffer.is_full:
-            return True
-        return self._is_early and buffer.filled >= _EARLY_BYTES and self._conveyor.is_idle
+    def _hand_over_if_due(self, buffer: Buffer) -> None:
+        """Queue a buffer that is full, or that the idle writing thread can begin with."""
+        early = self._is_early and buffer.filled >= _EARLY_BYTES and self._conveyor.is_idle
+        if early or buffer.filled == buffer.capacity:
+            self._hand_over()
 
     def _hand_over(self) -> None:
-        """Queue the buffer being filled, unless it is empty."""
         if self._filling is not None and self._filling.filled:
             self._conveyor.hand_over(self._filling)
             self._filling = None
@@ -285,9 +271,3 @@ def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: b
 
     opened = HeldUpload if held else Upload
     return opened(location, buffer_bytes=buffer_bytes, in_flight=buffers)
-
-
-def _encrypting(recipients: tuple[str, ...]) -> Encrypt:
-    """Return the encryption; the keys are checked now, before the file exists."""
-    check_recipients(recipients)
-    return partial(encrypt, recipients=recipients)

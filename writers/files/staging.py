@@ -57,11 +57,7 @@ class StagedFiles:
         self.sink()
 
     def sink(self) -> Sink:
-        """Return the file being written; open the next one if necessary.
-
-        Raises:
-            WriteError: It cannot be created.
-        """
+        """Return the file being written; open the next one if necessary."""
         if self._sink is None:
             self._sink = Sink(
                 Path(self._spec.stream) if self._spec.stream else self._place(len(self._done)),
@@ -80,7 +76,6 @@ class StagedFiles:
 
     @property
     def is_open(self) -> bool:
-        """Whether a file is being written."""
         return self._sink is not None
 
     def finish(self, rows: int) -> None:
@@ -100,7 +95,6 @@ class StagedFiles:
 
     @property
     def files(self) -> tuple[WrittenFile, ...]:
-        """The closed files, in the order they were written."""
         return tuple(self._done)
 
     def abort(self) -> None:
@@ -129,12 +123,10 @@ class StagedFiles:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes in all files so far, after compression."""
         writing = self._sink.bytes_written if self._sink is not None else 0
         return sum(file.bytes for file in self._done) + writing
 
     def stages(self, encode_seconds: float) -> StageSeconds:
-        """Return the seconds and bytes so far."""
         stages = self._done_stages
         if self._sink is not None:
             stages = _sum(stages, self._sink.stages())

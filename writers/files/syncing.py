@@ -38,6 +38,9 @@ up for the interpreter lock, which the others need too."""
 Wanted = int | Path
 """An open file by its descriptor, or a directory by its path."""
 
+_Syncs = tuple[deque[Wanted], dict[Wanted, Exception]]
+"""What several threads divide among themselves, and the errors."""
+
 Steps = Generator[Sequence[Wanted], None, T]
 """An act. The error of a sync is raised at its `yield`."""
 
@@ -59,13 +62,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def opened_for_sync(path: Path, opened: ExitStack) -> int:
-    """Open a file that another process has written, for a sync; return its descriptor.
+    """Open a file that another process has written; return its descriptor, which `opened` closes.
 
-    The sync reports an error of the earlier writes that was not reported before.
-
-    Args:
-        path: The file.
-        opened: Closes it.
+    Its sync reports an error of the earlier writes that was not reported before.
 
     Raises:
         WriteError: It cannot be opened.
@@ -79,11 +78,7 @@ def opened_for_sync(path: Path, opened: ExitStack) -> int:
 
 
 def alone(act: Steps[T]) -> T:
-    """Carry out one act; return its result.
-
-    Raises:
-        Exception: Of the act.
-    """
+    """Carry out one act; return its result."""
     error: Exception | None = None
     while True:
         try:
@@ -150,14 +145,14 @@ class SyncThreads:
         for each in wanted:
             if isinstance(each, int):
                 start_writing(each)
-        syncs = _Syncs(wanted)
+        left, failed = deque(wanted), dict[Wanted, Exception]()
         others = self._start(min(_AT_A_TIME, len(wanted)) - 1)
         for _ in range(others):
-            self._given.put(syncs)
-        syncs.carry_out()
+            self._given.put((left, failed))
+        _sync_all(left, failed)
         for _ in range(others):
             self._done.get()
-        return syncs.failed
+        return failed
 
     def _start(self, count: int) -> int:
         """Start threads up to `count`, or fewer if the system refuses; return their number."""
@@ -173,31 +168,24 @@ class SyncThreads:
     def _work(self) -> None:
         while (syncs := self._given.get()) is not None:
             try:
-                syncs.carry_out()
+                _sync_all(*syncs)
             finally:
                 # Also after an error: the caller waits for this.
                 self._done.put(None)
 
 
-class _Syncs:
-    """Files and directories to sync, which several threads divide among themselves."""
-
-    def __init__(self, wanted: Collection[Wanted]) -> None:
-        self._left = deque(wanted)
-        self.failed: dict[Wanted, Exception] = {}
-
-    def carry_out(self) -> None:
-        """Sync one after the other until all are taken."""
-        while True:
-            try:
-                each = self._left.popleft()
-            except IndexError:
-                return
-            try:
-                _sync(each)
-            # Every kind of error: a thing without an error counts as synced.
-            except Exception as error:
-                self.failed[each] = error
+def _sync_all(left: deque[Wanted], failed: dict[Wanted, Exception]) -> None:
+    """Sync one after the other until all are taken, by this thread or by others."""
+    while True:
+        try:
+            each = left.popleft()
+        except IndexError:
+            return
+        try:
+            _sync(each)
+        # Every kind of error: a thing without an error counts as synced.
+        except Exception as error:
+            failed[each] = error
 
 
 def _sync(wanted: Wanted) -> None:
@@ -245,9 +233,6 @@ class Writeback:
         """Start the writes since the last step; wait while too many bytes are on their way.
 
         It does nothing on a system without such a call: only the final sync is needed.
-
-        Args:
-            size: Of the file by now.
 
         Raises:
             OSError: The device refused an earlier write. The kernel reports that only once.

@@ -38,13 +38,13 @@ from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from msgspec import Struct
+from pyarrow import types
 
 from writers.parquet.options import compression_options, format_options, supported, write_trial
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from writers.model import Compression, ParquetFormat
 
 _FEW_ROWS = 1024
@@ -81,8 +81,6 @@ class _Sizes(Struct, frozen=True, kw_only=True):
 
 def delta_encoding(data_type: pa.DataType) -> str | None:
     """Return the delta encoding for a column of this type, or None where it stays plain."""
-    import pyarrow as pa
-    from pyarrow import types
 
     if isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
@@ -146,7 +144,6 @@ def column_options(
 
 def repeats(column: pa.ChunkedArray) -> bool:
     """Return whether a dictionary pays for this column, from rows spread evenly over it."""
-    import pyarrow as pa
 
     rows = len(column)
     if rows == 0 or pa.types.is_nested(column.type):
@@ -167,7 +164,6 @@ def repeats(column: pa.ChunkedArray) -> bool:
 
 def _spread(column: pa.ChunkedArray, most: int) -> pa.ChunkedArray:
     """Return at most this number of rows, spread evenly; the chunks do not matter."""
-    import pyarrow as pa
 
     step = -(-len(column) // most)
     taken, start = [], 0
@@ -180,7 +176,6 @@ def _spread(column: pa.ChunkedArray, most: int) -> pa.ChunkedArray:
 @lru_cache(maxsize=64)
 def _numbers(start: int, stop: int, step: int) -> pa.Array:
     """Return a range; the columns of a table need the same ones."""
-    import pyarrow as pa
 
     numbers = array("q", range(start, stop, step))
     # Not `pa.array`, which imports pandas where that is installed.
@@ -196,8 +191,6 @@ def _usual(table: pa.Table, name: str, parquet: ParquetFormat) -> str:
 
 
 def _undictionaried(kind: pa.DataType, parquet: ParquetFormat) -> str:
-    from pyarrow import types
-
     if parquet.byte_stream_split and types.is_floating(kind) and kind.bit_width > 16:
         return _SPLIT
     return (delta_encoding(kind) if parquet.version != "1.0" else None) or _PLAIN
@@ -228,8 +221,6 @@ def _encodings(chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _plain_floats(schema: pa.Schema, chosen: dict[str, str]) -> set[str]:
-    from pyarrow import types
-
     return {
         name
         for name, how in chosen.items()

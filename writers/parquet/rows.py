@@ -14,12 +14,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types
+
 from writers.errors import FormatError, ValueNotRepresentable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
 
     from writers.model import SortColumn
 
@@ -58,7 +61,6 @@ def aligned(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Return batches as one; as several where a column would hold more than an array can."""
-    import pyarrow as pa
 
     found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return found
@@ -106,7 +108,6 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     batches; kept among the pieces of batches to come they tore up the C library's heap, which grew
     by 2 bytes a row (measured) for as long as a unit lasted.
     """
-    import pyarrow as pa
 
     try:
         return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
@@ -130,8 +131,6 @@ def _all(measures: list[Callable[[int, int], int] | int]) -> Callable[[int, int]
 
 
 def _measure(array: pa.Array) -> Callable[[int, int], int] | int:
-    from pyarrow import types
-
     kind = array.type
     if types.is_string(kind) or types.is_binary(kind):
         return _lengths(array, "i", None)
@@ -195,7 +194,6 @@ class OrderCheck:
         """
         if not self._columns or not batch.num_rows:
             return
-        import pyarrow as pa
 
         keys = [batch.column(place) for place in self._places]
         if self._last:
@@ -206,7 +204,6 @@ class OrderCheck:
         self._rows += batch.num_rows
 
     def _check(self, keys: list[pa.Array], shift: int) -> None:
-        import pyarrow.compute as pc
 
         rows = len(keys[0])
         if rows < 2:
@@ -223,8 +220,6 @@ class OrderCheck:
 
     def _in_order(self, keys: list[pa.Array]) -> pa.Array:
         """Tell for each row but the first whether it may follow the one before."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         fine: Any = pa.scalar(True)
         for column, key in reversed(list(zip(self._columns, keys, strict=True))):
@@ -247,7 +242,6 @@ def sorting_columns(paths: list[str], columns: tuple[SortColumn, ...]) -> list[A
         paths: Of all columns in the file.
         columns: The declared order.
     """
-    import pyarrow.parquet as pq
 
     return [
         pq.SortingColumn(paths.index(column.name), column.descending, column.nulls_first)
@@ -256,9 +250,6 @@ def sorting_columns(paths: list[str], columns: tuple[SortColumn, ...]) -> list[A
 
 
 def _place(schema: pa.Schema, name: str) -> int:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         raise FormatError(

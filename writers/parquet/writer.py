@@ -15,6 +15,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from writers.built_library import advice
@@ -25,6 +27,8 @@ from writers.files.staging import StagedFiles
 from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
 from writers.model import Compression, ParquetFormat
 from writers.parquet.columns import column_options
+from writers.parquet.native.file import NativeFile, plans_of, prepared
+from writers.parquet.native.pages import why_not
 from writers.parquet.options import (
     bloom_options,
     check_bloom_filters,
@@ -41,11 +45,8 @@ from writers.schema import check_schema, in_microseconds, with_field_ids
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
-
     from writers.files.sink import Sink
     from writers.model import EncoderChoice, OutputSpec, ParquetFormat, StageSeconds, WrittenFile
-    from writers.parquet.native.file import NativeFile
 
     OpenFile = Callable[[Sink], "ArrowFile | NativeFile"]
 
@@ -111,7 +112,6 @@ class ParquetWriter:
         self.write(collected(row))
 
     def _as_written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
 
         if self._schema.equals(self._given):
             return batch
@@ -181,7 +181,6 @@ class ParquetWriter:
 
     def _chosen(self) -> OpenFile:
         """Return what opens the files, with encodings chosen from the first row group."""
-        import pyarrow as pa
 
         options: dict[str, Any] = {}
         if self._first:
@@ -194,7 +193,13 @@ class ParquetWriter:
             except (pa.ArrowException, ValueError, OverflowError, OSError) as exc:
                 raise refusal(table, exc, self._format) from exc
         schema = with_field_ids(self._schema, self._spec.field_ids)
-        return opener(schema, self._spec, self._format, self._paths, options)
+        parquet, spec = self._format, self._spec
+        if options and spec.encoder != "plain" and not spec.encryption.keyed and why_not() is None:
+            common = prepared(schema, parquet)
+            plans = None if common is None else plans_of(common.forms, options)
+            if common is not None and plans is not None:
+                return partial(NativeFile, common=common, plans=plans, parquet=parquet)
+        return lambda sink: ArrowFile(sink, schema, spec, parquet, self._paths, options)
 
     def _opened(self) -> ArrowFile | NativeFile:
         if self._file is None:
@@ -211,59 +216,17 @@ class ParquetWriter:
         self._files.finish(file.rows)
 
 
-def opener(
-    schema: pa.Schema,
-    spec: OutputSpec,
-    parquet: ParquetFormat,
-    paths: list[str],
-    options: dict[str, Any],
-) -> OpenFile:
-    """Return what opens the files of one work unit, given a sink for each.
-
-    Args:
-        schema: Of every batch.
-        spec: Its format is `parquet`.
-        parquet: The format.
-        paths: Of all columns in the file.
-        options: The encoding of the columns; empty without rows.
-    """
-    native = _native(schema, spec, parquet, options) if options else None
-    return native or (lambda sink: ArrowFile(sink, schema, spec, parquet, paths, options))
-
-
-def _native(
-    schema: pa.Schema, spec: OutputSpec, parquet: ParquetFormat, options: dict[str, Any]
-) -> OpenFile | None:
-    if spec.encoder == "plain" or spec.encryption.keyed or why_not_native() is not None:
-        return None
-    from writers.parquet.native.file import NativeFile, plans_of, prepared
-
-    common = prepared(schema, parquet)
-    plans = None if common is None else plans_of(common.forms, options)
-    if common is None or plans is None:
-        return None
-    return partial(NativeFile, common=common, plans=plans, parquet=parquet)
-
-
 def check_choice(choice: EncoderChoice) -> None:
     """Make sure that the encoder that was asked for by name can be used.
 
     Raises:
         FormatError: It is the native one, which cannot.
     """
-    if choice != "native" or (reason := why_not_native()) is None:
-        return
-    raise FormatError(
-        f"the native Parquet encoder cannot be used: {reason}.",
-        f"{advice()}, or use --encoder plain.",
-    )
-
-
-def why_not_native() -> str | None:
-    """Return why the native library cannot be used, None if it can; it is loaded."""
-    from writers.parquet.native.metadata import why_not
-
-    return why_not()
+    if choice == "native" and (reason := why_not()) is not None:
+        raise FormatError(
+            f"the native Parquet encoder cannot be used: {reason}.",
+            f"{advice()}, or use --encoder plain.",
+        )
 
 
 class ArrowFile:
@@ -290,8 +253,6 @@ class ArrowFile:
         paths: list[str],
         options: dict[str, Any],
     ) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
         self._schema, self._format = schema, parquet
         self._gathered: list[pa.RecordBatch] = []
@@ -317,7 +278,6 @@ class ArrowFile:
         Raises:
             ValueNotRepresentable: A value cannot be written; names its column.
         """
-        import pyarrow as pa
 
         table = pa.Table.from_batches(aligned(self._gathered), self._schema)
         try:

@@ -27,19 +27,19 @@ from writers import registry
 def command(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
     from writers.native import encoder
-    from writers.parquet.native import metadata
+    from writers.parquet.native import pages
     from writers.text import dialects
 
-    codecs, reasons = registry.codecs(), (encoder.why_not(), metadata.why_not())
+    codecs, reasons = registry.codecs(), (encoder.why_not(), pages.why_not())
     if values["json"]:
         named = {name: to_builtins(each) for name, each in dialects.DIALECTS.items()}
-        text, pages = (
+        text, parquet = (
             {"name": "native" if reason is None else "plain", "why_not_native": reason}
             for reason in reasons
         )
         document = {"formats": registry.formats(), "compression": codecs, "dialects": named}
         document["tables"] = _lake_libraries()
-        render.emit_json({**document, "text_encoder": text, "parquet_encoder": pages})
+        render.emit_json({**document, "text_encoder": text, "parquet_encoder": parquet})
     elif not values["quiet"]:
         render.emit(_shown(registry.formats(), codecs, dialects.DIALECTS))
         render.emit("\n" + _tables())

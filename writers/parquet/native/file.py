@@ -1,42 +1,82 @@
-"""One Parquet file by the native library: row groups as they come, then indexes and footer."""
+"""One Parquet file by the native library: row groups as they come, then indexes and footer.
+
+The metadata follows `parquet.thrift` of the format. What depends on types and not on rows (the
+schema, the order of each column's values, the metadata of fields and file) is taken byte by byte
+from a file without rows that pyarrow wrote.
+
+Readers skip pages, row groups and files by the least and greatest values. So these bounds must
+cover every value, or be left out. NaN is in no bounds, and readers take it for greater than all
+numbers, or for different from them. A page with NaN therefore has no bounds, and neither has its
+column chunk.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from writers.parquet.native.layout import (
-    Chunk,
+from writers import __version__
+from writers.parquet.native.pages import (
+    Bounds,
     ColumnForm,
-    ColumnPlan,
     Encoding,
-    Place,
-    RowGroup,
-    WrittenPage,
+    Page,
+    PageEncoder,
+    Physical,
     forms_of,
 )
-from writers.parquet.native.metadata import MAGIC, Footers, PageEncoder, page_header, row_group
+from writers.parquet.native.thrift import (
+    Value,
+    binary,
+    boolean,
+    fields_of,
+    int16,
+    int32,
+    int64,
+    several,
+    structure,
+)
 from writers.parquet.options import PAGE_BYTES, format_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from writers.files.sink import Sink
     from writers.model import ParquetFormat
-    from writers.parquet.native.metadata import Page
+
+MAGIC = b"PAR1"
+CREATED_BY = f"unloader version {__version__} (build native)".encode()
+"""The writer of a file, in the form that readers parse."""
+
+_ARROW_NAMES = {"lz4": "lz4_raw"}
+_CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6, "lz4": 7}
+"""The lz4 without a frame: readers disagree about the one that the first lz4 had."""
+_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+_VERSION, _SCHEMA, _ROWS, _GROUPS, _KEYS, _CREATED_BY, _ORDERS = range(1, 8)
+_UNORDERED, _ASCENDING, _DESCENDING = 0, 1, 2
+_NUMBERS = {
+    (Physical.INT32, True): "<i",
+    (Physical.INT32, False): "<I",
+    (Physical.INT64, True): "<q",
+    (Physical.INT64, False): "<Q",
+    (Physical.FLOAT, True): "<f",
+    (Physical.DOUBLE, True): "<d",
+}
 
 
 class Prepared(Struct, frozen=True):
     """What all files of one schema and format have in common."""
 
     forms: tuple[ColumnForm, ...]
-    footers: Footers
+    usual: dict[int, Value]
+    """The fields of a footer without rows."""
 
 
 def prepared(schema: pa.Schema, parquet: ParquetFormat) -> Prepared | None:
@@ -48,136 +88,22 @@ def prepared(schema: pa.Schema, parquet: ParquetFormat) -> Prepared | None:
 
 @lru_cache(maxsize=8)
 def _prepared(serialized: bytes, parquet: ParquetFormat) -> Prepared | None:
-
     schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    empty = io.BytesIO()
-    pq.write_table(schema.empty_table(), empty, **format_options(parquet))
-    forms = forms_of(schema, pq.ParquetFile(empty).metadata.schema)
-    return None if forms is None else Prepared(forms, Footers(empty.getvalue()))
+    written = io.BytesIO()
+    pq.write_table(schema.empty_table(), written, **format_options(parquet))
+    forms = forms_of(schema, pq.ParquetFile(written).metadata.schema)
+    data = written.getvalue()
+    size = int.from_bytes(data[-8:-4], "little")
+    return None if forms is None else Prepared(forms, fields_of(data[-8 - size : -8]))
 
 
-class NativeFile:
-    """Writes one file; the same rows in the same row groups give the same bytes.
+class ColumnPlan(Struct, frozen=True, kw_only=True):
+    """How a column is written in all row groups."""
 
-    Args:
-        sink: Takes the bytes; it is ended by the caller.
-        common: Of the schema.
-        plans: How each column is written.
-        parquet: The format.
-    """
-
-    holds_batches = False
-    """Batches are encoded as they come."""
-
-    def __init__(
-        self, sink: Sink, common: Prepared, plans: Sequence[ColumnPlan], parquet: ParquetFormat
-    ) -> None:
-        self._sink, self._common, self._parquet = sink, common, parquet
-        self._encoder = PageEncoder(
-            common.forms,
-            [plan.encoding for plan in plans],
-            page_bytes=PAGE_BYTES,
-            bounds=parquet.statistics,
-        )
-        self._columns = [ChunkWriter(plan) for plan in plans]
-        self._groups: list[RowGroup] = []
-        self._rows = 0
-        self.rows = 0
-        """In the whole file so far."""
-        sink.write(MAGIC)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the row group.
-
-        Raises:
-            ValueNotRepresentable: A value cannot be written; names its column.
-        """
-        self._add(self._encoder.append(batch))
-        self._rows += batch.num_rows
-
-    def end_row_group(self) -> None:
-        """Write the row group."""
-        self._add(self._encoder.finish())
-        chunks = [column.write(self._sink) for column in self._columns]
-        self._groups.append(row_group(self._rows, chunks, statistics=self._parquet.statistics))
-        self.rows += self._rows
-        self._rows = 0
-
-    def close(self) -> None:
-        """Write the indexes and the footer, which come after the row groups."""
-        chunks = [chunk for group in self._groups for chunk in group.chunks]
-        columns = [self._put(chunk.column_index) for chunk in chunks]
-        offsets = [self._put(chunk.offset_index) for chunk in chunks]
-        names = [form.name for form in self._common.forms]
-        order = [(names.index(column.name), column) for column in self._parquet.sorted_by]
-        indexes = zip(columns, offsets, strict=True)
-        self._sink.write(self._common.footers.footer(self._groups, indexes, order))
-
-    def give_up(self) -> None:
-        """Stop writing; the file releases its memory."""
-
-    def _add(self, pages: Iterable[Page]) -> None:
-        for page in pages:
-            self._columns[page.column].add(page)
-
-    def _put(self, data: bytes | None) -> Place | None:
-        if data is None:
-            return None
-        place = Place(offset=self._sink.bytes_accepted, size=len(data))
-        self._sink.write(data)
-        return place
-
-
-_ARROW_NAMES = {"lz4": "lz4_raw"}
-
-
-class ChunkWriter:
-    """Gathers the pages of a column until the row group ends."""
-
-    def __init__(self, plan: ColumnPlan) -> None:
-        self._plan = plan
-        self._codec: Any = None
-        if plan.codec != "none":
-            self._codec = pa.Codec(_ARROW_NAMES.get(plan.codec, plan.codec), plan.level)
-        self._pages: list[tuple[Page, int, pa.Buffer]] = []
-
-    def add(self, page: Page) -> None:
-        """Compress a page, which is in the caches still, and hold it."""
-        data, size = page.data, page.data.size
-        if self._codec is not None:
-            data = self._codec.compress(data)
-        # A dictionary is complete when its chunk is, and must stand before the rest.
-        self._pages.insert(0 if page.dictionary else len(self._pages), (page, size, data))
-
-    def write(self, sink: Sink) -> Chunk:
-        """Write the chunk and begin the next one."""
-        chunk = Chunk(plan=self._plan, start=sink.bytes_accepted)
-        row = 0
-        for page, size, data in self._pages:
-            header = page_header(page, uncompressed=size, compressed=data.size)
-            offset = sink.bytes_accepted
-            sink.write(header)
-            sink.write(data)
-            chunk.compressed += len(header) + data.size
-            chunk.uncompressed += len(header) + size
-            chunk.kinds[page.dictionary, page.encoding] += 1
-            if page.dictionary:
-                chunk.has_dictionary = True
-                continue
-            chunk.data_start = chunk.data_start or offset
-            chunk.pages.append(
-                WrittenPage(
-                    offset=offset,
-                    size=len(header) + data.size,
-                    first_row=row,
-                    rows=page.rows,
-                    nulls=page.nulls,
-                    bounds=page.bounds,
-                )
-            )
-            row += page.rows
-        self._pages.clear()
-        return chunk
+    form: ColumnForm
+    encoding: Encoding
+    codec: str
+    level: int | None
 
 
 def plans_of(forms: Sequence[ColumnForm], options: dict[str, Any]) -> list[ColumnPlan] | None:
@@ -204,3 +130,339 @@ def plans_of(forms: Sequence[ColumnForm], options: dict[str, Any]) -> list[Colum
             )
         )
     return plans
+
+
+class NativeFile:
+    """Writes one file; the same rows in the same row groups give the same bytes.
+
+    Args:
+        sink: Takes the bytes; it is ended by the caller.
+        common: Of the schema.
+        plans: How each column is written.
+        parquet: The format.
+    """
+
+    holds_batches = False
+    """Batches are encoded as they come."""
+
+    def __init__(
+        self, sink: Sink, common: Prepared, plans: Sequence[ColumnPlan], parquet: ParquetFormat
+    ) -> None:
+        self._sink, self._common, self._parquet = sink, common, parquet
+        self._encoder = PageEncoder(
+            common.forms,
+            [plan.encoding for plan in plans],
+            page_bytes=PAGE_BYTES,
+            bounds=parquet.statistics,
+        )
+        self._columns = [_ChunkWriter(plan) for plan in plans]
+        self._groups: list[tuple[int, list[_Chunk]]] = []
+        """The rows and column chunks of each row group."""
+        self._rows = 0
+        self.rows = 0
+        """In the whole file so far."""
+        sink.write(MAGIC)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the row group.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written; names its column.
+        """
+        self._add(self._encoder.append(batch))
+        self._rows += batch.num_rows
+
+    def end_row_group(self) -> None:
+        """Write the row group."""
+        self._add(self._encoder.finish())
+        statistics = self._parquet.statistics
+        chunks = [column.write(self._sink, statistics) for column in self._columns]
+        self._groups.append((self._rows, chunks))
+        self.rows += self._rows
+        self._rows = 0
+
+    def close(self) -> None:
+        """Write the indexes and the footer, which come after the row groups."""
+        chunks = [chunk for _, group in self._groups for chunk in group]
+        columns = [self._put(chunk.column_index) for chunk in chunks]
+        offsets = [self._put(chunk.offset_index) for chunk in chunks]
+        places = zip(columns, offsets, strict=True)
+        names = [form.name for form in self._common.forms]
+        order = [
+            structure(
+                {
+                    1: int32(names.index(column.name)),
+                    2: boolean(column.descending),
+                    3: boolean(column.nulls_first),
+                }
+            )
+            for column in self._parquet.sorted_by
+        ]
+        usual = self._common.usual
+        groups = [
+            _row_group(number, rows, group, places, order)
+            for number, (rows, group) in enumerate(self._groups)
+        ]
+        footer = structure(
+            {
+                _VERSION: usual[_VERSION],
+                _SCHEMA: usual[_SCHEMA],
+                _ROWS: int64(self.rows),
+                _GROUPS: several(groups),
+                _KEYS: usual.get(_KEYS),
+                _CREATED_BY: binary(CREATED_BY),
+                _ORDERS: usual.get(_ORDERS),
+            }
+        )[1]
+        self._sink.write(footer + len(footer).to_bytes(4, "little") + MAGIC)
+
+    def give_up(self) -> None:
+        """Stop writing; the file releases its memory."""
+
+    def _add(self, pages: Iterable[Page]) -> None:
+        for page in pages:
+            self._columns[page.column].add(page)
+
+    def _put(self, data: bytes | None) -> tuple[int, int] | None:
+        """Write an index; return its place and size."""
+        if data is None:
+            return None
+        place = self._sink.bytes_accepted
+        self._sink.write(data)
+        return place, len(data)
+
+
+class _Chunk(Struct, frozen=True, kw_only=True):
+    """A column chunk in the file, with what is written after the row groups."""
+
+    start: int
+    compressed: int
+    uncompressed: int
+    metadata: Value
+    column_index: bytes | None
+    offset_index: bytes | None
+
+
+class _WrittenPage(Struct, frozen=True, kw_only=True):
+    """A data page in the file."""
+
+    offset: int
+    size: int
+    """With its header."""
+    first_row: int
+    rows: int
+    nulls: int
+    bounds: Bounds | None
+
+
+class _ChunkWriter:
+    """Gathers the pages of a column until the row group ends."""
+
+    def __init__(self, plan: ColumnPlan) -> None:
+        self._plan = plan
+        self._codec: Any = None
+        if plan.codec != "none":
+            self._codec = pa.Codec(_ARROW_NAMES.get(plan.codec, plan.codec), plan.level)
+        self._pages: list[tuple[Page, int, pa.Buffer]] = []
+
+    def add(self, page: Page) -> None:
+        """Compress a page, which is in the caches still, and hold it."""
+        data, size = page.data, page.data.size
+        if self._codec is not None:
+            data = self._codec.compress(data)
+        # A dictionary is complete when its chunk is, and must stand before the rest.
+        self._pages.insert(0 if page.dictionary else len(self._pages), (page, size, data))
+
+    def write(self, sink: Sink, statistics: bool) -> _Chunk:
+        """Write the chunk and begin the next one.
+
+        Args:
+            sink: Takes the bytes.
+            statistics: Whether the chunk has its bounds and number of NULLs, and indexes.
+        """
+        start, data_start, row = sink.bytes_accepted, 0, 0
+        compressed = uncompressed = 0
+        pages: list[_WrittenPage] = []
+        kinds: Counter[tuple[bool, Encoding]] = Counter()
+        for page, size, data in self._pages:
+            header = _page_header(page, uncompressed=size, compressed=data.size)
+            offset = sink.bytes_accepted
+            sink.write(header)
+            sink.write(data)
+            compressed += len(header) + data.size
+            uncompressed += len(header) + size
+            kinds[page.dictionary, page.encoding] += 1
+            if page.dictionary:
+                continue
+            data_start = data_start or offset
+            pages.append(
+                _WrittenPage(
+                    offset=offset,
+                    size=len(header) + data.size,
+                    first_row=row,
+                    rows=page.rows,
+                    nulls=page.nulls,
+                    bounds=page.bounds,
+                )
+            )
+            row += page.rows
+        self._pages.clear()
+        described = column_index = offset_index = None
+        if statistics:
+            described, column_index = _statistics(pages, _order_of(self._plan.form))
+            offset_index = _offset_index(pages)
+        # In the order of the bytes: dictionary, levels, values.
+        first = [encoding for dictionary, encoding in kinds if dictionary]
+        encodings = dict.fromkeys([*first, Encoding.RLE, *(encoding for _, encoding in kinds)])
+        counts = [
+            structure(
+                {
+                    1: int32(_DICTIONARY_PAGE if dictionary else _DATA_PAGE),
+                    2: int32(encoding),
+                    3: int32(count),
+                }
+            )
+            for (dictionary, encoding), count in kinds.items()
+        ]
+        metadata = structure(
+            {
+                1: int32(self._plan.form.physical),
+                2: several(map(int32, encodings)),
+                3: several([binary(self._plan.form.name.encode())]),
+                4: int32(_CODECS[self._plan.codec]),
+                5: int64(row),
+                6: int64(uncompressed),
+                7: int64(compressed),
+                9: int64(data_start),
+                11: int64(start) if first else None,
+                12: described,
+                13: several(counts),
+            }
+        )
+        return _Chunk(
+            start=start,
+            compressed=compressed,
+            uncompressed=uncompressed,
+            metadata=metadata,
+            column_index=column_index,
+            offset_index=offset_index,
+        )
+
+
+def _page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
+    shape: dict[int, Value | None] = {1: int32(page.rows), 2: int32(page.encoding)}
+    if not page.dictionary:
+        shape |= {3: int32(Encoding.RLE), 4: int32(Encoding.RLE)}
+    return structure(
+        {
+            1: int32(_DICTIONARY_PAGE if page.dictionary else _DATA_PAGE),
+            2: int32(uncompressed),
+            3: int32(compressed),
+            7 if page.dictionary else 5: structure(shape),
+        }
+    )[1]
+
+
+def _statistics(
+    pages: Sequence[_WrittenPage], order: Callable[[bytes], Any]
+) -> tuple[Value, bytes | None]:
+    """Return the statistics of a chunk, and the bounds of its pages.
+
+    A chunk has both bounds or none: readers use them together. The second is None unless each page
+    has bounds or is NULL.
+    """
+    bounded = [page.bounds for page in pages if page.bounds is not None]
+    # One page with values but without bounds leaves the chunk without: they have to cover all.
+    is_whole = len(bounded) == sum(page.nulls < page.rows for page in pages)
+    fields: dict[int, Value | None] = {3: int64(sum(page.nulls for page in pages))}
+    if bounded and is_whole:
+        bounds = Bounds(
+            least=min((each.least for each in bounded), key=order),
+            greatest=max((each.greatest for each in bounded), key=order),
+        )
+        if bounds.fit:
+            fields |= {
+                5: binary(bounds.greatest),
+                6: binary(bounds.least),
+                7: boolean(True),
+                8: boolean(True),
+            }
+    if not is_whole or not all(each.fit for each in bounded):
+        return structure(fields), None
+    each_bounds = [page.bounds for page in pages]
+    index = structure(
+        {
+            1: several(boolean(bounds is None) for bounds in each_bounds),
+            2: several(binary(bounds.least if bounds else b"") for bounds in each_bounds),
+            3: several(binary(bounds.greatest if bounds else b"") for bounds in each_bounds),
+            4: int32(_boundary_order(bounded, order)),
+            5: several(int64(page.nulls) for page in pages),
+        }
+    )
+    return structure(fields), index[1]
+
+
+def _offset_index(pages: Sequence[_WrittenPage]) -> bytes:
+    """Return where a chunk's pages are."""
+    places = [
+        structure({1: int64(page.offset), 2: int32(page.size), 3: int64(page.first_row)})
+        for page in pages
+    ]
+    return structure({1: several(places)})[1]
+
+
+def _order_of(form: ColumnForm) -> Callable[[bytes], Any]:
+    """Return the key by which encoded values of a column are compared."""
+    if code := _NUMBERS.get((form.physical, form.signed)):
+        unpack = struct.Struct(code).unpack
+        return lambda value: unpack(value)[0]
+    if form.signed and form.physical == Physical.FIXED_LEN_BYTE_ARRAY:
+        return lambda value: int.from_bytes(value, "big", signed=True)
+    return lambda value: value
+
+
+def _boundary_order(pages: Sequence[Bounds], order: Callable[[bytes], Any]) -> int:
+    """Return Parquet's number for the order of pages."""
+    pairs = list(pairwise((order(each.least), order(each.greatest)) for each in pages))
+    if all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairs):
+        return _ASCENDING
+    if all(a[0] >= b[0] and a[1] >= b[1] for a, b in pairs):
+        return _DESCENDING
+    return _UNORDERED
+
+
+def _row_group(
+    number: int,
+    rows: int,
+    chunks: Sequence[_Chunk],
+    places: Iterator[tuple[tuple[int, int] | None, tuple[int, int] | None]],
+    order: list[Value],
+) -> Value:
+    """Return the entry of a row group in the footer; `places` are those of the indexes."""
+    listed = []
+    for chunk in chunks:
+        columns, offsets = next(places)
+        listed.append(
+            structure(
+                {
+                    2: int64(0),
+                    3: chunk.metadata,
+                    4: int64(offsets[0]) if offsets else None,
+                    5: int32(offsets[1]) if offsets else None,
+                    6: int64(columns[0]) if columns else None,
+                    7: int32(columns[1]) if columns else None,
+                }
+            )
+        )
+    return structure(
+        {
+            1: several(listed),
+            2: int64(sum(chunk.uncompressed for chunk in chunks)),
+            3: int64(rows),
+            4: several(order) if order else None,
+            5: int64(chunks[0].start),
+            6: int64(sum(chunk.compressed for chunk in chunks)),
+            # The field has 16 bits; it is for encrypted files.
+            7: int16(number) if number < 2**15 else None,
+        }
+    )

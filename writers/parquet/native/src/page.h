@@ -8,7 +8,7 @@
 
 namespace unloader {
 
-// How the values of a column lie in Arrow; the same numbers are in writers.parquet.native.layout.
+// How the values of a column lie in Arrow; the same numbers are in writers.parquet.native.pages.
 enum class Source : int32_t {
     BOOLEAN,
     INT8,
@@ -69,7 +69,7 @@ struct Page {
     std::string greatest;
 };
 
-// A page as it is handed over; the same structure is in writers.parquet.native.metadata.
+// A page as it is handed over; the same structure is in writers.parquet.native.pages.
 struct PageOut {
     char* memory;
     const char* data;

@@ -1,4 +1,4 @@
-// The library's interface: plain C, for writers.parquet.native.metadata. Nothing is thrown out of
+// The library's interface: plain C, for writers.parquet.native.pages. Nothing is thrown out of
 // here.
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ using unloader::PageOut;
 
 namespace {
 
-// Raised with every change of this interface; the number is also in writers.parquet.native.metadata.
+// Raised with every change of this interface; the number is also in writers.parquet.native.pages.
 constexpr uint32_t ABI_VERSION = 1;
 
 constexpr int32_t DONE = 0;
