@@ -77,6 +77,8 @@ class Preload(Struct, frozen=True, kw_only=True):
     """Asks a worker to load the modules that it will need; the worker answers None."""
 
     source_kind: str
+    source: SourceSpec | None = None
+    """What the fork server opens once for the workers that it forks, if the source allows that."""
     formats: tuple[str, ...] = ()
     """The formats of the files to write; other formats are loaded when they are needed."""
     stores: tuple[str, ...] = ()

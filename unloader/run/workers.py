@@ -163,6 +163,7 @@ def _preload(request: Request) -> Preload:
     places = (place for each in outputs for place in each.destinations if is_location(place))
     return Preload(
         source_kind=request.source.kind,
+        source=request.source,
         formats=tuple(dict.fromkeys(name_of(each.format) for each in outputs)),
         stores=tuple(dict.fromkeys(place.partition(":")[0] for place in places)),
     )

@@ -514,6 +514,13 @@ class Source(Protocol):
         """
         return
 
+    def share(self, spec: SourceSpec) -> None:
+        """Open what the next readers of this process and of its forks may use. Optional.
+
+        It must not start a thread: a process with several threads is not forked.
+        """
+        return
+
     def open_catalog(self, spec: SourceSpec) -> Catalog:
         """Connect in the parent.
 

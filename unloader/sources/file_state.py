@@ -236,29 +236,31 @@ class FileAtSnapshot:
     Locks do not keep other programs from replacing the file, or from copying another one over it.
     """
 
-    def __init__(self, path: str, state: Callable[[], str], wanted: str | None) -> None:
+    def __init__(self, path: str, state: Callable[[], str]) -> None:
         """Remember the file; to be called before the database opens it.
 
         Args:
             path: The file.
             state: Returns the state in which the file is, as far as it must not change.
-            wanted: The state at the snapshot, None without a snapshot.
         """
-        self._path, self._state, self._wanted = path, state, wanted
+        self._path, self._state = path, state
+        self._wanted: str | None = None
         self._inode, self._stamp = inode_of(path), _stamp(path)
 
-    def check_opened(self, state: str | None = None) -> None:
+    def check_opened(self, wanted: str | None, state: str | None = None) -> None:
         """Check that the database has opened the file of the snapshot.
 
         Args:
-            state: The current state of the file, if known.
+            wanted: The state at the snapshot, None without a snapshot.
+            state: The state of the file when the database opened it, None for the current state.
 
         Raises:
             SnapshotGone: It is another file.
         """
-        if self._wanted is None:
+        self._wanted = wanted
+        if wanted is None:
             return
-        same = self._wanted == (self._state() if state is None else state)
+        same = wanted == (self._state() if state is None else state)
         if not same or inode_of(self._path) != self._inode:
             raise self._gone("was replaced after the snapshot was taken")
 

@@ -108,7 +108,10 @@ def work(
 def _load(wanted: Preload) -> None:
     """Load what units need. What cannot be loaded is an error of the unit that needs it."""
     with suppress(Exception):
-        source_of(wanted.source_kind).load()
+        source = source_of(wanted.source_kind)
+        source.load()
+        if wanted.source is not None:
+            source.share(wanted.source)
     with suppress(Exception):
         for each in wanted.formats:
             load(each)

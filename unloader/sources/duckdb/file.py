@@ -26,6 +26,10 @@ HEADER_BYTES = 3 * 4096
 """A DuckDB file begins with three header blocks. The first never changes. Each checkpoint writes
 one of the other two, with a number that increases."""
 
+OLDEST_VERSION = 2
+"""The oldest major version of DuckDB whose processes can sort on disk in one directory. Tried with
+1.4.0 and 1.5.0, where some of three processes failed, and 2.0.1."""
+
 SQLITE = b"SQLite format 3\0"
 
 
@@ -58,6 +62,13 @@ def connect(
         import duckdb
     except ImportError as error:
         raise missing_driver(error, "duckdb") from error
+    if int(duckdb.__version__.partition(".")[0]) < OLDEST_VERSION:
+        # Temporary files of its older versions have the same names in all processes, so that
+        # workers overwrote each other's.
+        raise ConfigError(
+            f"DuckDB {duckdb.__version__} is installed, and at least {OLDEST_VERSION}.0 is needed",
+            "pip install 'unloader[duckdb]'",
+        )
     path = Path(database_path(spec))
     if os.fsencode(path).decode(errors="replace") != str(path):
         raise SourceError(

@@ -113,14 +113,14 @@ class SQLiteSource(Source):
         def state() -> str:
             return state_while_read(database_state(path, kept_header_of))
 
-        return SQLiteReader(path, FileAtSnapshot(path, state, reserved))
+        return SQLiteReader(path, FileAtSnapshot(path, state), reserved)
 
 
 class SQLiteReader:
     """A worker's read-only connection."""
 
-    def __init__(self, path: str, file: FileAtSnapshot) -> None:
-        """Open the file.
+    def __init__(self, path: str, file: FileAtSnapshot, reserved: str | None) -> None:
+        """Open the file, whose state the parent may have reserved.
 
         Raises:
             ConfigError: The driver is missing.
@@ -145,7 +145,7 @@ class SQLiteReader:
             self._connection = AdbcConnection(self._database)
         try:
             self._values(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
-            file.check_opened()
+            file.check_opened(reserved)
         except SourceError:
             self.close()
             raise

@@ -15,13 +15,39 @@ import duckdb
 import pytest
 from processes import command
 
-from unloader.errors import SnapshotGone, SourceError
+from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.model import Snapshot, SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.duckdb.source import DuckDBSource
 from unloader.sources.many_tables import describe_tables
 from unloader.sources.testing import check_many_tables
+
+FORKED = """
+import os, sys
+from unloader.worker import process
+from unloader.model import SourceSpec
+from unloader.sources.duckdb.source import DuckDBSource
+source, spec = DuckDBSource(), SourceSpec(kind="duckdb", location=f"duckdb://{sys.argv[1]}")
+source.load()
+source.share(spec)
+print(len(os.listdir("/proc/self/task")), flush=True)
+SORTED = (
+    "SELECT sum(n * k) FROM (SELECT k, row_number() OVER (ORDER BY md5(k::VARCHAR)) AS n "
+    "FROM range(300000) made(k))"
+)
+children = []
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        connection = source.open_reader(spec, None)._connection
+        connection.execute("SET enable_progress_bar = false; SET memory_limit = '20MB'")
+        # Computed in Python, with the positions of the sorted checksums of `hashlib`.
+        os._exit(connection.execute(SORTED).fetchall() != [(6753817932994626,)])
+    children.append(child)
+for child in children:
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 HOSTILE = ('a"b', "two\nlines", "dot.ted", "*", "[x]?", "Größe😀", "'; --", " ", "select")
 TYPES = (
@@ -176,6 +202,40 @@ def test_rows_in_the_log_of_a_killed_writer_are_another_state(state_file: Path) 
         DuckDBSource().open_reader(state_spec(state_file), first)
     assert not caught.value.retryable
     DuckDBSource().open_reader(state_spec(state_file), again).close()
+
+
+def test_a_file_that_is_shared_with_forks_is_opened_again_after_a_change(state_file: Path) -> None:
+    """A reader takes the shared file, but only in the state of the run's snapshot."""
+    source, spec, first = DuckDBSource(), state_spec(state_file), snapshot_of(state_file)
+    other = state_file.with_name("other.db")
+    with closing(duckdb.connect(str(other))) as connection:
+        connection.execute("CREATE TABLE only_here AS SELECT 7 AS k")
+    now = snapshot_of(other)
+    source.share(spec)
+    os.replace(other, state_file)
+    with closing(source.open_reader(spec, now)) as reader:
+        assert reader._connection.execute("SELECT k FROM only_here").fetchall() == [(7,)]
+    source.share(spec)
+    with pytest.raises(SnapshotGone, match="was replaced after the snapshot"):
+        source.open_reader(spec, first)
+
+
+def test_a_shared_file_starts_no_thread_and_forks_read_and_sort_it(state_file: Path) -> None:
+    """The fork server refuses to fork with a second thread. Forks sort on disk side by side."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(state_file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", "0", "0", "0"]
+
+
+def test_an_old_duckdb_is_refused(state_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of the version is replaced: one environment has one DuckDB."""
+    monkeypatch.setattr(duckdb, "__version__", "1.5.0")
+    with pytest.raises(
+        ConfigError, match=r"1\.5\.0 is installed.*Next: pip install .unloader\[duckdb"
+    ):
+        DuckDBSource().open_catalog(state_spec(state_file))
 
 
 @pytest.fixture
