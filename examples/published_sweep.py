@@ -32,12 +32,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from published_timeline import Speeds, Turn, timeline
+
 from numa.model import Node, Topology
 from numa.placement import place
 from partition_planner.model import PartitionInfo, PlanLimits, RowExtent, TableInfo
 from partition_planner.planner import plan
 from partition_planner.simulate import simulate
-from partition_planner.timeline import Speeds, Turn, timeline
 
 RECORD = {
     2: (23760, 68041),

@@ -2,9 +2,8 @@
 
 A source describes a table with the types of `partition_planner.model`;
 `partition_planner.planner.plan` turns the description into a `Plan`;
-`partition_planner.simulate.simulate` shows what that plan costs at any parallelism, and
-`partition_planner.timeline.timeline` who reads what when if workers differ. Same facts in, same
-plan out: nothing here reads a clock, a random number or a database, and nothing here knows
+`partition_planner.simulate.simulate` shows what that plan costs at any parallelism. Same facts in,
+same plan out: nothing here reads a clock, a random number or a database, and nothing here knows
 SQL or the name of a product.
 
     from partition_planner.model import ColumnInfo, PlanLimits, RowExtent, TableInfo
@@ -16,5 +15,5 @@ SQL or the name of a product.
         named_partitions=False, row_ranges=True,
     )
     for unit in plan(table, PlanLimits(parallelism=8)).units:
-        print(unit.id, unit.selector)
+        print(unit.id, unit.selectors)
 """

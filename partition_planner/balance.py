@@ -11,28 +11,9 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 
-def assign(costs: Sequence[float], parallelism: int) -> tuple[tuple[int, ...], ...]:
-    """Return for each worker the indexes of its costs, in the order in which it takes them.
-
-    Args:
-        costs: Cost of each unit, none negative, in any order. Equal costs are taken by index.
-        parallelism: Number of workers, at least 1.
-
-    Returns:
-        `parallelism` bins; those without work are empty.
-    """
-    order = sorted(range(len(costs)), key=lambda index: (-costs[index], index))
-    bins: list[list[int]] = [[] for _ in range(parallelism)]
-    loads = Loads(parallelism, len(costs))
-    for index in order:
-        bins[loads.take(costs[index])].append(index)
-    return tuple(map(tuple, bins))
-
-
 def makespan(costs: Iterable[float], parallelism: int) -> float:
-    """Return the cost at which the last of `parallelism` workers finishes under `assign`."""
-    ordered = sorted(costs, reverse=True)
-    return max(finish_times(ordered, parallelism))
+    """Return the cost at which the last worker finishes if idle ones take the largest cost."""
+    return max(finish_times(sorted(costs, reverse=True), parallelism))
 
 
 def finish_times(costs: Sequence[float], parallelism: int) -> tuple[float, ...]:

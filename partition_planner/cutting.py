@@ -6,15 +6,16 @@ the estimates show idle workers, and the planner's own target size is never belo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
 
 from partition_planner.balance import makespan
-from partition_planner.costs import Costs
+from partition_planner.costs import Costs, measure
 from partition_planner.model import PlanLimits
-from partition_planner.parts import Part, share
+from partition_planner.parts import Part, parts_of, share
+from partition_planner.table import TableInfo
 
 MIN_UNIT_BYTES = 8 << 20
 """Guess: below it the round trips of a unit weigh more than the time a finer cut can save."""
@@ -37,9 +38,24 @@ MAX_TRIED = 100_000
 """Pieces in all plans for fewer workers that are looked at: about a tenth of a second."""
 
 
-def whole_parts(parts: Sequence[Part]) -> list[int]:
-    """Return one piece for each part."""
-    return [1] * len(parts)
+def estimated_bytes(table: TableInfo) -> int:
+    """Return the size of a table, by the best measure that its source knows."""
+    costs = measure(table, parts_of(table))
+    return costs.total * costs.bytes_each
+
+
+def unit_bytes(sizes: Iterable[int], parallelism: int) -> int:
+    """Return the size above which a part of any of several tables is cut.
+
+    It is the size for one table as large as all of them together. So a table that is small among
+    the others stays whole, and the last unit to end is late by a quarter of a worker's share at
+    most.
+
+    Args:
+        sizes: Of the tables, by `estimated_bytes`.
+        parallelism: How many workers there are; 1 or more.
+    """
+    return max(MIN_UNIT_BYTES, _ceil_div(sum(sizes), UNITS_PER_WORKER * parallelism))
 
 
 def to_size(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[int]:
@@ -61,7 +77,11 @@ def to_balance(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[
     """
     if limits.unit_bytes is not None:
         return to_size(parts, costs, limits)
-    uncut = [cost for part, cost in zip(parts, costs.of_part, strict=True) if not _cuttable(part)]
+    uncut = [
+        cost
+        for part, cost in zip(parts, costs.of_part, strict=True)
+        if part.spread is None or part.spread.most_pieces <= 1
+    ]
     tried: list[tuple[int, list[int], float]] = []
     pieces = 0
     # The planner makes no more pieces than these, and workers beyond them would have none.
@@ -87,7 +107,7 @@ def _balanced(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> tuple[
     if limits.parallelism > 1 and len(parts) == 1 and parts[0].name is None:
         counts = to_size(parts, costs, limits)
         return counts, _time(parts, costs, counts, limits.parallelism)
-    best = whole_parts(parts)
+    best = [1] * len(parts)
     shortest = _time(parts, costs, best, limits.parallelism)
     size = target(costs, limits)
     for threshold in THRESHOLDS:
@@ -101,11 +121,15 @@ def _balanced(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> tuple[
 
 
 def _time(parts: Sequence[Part], costs: Costs, counts: Sequence[int], parallelism: int) -> float:
-    return makespan(_piece_costs(parts, costs, counts), parallelism)
-
-
-def _cuttable(part: Part) -> bool:
-    return part.spread is not None and part.spread.most_pieces > 1
+    """Return the makespan of the pieces."""
+    each: list[int] = []
+    for part, cost, pieces in zip(parts, costs.of_part, counts, strict=True):
+        if pieces == 1 or part.spread is None:
+            each.append(cost)
+        else:
+            cuts = pairwise(part.spread.cuts(pieces))
+            each += [share(cost, offsets, part.spread.weight) for offsets in cuts]
+    return makespan(each, parallelism)
 
 
 def target(costs: Costs, limits: PlanLimits) -> int:
@@ -130,15 +154,6 @@ def _counts(
         else 1
         for part, cost in zip(parts, costs.of_part, strict=True)
     ]
-
-
-def _piece_costs(parts: Sequence[Part], costs: Costs, counts: Sequence[int]) -> Iterator[int]:
-    for part, cost, pieces in zip(parts, costs.of_part, counts, strict=True):
-        if pieces == 1 or part.spread is None:
-            yield cost
-            continue
-        for offsets in pairwise(part.spread.cuts(pieces)):
-            yield share(cost, offsets, part.spread.weight)
 
 
 def _ceil_div(dividend: int, divisor: int) -> int:

@@ -17,6 +17,7 @@ and only inner boundaries are exact.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -25,11 +26,10 @@ from partition_planner import cutting
 from partition_planner.costs import measure
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, PlanLimits, TableInfo, WorkUnit
-from partition_planner.parts import Draft, Part, estimate, parts_of
+from partition_planner.parts import Draft, Part, estimate, parts_of, total
 from partition_planner.spreads import Addresses, Keys
-from partition_planner.strategies.whole import together, whole_table
 from partition_planner.table import RowExtent
-from partition_planner.work import KeyRange, NamedPartition, RowRange
+from partition_planner.work import KeyRange, NamedPartition, RowRange, WholeTable
 
 MAX_CUT_UNITS = 1_000_000
 """Cutting stops with an error above it: such a plan is a mistyped size, not a wish."""
@@ -59,7 +59,11 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
     """
     limits.check()
     parts = parts_of(table)
-    _check_chosen(table, parts, partitions)
+    known = {part.name for part in parts}
+    missing = sorted(name for name in partitions or () if name not in known)
+    if partitions is not None and (missing or not partitions):
+        what = f"no partition {missing[0]!r}" if missing else "none of the requested partitions"
+        raise PlanError(f"{table.label} has {what}.", "name partitions that it has.")
     drafts = list(_drafts(table, parts, limits, partitions))
     width = max(4, len(str(len(drafts))))
     units = tuple(
@@ -75,18 +79,6 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
     return Plan.of(table=table, partitions=chosen or None, units=units, limits=limits)
 
 
-def _check_chosen(
-    table: TableInfo, parts: Sequence[Part], partitions: Collection[str] | None
-) -> None:
-    known = {part.name for part in parts}
-    if partitions is None:
-        return
-    missing = sorted(name for name in partitions if name not in known)
-    if missing or not partitions:
-        what = f"no partition {missing[0]!r}" if missing else "none of the requested partitions"
-        raise PlanError(f"{table.label} has {what}.", "name partitions that it has.")
-
-
 def _drafts(
     table: TableInfo,
     parts: tuple[Part, ...],
@@ -95,16 +87,15 @@ def _drafts(
 ) -> Iterator[Draft]:
     _check_estimates(table, parts)
     if limits.split == "none" and partitions is None:
-        yield whole_table(table, parts)
+        yield _whole_table(table, parts)
         return
     extents_only = bool(table.partitions) and not table.named_partitions
-    _check_extents(table, parts)
     _check_split(table, parts, limits.split)
     # For all partitions, since the ends of one are open only where it has no neighbour.
     ends = open_ends(parts, table.label) if extents_only else [BOTH_OPEN] * len(parts)
     costly_ranges = limits.split == "auto" and extents_only and not table.row_ranges
     if costly_ranges and partitions is None:
-        yield whole_table(table, parts)
+        yield _whole_table(table, parts)
         return
     chosen = [
         (part, end)
@@ -112,25 +103,26 @@ def _drafts(
         if partitions is None or part.name in partitions
     ]
     if costly_ranges or limits.split == "none":
-        yield together([draft for part, end in chosen for draft in _read(table, part, 1, end)])
+        # One unit that reads the partitions in their order.
+        drafts = [draft for part, end in chosen for draft in _read(table, part, 1, end)]
+        yield Draft(
+            selectors=tuple(selector for draft in drafts for selector in draft.selectors),
+            rows=total(draft.rows for draft in drafts),
+            bytes=total(draft.bytes for draft in drafts),
+        )
         return
-    counts = _counts(table, [part for part, _ in chosen], limits)
+    counts = [1] * len(chosen)
+    if limits.split != "partition" and table.row_ranges:
+        cut_parts = [part for part, _ in chosen]
+        decide = cutting.to_size if limits.split == "range" else cutting.to_balance
+        counts = decide(cut_parts, measure(table, cut_parts), limits)
+        if sum(counts) > max(MAX_CUT_UNITS, len(chosen)):
+            raise PlanError(
+                f"To cut {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}.",
+                "give a larger --unit-bytes or a lower --parallelism.",
+            )
     for (part, end), pieces in zip(chosen, counts, strict=True):
         yield from _read(table, part, pieces, end)
-
-
-def _counts(table: TableInfo, parts: Sequence[Part], limits: PlanLimits) -> list[int]:
-    if limits.split == "partition" or not table.row_ranges:
-        return cutting.whole_parts(parts)
-    costs = measure(table, parts)
-    decide = cutting.to_size if limits.split == "range" else cutting.to_balance
-    counts = decide(parts, costs, limits)
-    if sum(counts) > max(MAX_CUT_UNITS, len(parts)):
-        raise PlanError(
-            f"To cut {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}.",
-            "give a larger --unit-bytes or a lower --parallelism.",
-        )
-    return counts
 
 
 def _read(table: TableInfo, part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
@@ -139,34 +131,24 @@ def _read(table: TableInfo, part: Part, pieces: int, ends: OpenEnds) -> Iterator
     elif pieces > 1 or (part.name is not None and not table.named_partitions):
         yield from cut(part, pieces, ends)
     elif part.name is None:
-        yield whole_table(table, (part,))
+        yield _whole_table(table, (part,))
     else:
-        yield whole_partition(part)
+        # An empty partition is a unit like any other: its statistics may be stale.
+        selector = NamedPartition(partition=part.name, kind=part.kind, relation=part.relation)
+        yield Draft(selectors=(selector,), rows=part.rows, bytes=part.bytes)
 
 
-def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:
-    if split == "partition" and not table.partitions:
-        raise PlanError(f"{table.label} has no partitions to split by.", "run with --split auto.")
-    if split == "range" and not table.row_ranges:
-        raise PlanError(
-            f"{table.label} cannot be read by ranges of row addresses or keys: each range would "
-            "scan the whole table.",
-            "run with --split auto.",
-        )
-    if split == "range" and all(part.spread is None for part in parts):
-        raise PlanError(
-            f"{table.label} has neither known extents nor keys, so it cannot be cut into ranges.",
-            "run with --split auto.",
-        )
-    names: set[str | None] = set()
-    for part in parts:
-        if part.name in names:
-            raise PlanError(
-                f"{table.label} has two partitions named {part.name!r}, so rows could be "
-                "duplicated.",
-                "run with --split none, which reads the table as one unit.",
-            )
-        names.add(part.name)
+def _whole_table(table: TableInfo, parts: Sequence[Part]) -> Draft:
+    """Return the one unit that reads every row of the table.
+
+    Its estimates are the table's own, or else the sum of the parts' where every part has one.
+    """
+    rows, size = table.rows, table.bytes
+    return Draft(
+        selectors=(WholeTable(),),
+        rows=total(part.rows for part in parts) if rows is None else rows,
+        bytes=total(part.bytes for part in parts) if size is None else size,
+    )
 
 
 def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
@@ -180,7 +162,7 @@ def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
                 )
 
 
-def _check_extents(table: TableInfo, parts: Sequence[Part]) -> None:
+def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:
     for part in parts:
         extents = part.spread.extents if isinstance(part.spread, Addresses) else ()
         for lower, upper in pairwise(extents):
@@ -192,19 +174,25 @@ def _check_extents(table: TableInfo, parts: Sequence[Part]) -> None:
                     "nothing.",
                     "run with --split none; the source must coalesce its extents.",
                 )
-
-
-def whole_partition(part: Part) -> Draft:
-    """Return the one unit that reads a partition, however many rows it holds by now.
-
-    An empty partition is a unit like any other: the statistics that call it empty may be stale.
-    """
-    assert part.name is not None, "only a partition is selected by name"
-    return Draft(
-        selectors=(NamedPartition(partition=part.name, kind=part.kind, relation=part.relation),),
-        rows=part.rows,
-        bytes=part.bytes,
-    )
+    if split == "partition" and not table.partitions:
+        raise PlanError(f"{table.label} has no partitions to split by.", "run with --split auto.")
+    if split == "range" and not table.row_ranges:
+        raise PlanError(
+            f"{table.label} cannot be read by ranges of row addresses or keys: each range would "
+            "scan the whole table.",
+            "run with --split auto.",
+        )
+    if split == "range" and all(part.spread is None for part in parts):
+        raise PlanError(
+            f"{table.label} has neither known extents nor keys, so it cannot be cut into ranges.",
+            "run with --split auto.",
+        )
+    name, count = Counter(part.name for part in parts).most_common(1)[0]
+    if count > 1:
+        raise PlanError(
+            f"{table.label} has two partitions named {name!r}, so rows could be duplicated.",
+            "run with --split none, which reads the table as one unit.",
+        )
 
 
 def cut_keys(part: Part, pieces: int) -> Iterator[Draft]:
@@ -293,36 +281,31 @@ def open_ends(parts: Sequence[Part], label: str) -> list[OpenEnds]:
         PlanError: A part has no extent, or more than one, or two neighbours overlap or leave a gap,
             so that rows would be doubled or lost. The message names them.
     """
-    extents = [_only_extent(part, label) for part in parts]
+    extents: list[RowExtent] = []
+    for part in parts:
+        known = part.spread.extents if isinstance(part.spread, Addresses) else ()
+        if len(known) != 1:
+            found = f"has {len(known)} extents instead of one" if known else "has no known extent"
+            raise PlanError(
+                f"Partition {part.name!r} of {label} has no name for a SELECT, and it {found}.",
+                "run with --split none, which makes the table one unit.",
+            )
+        extents += known
     filled = [at for at, extent in enumerate(extents) if extent.addresses]
     ordered = sorted(filled, key=lambda at: extents[at].first)
-    for lower, upper in pairwise(ordered):
-        problem = _problem(extents[lower], extents[upper])
-        if problem:
-            raise PlanError(
-                f"Partitions {parts[lower].name!r} and {parts[upper].name!r} of {label} {problem}.",
-                "run with --split none, which reads the table as one unit.",
-            )
+    for at, after in pairwise(ordered):
+        lower, upper = extents[at], extents[after]
+        if lower.last == upper.first:
+            continue
+        shared = min(lower.last, upper.last)
+        problem = (
+            f"leave out the addresses [{lower.last}, {upper.first}), so rows could be lost"
+            if lower.last < upper.first
+            else f"share the addresses [{upper.first}, {shared}), so rows would be duplicated"
+        )
+        raise PlanError(
+            f"Partitions {parts[at].name!r} and {parts[after].name!r} of {label} {problem}.",
+            "run with --split none, which reads the table as one unit.",
+        )
     lowest, highest = (ordered[0], ordered[-1]) if ordered else (0, 0)
     return [OpenEnds(first=at == lowest, last=at == highest) for at in range(len(parts))]
-
-
-def _only_extent(part: Part, label: str) -> RowExtent:
-    extents = part.spread.extents if isinstance(part.spread, Addresses) else ()
-    if len(extents) == 1:
-        return extents[0]
-    found = f"has {len(extents)} extents instead of one" if extents else "has no known extent"
-    raise PlanError(
-        f"Partition {part.name!r} of {label} has no name for a SELECT, and it {found}.",
-        "run with --split none, which makes the table one unit.",
-    )
-
-
-def _problem(lower: RowExtent, upper: RowExtent) -> str | None:
-    """Return the problem between two neighbours, or None if they adjoin."""
-    if lower.last < upper.first:
-        return f"leave out the addresses [{lower.last}, {upper.first}), so rows could be lost"
-    if lower.last > upper.first:
-        shared = min(lower.last, upper.last)
-        return f"share the addresses [{upper.first}, {shared}), so rows would be duplicated"
-    return None

@@ -14,8 +14,8 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from partition_planner.cutting import estimated_bytes, unit_bytes
 from partition_planner.model import PlanLimits
-from partition_planner.several import estimated_bytes, unit_bytes
 from unloader.errors import OutputFailed, SourceError, UnloaderError, UsageError, translate
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind

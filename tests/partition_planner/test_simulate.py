@@ -1,9 +1,7 @@
-"""Plans at full size: balance, timelines, and idle workers."""
+"""Plans at full size: balance and idle workers."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from partition_planner.balance import assign, lower_bound, makespan
+from partition_planner.balance import lower_bound, makespan
 from partition_planner.costs import unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.model import (
@@ -26,7 +24,6 @@ from partition_planner.model import (
 )
 from partition_planner.planner import plan
 from partition_planner.simulate import simulate
-from partition_planner.timeline import Speeds, timeline
 
 
 def optimum(costs: list[int], parallelism: int) -> int:
@@ -62,19 +59,6 @@ def test_lpt_keeps_to_grahams_bound(costs: list[int], parallelism: int) -> None:
     factor = Fraction(4, 3) - Fraction(1, 3 * parallelism)
     assert best <= found <= factor * best
     assert lower_bound(costs, parallelism) <= best
-
-
-@given(st.lists(st.integers(0, 1 << 50), max_size=60), st.integers(1, 80))
-def test_every_unit_is_assigned_once(costs: list[int], parallelism: int) -> None:
-    """The bins hold every index once, largest first, and the fullest is the makespan."""
-    bins = assign(costs, parallelism)
-    assert len(bins) == parallelism
-    assert sorted(index for chosen in bins for index in chosen) == list(range(len(costs)))
-    loads = [sum(costs[index] for index in chosen) for chosen in bins]
-    assert max(loads) == makespan(costs, parallelism)
-    for chosen in bins:
-        taken = [costs[index] for index in chosen]
-        assert taken == sorted(taken, reverse=True)
 
 
 ROWS = 10_000_000_000
@@ -259,47 +243,3 @@ def plan_of(sizes: list[int]) -> Plan:
         row_ranges=False,
     )
     return plan(table, PlanLimits(parallelism=1, split="partition"))
-
-
-def fixed(*speeds: float) -> Speeds:
-    """Return the speeds of workers that do not disturb each other."""
-    return lambda busy: [speeds[worker] for worker in busy]
-
-
-sizes = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=40)
-
-
-@given(sizes, st.integers(1, 12))
-def test_workers_that_are_alike_end_as_simulated(sizes: list[int], parallelism: int) -> None:
-    """With equal speeds each worker's last turn ends when the simulation says it finishes."""
-    made = plan_of(sizes)
-    ends = [0.0] * parallelism
-    for turn in timeline(made, parallelism):
-        ends[turn.worker] = max(ends[turn.worker], turn.end)
-    assert tuple(ends) == simulate(made, parallelism).finish_times
-
-
-@settings(max_examples=examples(60))
-@given(sizes.filter(any), st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
-def test_each_unit_is_read_once_by_a_worker_that_is_idle(
-    sizes: list[int], speeds: list[float]
-) -> None:
-    """Turns are the units in their order, none of a worker overlap, none begins before it must."""
-    made = plan_of(sizes)
-    turns = timeline(made, len(speeds), fixed(*speeds))
-    assert [turn.unit for turn in turns] == [unit.id for unit in made.units]
-    assert [turn.start for turn in turns] == sorted(turn.start for turn in turns)
-    costs = {unit.id: unit.bytes or 0 for unit in made.units}
-    ends = dict.fromkeys(range(len(speeds)), 0.0)
-    for turn in turns:
-        assert turn.start == ends[turn.worker] == min(ends.values())
-        took = turn.end - turn.start
-        assert math.isclose(took, costs[turn.unit] / speeds[turn.worker], abs_tol=1e-3)
-        ends[turn.worker] = turn.end
-
-
-def test_a_slow_worker_takes_fewer_units() -> None:
-    """A worker of a third of the speed reads one unit in the time in which the other reads three."""
-    turns = timeline(plan_of([6] * 8), 2, fixed(3, 1))
-    assert Counter(turn.worker for turn in turns) == {0: 6, 1: 2}
-    assert max(turn.end for turn in turns) == 12

@@ -19,10 +19,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numa.model import Topology
+from partition_planner.cutting import estimated_bytes
+from partition_planner.cutting import unit_bytes as common_unit_bytes
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, TableInfo
-from partition_planner.several import estimated_bytes
-from partition_planner.several import unit_bytes as common_unit_bytes
 from unloader.errors import (
     ConfigError,
     Interrupted,

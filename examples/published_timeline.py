@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from partition_planner.costs import unit_costs
-from partition_planner.errors import PlanError
 from partition_planner.model import Plan
 
 Speeds = Callable[[tuple[int, ...]], Sequence[float]]
@@ -31,12 +30,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Both since the start of the first unit, in the speeds' unit of time."""
 
 
-def equally_fast(busy: tuple[int, ...]) -> tuple[float, ...]:
-    """Return speed 1 for each worker: time is then the plan's cost."""
-    return (1.0,) * len(busy)
-
-
-def timeline(plan: Plan, parallelism: int, speeds: Speeds = equally_fast) -> tuple[Turn, ...]:
+def timeline(plan: Plan, parallelism: int, speeds: Speeds) -> tuple[Turn, ...]:
     """Return who reads what when, if idle workers take the plan's units in their order.
 
     Of workers that become idle together, the one with the fewest units so far is served first, then
@@ -44,15 +38,7 @@ def timeline(plan: Plan, parallelism: int, speeds: Speeds = equally_fast) -> tup
 
     Returns:
         A turn for each unit, in the order in which they are taken.
-
-    Raises:
-        PlanError: The parallelism is below 1, or a busy worker has no speed or none above 0.
     """
-    if parallelism < 1:
-        raise PlanError(
-            f"Parallelism {parallelism} is below 1.",
-            "give --parallelism 1 or more.",
-        )
     costs, each = unit_costs(plan.table, plan.units)
     clock = _Clock(parallelism, speeds)
     for unit, cost in zip(plan.units, each, strict=True):
@@ -108,10 +94,4 @@ class _Clock:
                 self._left[worker] -= step * speeds[worker]
 
     def _asked(self, busy: tuple[int, ...]) -> dict[int, float]:
-        speeds = tuple(self._speeds(busy))
-        if len(speeds) != len(busy) or not all(speed > 0 for speed in speeds):
-            raise PlanError(
-                f"Speeds {speeds} do not give a speed for each of the workers {busy}.",
-                "give a number above 0 for each of them.",
-            )
-        return dict(zip(busy, speeds, strict=True))
+        return dict(zip(busy, self._speeds(busy), strict=True))
