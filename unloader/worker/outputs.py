@@ -18,16 +18,14 @@ from unloader.nouns import counted
 from unloader.transforms.sql_expressions import checked, open_session
 from unloader.transforms.sql_steps import Evaluation
 from unloader.transforms.transformer import Together
-from unloader.worker.transforming import TransformedWriter
+from unloader.worker.transforming import Kept, TransformedWriter
 from writers.content.sums import ColumnSums
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
 
 if TYPE_CHECKING:
-    from unloader.model import Projection
     from writers.base import Writer
     from writers.large_rows import LargeRow
-    from writers.model import StageSeconds, WrittenFile
 
 
 class UnitOutput:
@@ -265,20 +263,14 @@ def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
 
 WHAT = "the filter"
 
-_MOST_KEPT = 4
-"""Filters without work. A session of DuckDB takes a few MB while it does nothing."""
-
-_kept: dict[tuple[str, bytes, tuple[int, ...]], RowFilter] = {}
-"""The filter that was used last is at the end."""
+_FILTERS: Kept[RowFilter] = Kept()
+"""By their conditions and the columns of these."""
 
 
 def row_filter(condition: str, schema: Any, columns: Sequence[int]) -> RowFilter:
-    """Return a filter that a unit before has left, or a new one; see `RowFilter`.
-
-    To check a condition and to open a session takes longer than the rows of a small unit.
-    """
+    """Return a filter that a unit before has left, or a new one; see `RowFilter`."""
     key = (condition, selected(schema, columns).serialize().to_pybytes(), tuple(columns))
-    return _kept.pop(key, None) or RowFilter(condition, schema, columns)
+    return _FILTERS.take(key) or RowFilter(condition, schema, columns)
 
 
 class RowFilter:
@@ -328,12 +320,7 @@ class RowFilter:
 
     def keep(self) -> None:
         """Keep it for later units; all its rows were taken."""
-        for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
-            _kept.pop(old).close()
-        if self._kept_as in _kept:
-            self.close()
-        else:
-            _kept[self._kept_as] = self
+        _FILTERS.keep(self._kept_as, self)
 
     def close(self) -> None:
         """End the session."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,11 +18,42 @@ if TYPE_CHECKING:
     from writers.large_rows import LargeRow
     from writers.model import ContentSums, StageSeconds, WrittenFile
 
-_MOST_KEPT = 4
-"""Transformers without work. A session of DuckDB takes a few MB while it does nothing."""
 
-_kept: dict[tuple[str, bytes], Transformer] = {}
-"""By the transform and its columns; the last used one comes last."""
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closing)
+
+_MOST_KEPT = 4
+"""Things without work. A session of DuckDB takes a few MB while it does nothing."""
+
+
+class Kept(Generic[C]):
+    """What a unit leaves to later ones; the last used one comes last.
+
+    To check expressions and to open a session for them takes longer than the rows of a small unit.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[object, C] = {}
+
+    def take(self, key: object) -> C | None:
+        """Return what was left under a key; it is the caller's now."""
+        return self._by_key.pop(key, None)
+
+    def keep(self, key: object, what: C) -> None:
+        """Leave something under a key, or close it if something is there already."""
+        if key in self._by_key:
+            what.close()
+            return
+        for old in list(self._by_key)[: max(0, len(self._by_key) - _MOST_KEPT + 1)]:
+            self._by_key.pop(old).close()
+        self._by_key[key] = what
+
+
+_TRANSFORMERS: Kept[Transformer] = Kept()
+"""By the transform and its columns."""
 
 
 class TransformedWriter:
@@ -53,7 +84,9 @@ class TransformedWriter:
             UsageError, ConfigError: As `Transformer`; a key is not the one of the run.
         """
         self._kept_as = (repr(options), schema.serialize().to_pybytes())
-        self._transformer = _transformer(self._kept_as, options, schema)
+        self._transformer = _TRANSFORMERS.take(self._kept_as) or Transformer(
+            options.transform, schema, masking_keys(options.keys)
+        )
         try:
             self._writer = open_writer(self._transformer.schema)
         except BaseException:
@@ -63,11 +96,7 @@ class TransformedWriter:
         """It is another unit's now."""
         self._held = Together()
         self._seconds = 0.0
-        self._sums: ColumnSums | None = None
-        if checksums:
-            self._sums = ColumnSums(self._transformer.schema)
-        self.rows = 0
-        """Written."""
+        self._sums = ColumnSums(self._transformer.schema) if checksums else None
 
     def write(self, batch: Any) -> None:
         """Take a batch; it is written together with the next batches."""
@@ -84,7 +113,6 @@ class TransformedWriter:
         changed = self._transformer.apply_large(row)
         if changed is None:
             return
-        self.rows += 1
         if not changed.values:
             self._write(changed.row)
             return
@@ -93,7 +121,7 @@ class TransformedWriter:
     def close(self) -> tuple[WrittenFile, ...]:
         """Write the held rows, and finish the files."""
         self._flush()
-        _keep(self._kept_as, self._transformer)
+        _TRANSFORMERS.keep(self._kept_as, self._transformer)
         self._is_kept = True
         return self._writer.close()
 
@@ -106,7 +134,6 @@ class TransformedWriter:
 
     @property
     def bytes_written(self) -> int:
-        """As of the writer."""
         return self._writer.bytes_written
 
     @property
@@ -125,29 +152,9 @@ class TransformedWriter:
         changed = list(self._transformer.apply_together(self._held.take()))
         self._seconds += perf_counter() - began
         for batch in changed:
-            self.rows += batch.num_rows
             self._write(batch)
 
     def _write(self, batch: Any) -> None:
         if self._sums is not None:
             self._sums.add(batch.columns, batch.num_rows)
         self._writer.write(batch)
-
-
-def _transformer(key: tuple[str, bytes], options: TransformOptions, schema: Any) -> Transformer:
-    """Return a transformer that a unit before has left, or a new one.
-
-    To check expressions and to open a session for them takes longer than the rows of a small unit.
-    """
-    kept = _kept.pop(key, None)
-    return kept or Transformer(options.transform, schema, masking_keys(options.keys))
-
-
-def _keep(key: tuple[str, bytes], transformer: Transformer) -> None:
-    """Leave a transformer to the next units."""
-    for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
-        _kept.pop(old).close()
-    if key in _kept:
-        transformer.close()
-    else:
-        _kept[key] = transformer

@@ -64,7 +64,6 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
 
     Every error comes through, and leaves nothing in the staging directory.
     """
-
     progress = Progress(task.unit.id, report)
 
     def copy() -> UnitResult:
@@ -78,53 +77,32 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
         return read_again(copy)
 
 
-def _pump(
-    task: UnitTask,
-    items: Callable[[], Iterator[T]],
-    size: Callable[[T], int],
-    progress: Progress,
-) -> Pump[T]:
-    pump = Pump(
-        items,
-        size=size,
-        most_bytes=task.fetch_bytes,
-        # The source reports little data for this unit.
-        expects_little=task.unit.bytes is not None and task.unit.bytes <= LITTLE_BYTES,
-        waits=progress.waits,
-        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
-    )
-    progress.starved = lambda: pump.starved_seconds
-    return pump
-
-
-def _result_of(task: UnitTask) -> Callable[..., UnitResult]:
-    unit, attempt = task.unit.id, task.attempt
-    return partial(
-        UnitResult, unit=unit, attempt=attempt, seconds=0.0, cpu_seconds=0.0, peak_rss_bytes=0
-    )
-
-
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:
-
     projection = task.extract.projection
     schema = read_schema(projection.schema)
     # With a transform the columns are the columns of its result.
-    plain = any(each.transform is None for each in task.outputs)
-    content = _Content(schema) if task.checksums and plain else None
+    summed = task.checksums and any(each.transform is None for each in task.outputs)
+    # The checksums of the fetched rows; each half is added to by one thread alone.
+    of_batches = ColumnSums(schema) if summed else None
+    of_rows = ColumnSums(schema) if summed else None
     outputs = Outputs((), drops=False)
 
     def fetch() -> Iterator[Any]:
         share = max(1, task.fetch_bytes // SHARES)
-        batches = unit_batches(reader, task.extract, task.unit, batch_bytes=share)
-        return batches if content is None else content.of_batches(batches)
+        for batch in unit_batches(reader, task.extract, task.unit, batch_bytes=share):
+            if of_batches is not None and not isinstance(batch, LargeRow):
+                of_batches.add(batch.columns, batch.num_rows)
+            yield batch
+            del batch
 
     def advance(rows: int = 0) -> None:
         progress.add(rows, outputs.bytes_written)
 
     def consume(batch: Any) -> None:
         if isinstance(batch, LargeRow):
-            if content is not None:
-                batch = content.of_row(batch)
+            if of_rows is not None:
+                # Its values are hashed as writers read them.
+                batch = of_rows.hashed(batch)
             watched = tuple((index, WatchedValue(value, advance)) for index, value in batch.values)
             row = replace(batch, values=watched)
             outputs.each(lambda output: output.write_large(row))
@@ -133,8 +111,11 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
         outputs.each(lambda output: output.write(batch))
         advance(batch.num_rows)
 
+    def size(batch: Any) -> int:
+        return batch.held_bytes if isinstance(batch, LargeRow) else int(batch.nbytes)
+
     before = _Clocks.now()
-    pump = _pump(task, fetch, _batch_bytes, progress)
+    pump = _pump(task, fetch, size, progress)
     try:
         outputs = Outputs(
             [
@@ -153,18 +134,46 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
     except BaseException as error:
         sent = bool(progress.rows) or bool(outputs.bytes_written)
         outputs.abort()
-        if sent and isinstance(error, ReadAgain):
-            _check_repeatable(task)
+        # Data that has left through a stream cannot be written again.
+        streams = any(each.spec.stream and each.drops == "nothing" for each in task.outputs)
+        if sent and streams and isinstance(error, ReadAgain):
+            raise OutputFailed(
+                f"unit {task.unit.id} must be read again in another way, but some of its rows have "
+                "already been sent",
+                "give a directory with --to, where unloader can read the unit again",
+            ) from error
         raise
-    sums = None if content is None else content.result()
+    sums: ContentSums | None = None
+    if of_batches is not None and of_rows is not None:
+        sums = total((of_batches.result(), of_rows.result()))
     stages = _stages(pump, [each.stages for each in outputs.all], before, closing)
-    found = _results(outputs, stages, sums)
-    result = _result_of(task)
+    found = tuple(
+        OutputResult(
+            number=each.number,
+            rows=each.rows,
+            filtered=each.filtered,
+            files=each.files,
+            # Threads are shared, so only these are of one output.
+            stages=replace(
+                stages,
+                encode_s=each.stages.encode_s,
+                write_s=each.stages.write_s,
+                compress_s=each.stages.compress_s,
+                compress_cpu_s=each.stages.compress_cpu_s,
+                uncompressed_bytes=each.stages.uncompressed_bytes,
+                load=None,
+            ),
+            content=each.content(sums),
+            failure=each.failure,
+        )
+        for each in outputs.all
+    )
     if len(projection.outputs) > 1:
         files = tuple(file for each in found for file in each.files)
-        return result(rows=progress.rows, files=files, stages=stages, outputs=found)
+        return _result(task, rows=progress.rows, files=files, stages=stages, outputs=found)
     (only,) = found
-    return result(
+    return _result(
+        task,
         rows=only.rows,
         files=only.files,
         stages=stages,
@@ -173,88 +182,13 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
     )
 
 
-def _results(
-    outputs: Outputs, stages: Stages, sums: ContentSums | None
-) -> tuple[OutputResult, ...]:
-    """Return what became of each output; all are closed or given up."""
-    return tuple(
-        OutputResult(
-            number=each.number,
-            rows=each.rows,
-            filtered=each.filtered,
-            files=each.files,
-            stages=_own_stages(stages, each.stages),
-            content=each.content(sums),
-            failure=each.failure,
-        )
-        for each in outputs.all
-    )
-
-
-def _own_stages(of_all: Stages, own: StageSeconds) -> Stages:
-    """Return the stages of a unit with what one output took of them; threads are shared."""
-    return replace(
-        of_all,
-        encode_s=own.encode_s,
-        write_s=own.write_s,
-        compress_s=own.compress_s,
-        compress_cpu_s=own.compress_cpu_s,
-        uncompressed_bytes=own.uncompressed_bytes,
-        load=None,
-    )
-
-
-class _Content:
-    """The checksums of the fetched rows; each half is added to by one thread alone."""
-
-    def __init__(self, schema: Any) -> None:
-
-        self._batches, self._rows = ColumnSums(schema), ColumnSums(schema)
-
-    def of_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Pass batches on, as the fetch thread takes them."""
-
-        for batch in batches:
-            if not isinstance(batch, LargeRow):
-                self._batches.add(batch.columns, batch.num_rows)
-            yield batch
-            del batch
-
-    def of_row(self, row: LargeRow) -> LargeRow:
-        """Return a row whose values are hashed as writers read them."""
-        return self._rows.hashed(row)
-
-    def result(self) -> ContentSums:
-        """Return the checksums of all rows."""
-
-        return total((self._batches.result(), self._rows.result()))
-
-
 def _open_file(output: OutputTask, schema: Any) -> Writer:
     if output.drops == "rows":
         return Dropped(output.stem)
-
     spec = output.spec
     if output.encryption is not None:
         spec = with_parquet_key(spec, output.encryption)
     return open_writer(spec, schema, output.stem, writes_header=output.writes_header)
-
-
-def _batch_bytes(batch: Any) -> int:
-
-    if isinstance(batch, LargeRow):
-        return batch.held_bytes
-    return int(batch.nbytes)
-
-
-def _check_repeatable(task: UnitTask) -> None:
-    """Refuse to write again data that has left through a stream."""
-    if any(output.spec.stream and output.drops == "nothing" for output in task.outputs):
-        raise OutputFailed(
-            f"unit {task.unit.id} must be read again in another way, but some of its rows have "
-            "already been sent",
-            "give a directory with --to, where unloader can read the unit again",
-        )
 
 
 def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> UnitResult:
@@ -262,7 +196,9 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Uni
     rows_in = RowEstimate()
     counted: list[int] = []
     text = cast(TextFormat, output.spec.format)
-    writer = _open_encoded(output)
+    writer: EncodedWriter | Dropped = Dropped(output.stem)
+    if output.drops != "rows":
+        writer = open_encoded_writer(output.spec, output.stem, output.header)
 
     def consume(piece: tuple[Text, ...]) -> None:
         for chunk in piece:
@@ -292,14 +228,37 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Uni
         writer.abort()
         raise
     stages = _stages(pump, [writer.stages], before, closing)
-    return _result_of(task)(rows=rows, files=files, stages=stages)
+    return _result(task, rows=rows, files=files, stages=stages)
 
 
-def _open_encoded(output: OutputTask) -> EncodedWriter | Dropped:
-    if output.drops == "rows":
-        return Dropped(output.stem)
+def _pump(
+    task: UnitTask,
+    items: Callable[[], Iterator[T]],
+    size: Callable[[T], int],
+    progress: Progress,
+) -> Pump[T]:
+    pump = Pump(
+        items,
+        size=size,
+        most_bytes=task.fetch_bytes,
+        # The source reports little data for this unit.
+        expects_little=task.unit.bytes is not None and task.unit.bytes <= LITTLE_BYTES,
+        waits=progress.waits,
+        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
+    )
+    progress.starved = lambda: pump.starved_seconds
+    return pump
 
-    return open_encoded_writer(output.spec, output.stem, output.header)
+
+def _result(task: UnitTask, **found: Any) -> UnitResult:
+    return UnitResult(
+        unit=task.unit.id,
+        attempt=task.attempt,
+        seconds=0.0,
+        cpu_seconds=0.0,
+        peak_rss_bytes=0,
+        **found,
+    )
 
 
 class _Clocks(NamedTuple):
