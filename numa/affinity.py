@@ -100,11 +100,6 @@ def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[
 
     They name a degraded topology, nodes whose CPUs are all denied while one node remains, and
     CPUs or a memory policy that the kernel refuses. A plain machine of one node loses nothing.
-
-    Args:
-        topology: As this process may use it.
-        memory_policy: The policy of workers.
-        bind: As for `place`.
     """
     notes: list[str] = [] if topology.note is None else [topology.note]
     seated_on = [node.id for node in topology.nodes if node.cpus]

@@ -24,8 +24,6 @@ _MOST_SHOWN = 20
 
 
 class DeviceNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A device, and the node it is attached to."""
-
     name: str
     """The kernel's name: `eth0`, `nvme0n1p1`; a path without a device."""
     kind: str

@@ -11,7 +11,6 @@ class NumaError(Exception):
         """What to do about it; empty if nothing is known."""
 
     def __str__(self) -> str:
-        """Return the message, then `Next:` and the hint where there is one."""
         return f"{self.message} Next: {self.hint}" if self.hint else self.message
 
 

@@ -45,8 +45,6 @@ _LOCAL, _REMOTE = 10, 20
 
 
 class _Host(NamedTuple):
-    """A node that workers are placed on."""
-
     node: Node
     slots: tuple[int, ...]
     """Number of slots on each level, level 1 first; they sum to the CPUs."""
@@ -147,7 +145,6 @@ def _hosts(
 
 
 def _distance(topology: Topology, node: Node, target: int) -> int:
-    """Return how far the node's CPUs are from another node."""
     for other, distance in zip(topology.nodes, node.distances, strict=False):
         if other.id == target:
             return distance
@@ -155,7 +152,6 @@ def _distance(topology: Topology, node: Node, target: int) -> int:
 
 
 def _spread(hosts: tuple[_Host, ...]) -> Iterator[_Host]:
-    """Deal out seats for ever."""
     for level in range(max(len(host.slots) for host in hosts)):
         able = [host for host in hosts if level < len(host.slots)]
         sizes = [host.slots[level] for host in able]

@@ -474,7 +474,6 @@ class Member(Struct, kw_only=True):
             return self.process.poll() is not None
 
     def wait_gone(self, timeout_seconds: float) -> bool:
-        """Wait for the process to end; return whether it has in time."""
         return wait_for_end(self.process.pid, self.gone, timeout_seconds)
 
     def kill(self) -> None:
@@ -538,7 +537,6 @@ class Member(Struct, kw_only=True):
         return f"{line}\n{words.decode(errors='replace')}".strip()
 
     def release(self) -> None:
-        """Close both descriptors."""
         self.channel.close()
         self.stderr.close()
 

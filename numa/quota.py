@@ -57,10 +57,6 @@ def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
 def throttling(cgroup_root: Path, proc_root: Path) -> dict[str, tuple[int, int]]:
     """Return how often the quotas of our group and of those above it were used up.
 
-    Args:
-        cgroup_root: As of `cpu_quota`.
-        proc_root: The same.
-
     Returns:
         By folder of a group that has a quota: the periods in which its processes wanted to run, and
         those in which they had used it up before the end. Both only grow. Empty where no group has

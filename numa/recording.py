@@ -41,8 +41,6 @@ _MOST_FILES = 200_000
 def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
     """Return the text of a machine's tree, by default this one's.
 
-    Args:
-        sysfs_root: Folder with `node/` and `cpu/`.
     Raises:
         TopologyError: The folder holds neither, or a file is far too large.
     """

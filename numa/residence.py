@@ -96,11 +96,9 @@ class Pace:
         """When it is time again, and when it may be done for a reason, by `time.monotonic`."""
 
     def due(self) -> bool:
-        """Return whether it is time to do it again."""
         return time.monotonic() >= self.due_at
 
     def affordable(self) -> bool:
-        """Return whether it may be done at all."""
         return time.monotonic() >= self.affordable_at
 
     def done(self, took_seconds: float) -> None:
@@ -111,8 +109,6 @@ class Pace:
 
 
 class _Seen(Struct, kw_only=True):
-    """The observations of one process."""
-
     pid: int
     cpus: set[int]
     looks: int = 0
@@ -222,11 +218,7 @@ def _why(error: OSError) -> str:
 
 
 def machine_pages(nodes_root: Path = NODES) -> MachinePages:
-    """Return the counters since the machine started; empty without counters.
-
-    Args:
-        nodes_root: Folder with `nodeN/numastat` (kernel doc: sysfs-devices-node).
-    """
+    """Return the counters since the machine started; empty without counters."""
     found: MachinePages = {}
     for path in nodes_root.glob("node[0-9]*/numastat"):
         try:
@@ -238,7 +230,6 @@ def machine_pages(nodes_root: Path = NODES) -> MachinePages:
 
 
 def machine_pages_since(before: MachinePages, now: MachinePages) -> MachinePages:
-    """Return the counts between two readings, for the nodes in both."""
     # A counter starts again at nothing when the kernel's counting is switched off and on.
     return {
         node: {name: max(0, count - before[node].get(name, 0)) for name, count in now[node].items()}

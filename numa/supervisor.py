@@ -111,7 +111,6 @@ class Supervisor(Pool):
         return not (self._vacant or self._ending or self._members)
 
     def start(self, worker: int) -> None:
-        """Start a process on a seat, as `Pool` does, and watch how long it takes."""
         super().start(worker)
         self._starting[worker] = time.monotonic()
 

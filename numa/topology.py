@@ -94,9 +94,6 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
 
     A quota and the limits of this process do not apply, and all memory is allowed.
 
-    Args:
-        sysfs_root: Folder laid out as /sys/devices/system, with `node/`, `cpu/` or both.
-        allowed_cpus: CPUs to keep; None = all that are on.
     Raises:
         TopologyError: The folder is not there or holds neither, it names no CPU or none of those
             allowed, or a file cannot be parsed.
@@ -128,7 +125,6 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
 
 
 def own_cpus() -> frozenset[int]:
-    """Return the CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
@@ -139,9 +135,6 @@ def nodes_with_cpus(node_root: Path = Path("/sys/devices/system/node")) -> froze
 
     The others have memory only: of graphics cards, CXL devices, High Bandwidth Memory. Empty where
     the kernel does not say.
-
-    Args:
-        node_root: Folder with `has_cpu`, of kernel 2.6.24 and later.
     """
     try:
         return frozenset(_list_in(node_root / "has_cpu") or ())

@@ -30,15 +30,8 @@ def lower_bound(costs: Sequence[float], parallelism: int) -> float:
 
 
 class Loads:
-    """What each worker has been given so far."""
-
     def __init__(self, parallelism: int, units: int) -> None:
-        """Start with everybody idle.
-
-        Args:
-            parallelism: Number of workers.
-            units: Number of units to come; workers beyond it never get one.
-        """
+        """Start with everybody idle."""
         self._parallelism = parallelism
         busy = max(1, min(parallelism, units))
         # The count breaks ties so that units of cost 0 spread out too.

@@ -29,8 +29,6 @@ are not sampled, so each key is worth a unit."""
 
 
 class Costs(Struct, frozen=True, kw_only=True):
-    """The costs of a table's parts."""
-
     unit: CostUnit
     """"units" where neither bytes nor rows are known."""
     of_part: tuple[int, ...]

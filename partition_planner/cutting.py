@@ -50,10 +50,6 @@ def unit_bytes(sizes: Iterable[int], parallelism: int) -> int:
     It is the size for one table as large as all of them together. So a table that is small among
     the others stays whole, and the last unit to end is late by a quarter of a worker's share at
     most.
-
-    Args:
-        sizes: Of the tables, by `estimated_bytes`.
-        parallelism: How many workers there are; 1 or more.
     """
     return max(MIN_UNIT_BYTES, _ceil_div(sum(sizes), UNITS_PER_WORKER * parallelism))
 
@@ -121,7 +117,6 @@ def _balanced(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> tuple[
 
 
 def _time(parts: Sequence[Part], costs: Costs, counts: Sequence[int], parallelism: int) -> float:
-    """Return the makespan of the pieces."""
     each: list[int] = []
     for part, cost, pieces in zip(parts, costs.of_part, counts, strict=True):
         if pieces == 1 or part.spread is None:

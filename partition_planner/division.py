@@ -19,11 +19,6 @@ def plan_part(plan: Plan, number: int, of: int) -> Plan | None:
     The largest unit goes first, each to the part that has least so far: of equals to the one with
     fewest units, then to the first. So the first parts have units, and the last may have none.
 
-    Args:
-        plan: Of the whole.
-        number: Which part, from 1.
-        of: How many parts there are.
-
     Raises:
         PlanError: The part does not exist, or the plan is a part already.
     """

@@ -63,8 +63,6 @@ FORMAT_VERSION = 5
 
 
 class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The user's decisions about a plan."""
-
     parallelism: int
     split: str = "auto"
     """auto: partitions, the largest cut if it pays; partition; range; none: one unit."""
@@ -72,7 +70,6 @@ class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Size above which a part is cut; None leaves it to the planner."""
 
     def check(self) -> None:
-        """Raise PlanError if a limit makes no sense."""
         if self.parallelism < 1:
             raise PlanError(
                 f"Parallelism {self.parallelism} is below 1.",
@@ -193,7 +190,6 @@ class Plan(
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
-        """The selectors of the units, in their order."""
         return tuple(selector for unit in self.units for selector in unit.selectors)
 
     def check(self) -> None:

@@ -200,10 +200,6 @@ def cut_keys(part: Part, pieces: int) -> Iterator[Draft]:
 
     The estimates of the pieces sum to the part's estimates. Where keys repeat there may be fewer
     pieces.
-
-    Args:
-        part: A part with keys.
-        pieces: At least 1.
     """
     assert isinstance(part.spread, Keys), "only a part with keys is cut by them"
     spread = part.spread
@@ -272,10 +268,6 @@ def open_ends(parts: Sequence[Part], label: str) -> list[OpenEnds]:
     The part at the lowest addresses is open at its start, the one at the highest at its end. An
     empty extent stays an empty range, which adjoins nothing and selects nothing, unless all are
     empty. Then the first part is open at both ends and has all rows that exist by now.
-
-    Args:
-        parts: Partitions that cannot be selected by name.
-        label: The table's name, for messages.
 
     Raises:
         PlanError: A part has no extent, or more than one, or two neighbours overlap or leave a gap,

@@ -34,12 +34,6 @@ def sampled_plan(
     Unless the limits name a size, units are small enough for several of them to be taken. At least
     one is taken; so of a table with one unit that is the whole table.
 
-    Args:
-        table: The source's description of it.
-        limits: The user's decisions.
-        share: Of the cost of all units, above 0 and below 1.
-        partitions: As of `plan`.
-
     Raises:
         PlanError: The table can only be read in one go and may be large; or as `plan`.
     """

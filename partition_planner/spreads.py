@@ -20,7 +20,6 @@ class Addresses:
     """
 
     def __init__(self, extents: tuple[RowExtent, ...]) -> None:
-        """Take extents, at least one, ascending and disjoint."""
         self.extents = extents
         self.weight = sum(extent.addresses for extent in extents)
 
@@ -53,7 +52,6 @@ class Addresses:
         return start, self.weight if last is None else self._below(last)
 
     def _below(self, address: int) -> int:
-        """Return how many addresses lie below one."""
         extents, before = self._filled
         found = bisect_right(extents, address, key=_first) - 1
         if found < 0:
@@ -79,7 +77,6 @@ class Keys:
     """
 
     def __init__(self, sample: KeySample) -> None:
-        """Take a sample of at least one key."""
         self.column = sample.column
         self.weight = len(sample.keys) + 1
         self._sample = sample.keys

@@ -37,7 +37,6 @@ class RowExtent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, a
 
     @property
     def addresses(self) -> int:
-        """Number of addresses."""
         return max(0, self.last - self.first)
 
 
@@ -118,5 +117,4 @@ class TableInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def label(self) -> str:
-        """The table's name for messages, with its schema if it has one."""
         return self.name if self.schema is None else f"{self.schema}.{self.name}"

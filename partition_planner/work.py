@@ -21,7 +21,6 @@ class WholeTable(_Selector, frozen=True, kw_only=True, tag="whole_table"):
 
     @property
     def partition(self) -> None:
-        """None: it is not read by partition."""
         return None
 
 
@@ -72,8 +71,6 @@ Selector = WholeTable | NamedPartition | RowRange | KeyRange
 
 
 class Piece(Struct, frozen=True, kw_only=True):
-    """One of a unit's selectors: what one statement reads."""
-
     unit: str
     """Id of the unit."""
     selector: Selector
@@ -105,7 +102,6 @@ class WorkUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def partition(self) -> str | None:
-        """The only partition that it reads; None if it is not read by partition, or has several."""
         names = self.partitions
         return names[0] if len(names) == 1 else None
 

@@ -49,12 +49,10 @@ class Channel:
         """The other end is closed and everything it had sent is read."""
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, -1 once closed."""
         return self._sock.fileno()
 
     @property
     def unsent(self) -> bool:
-        """Whether bytes wait for room in the pipe."""
         return bool(self._outbox)
 
     def post(self, *parts: bytes) -> None:

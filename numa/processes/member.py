@@ -65,10 +65,6 @@ def prepared(entry: str, warm_up: bytes) -> TaskFunction:
 
     What cannot be imported is an error of each task. Where the warm-up fails, a task will fail in
     the same way and report the reason.
-
-    Args:
-        entry: `package.module:function`; called as `function(task, report)`.
-        warm_up: A pickled task, or None.
     """
     module_name, _, name = entry.partition(":")
     try:
@@ -89,14 +85,7 @@ def prepared(entry: str, warm_up: bytes) -> TaskFunction:
 
 
 def main(sock: socket.socket, stream: BinaryIO, ready: Ready, function: TaskFunction) -> None:
-    """Serve tasks until asked to leave.
-
-    Args:
-        sock: This end of the pipe.
-        stream: Reads from it.
-        ready: The first event to send.
-        function: Does the tasks.
-    """
+    """Serve tasks until asked to leave."""
     global number
     number = ready.worker
     faulthandler.enable()

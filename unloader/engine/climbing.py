@@ -57,11 +57,9 @@ class RowCount(Struct):
     """Rows of the attempt at a place."""
 
     def started(self, place: int) -> None:
-        """Note a new attempt."""
         self._by_place[place] = 0
 
     def reached(self, place: int, rows: int) -> None:
-        """Note how many rows the attempt at a place has now."""
         # A unit that is read again reports rows again; only new rows count.
         new = rows - self._by_place.get(place, 0)
         if new > 0:
@@ -71,7 +69,6 @@ class RowCount(Struct):
             self._by_place[place] = rows
 
     def ended(self, place: int) -> None:
-        """Note the end of an attempt."""
         self._by_place.pop(place, None)
 
 
@@ -84,7 +81,6 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
     @property
     def relative_error(self) -> float:
-        """The error as a part of the rate."""
         return self.error / self.rows_per_second if self.rows_per_second > 0 else math.inf
 
 
@@ -92,12 +88,10 @@ class Windows:
     """Rates one after the other, with the same number of places at work."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._rates: deque[float] = deque(maxlen=MOST_WINDOWS)
         self._began: tuple[float, int, int] | None = None
 
     def restart(self) -> None:
-        """Forget all: another number of places is at work."""
         self._rates.clear()
         self._began = None
 
@@ -106,13 +100,7 @@ class Windows:
         self._began = None
 
     def look(self, count: RowCount, at_work: int, now: float) -> bool:
-        """Close the window if it says enough; return whether it did.
-
-        Args:
-            count: The rows so far.
-            at_work: Places at work, the same since `restart`.
-            now: As everywhere.
-        """
+        """Close the window if it says enough; return whether it did."""
         if self._began is None:
             self._began = (now, count.rows, count.reports)
             return False
@@ -214,18 +202,15 @@ class Climber(Struct):
     """This search has found another number."""
 
     def __post_init__(self) -> None:
-        """Begin with few places."""
         self.level = self._base = min(self.level or FEW, self.most)
         self._step = self._base
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is being tried."""
         return self._settled is not None
 
     @property
     def base(self) -> int:
-        """The best number known."""
         return self._base
 
     def begin_at(self, level: int) -> None:
@@ -234,11 +219,7 @@ class Climber(Struct):
         self._search_again()
 
     def give_up_trial(self, *, is_out_of_reach: bool = False) -> None:
-        """Go back to the best number: the one that was tried cannot be measured.
-
-        Args:
-            is_out_of_reach: Not try that number again in this search.
-        """
+        """Go back to the best number: the one that was tried cannot be measured."""
         if is_out_of_reach:
             self._unreached.add(self.level)
         self.level = self._base
@@ -334,7 +315,6 @@ class Climber(Struct):
         return all(level > each for each in known if each < self._base)
 
     def _is_in_reach(self, level: int) -> bool:
-        """Return whether a number may do well if the rate grows in proportion at most."""
         assert self._found is not None
         wanted = self._found.rows_per_second * (1 - TOLERANCE)
         fewer = (number for number in self._seen if number < level)

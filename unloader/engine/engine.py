@@ -52,12 +52,7 @@ class Work(Generic[U]):
         """Take one line for the user."""
 
     def limited(self, places: int, *, raises: bool) -> None:
-        """Note that the source lets only a number of places work from now on.
-
-        Args:
-            places: How many.
-            raises: One more is tried after a while.
-        """
+        """Note that the source lets only a number of places work from now on."""
 
     def started(self, place: int, attempt: Attempt[U]) -> None:
         """Note that an attempt has been sent to a place."""

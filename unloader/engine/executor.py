@@ -63,7 +63,6 @@ class EventQueue(list[ExecutorEvent]):
         self._noted = {without_numbers(text) for text in noted}
 
     def note(self, text: str) -> None:
-        """Add a line for the user."""
         self.append(Notice(text=text))
 
     def note_once(self, text: str | None) -> None:
@@ -73,7 +72,6 @@ class EventQueue(list[ExecutorEvent]):
             self.note(text)
 
     def take(self) -> Sequence[ExecutorEvent]:
-        """Return all events, and forget them."""
         found = tuple(self)
         self.clear()
         return found

@@ -27,8 +27,6 @@ from unloader.model import AttemptFailure, RetryOptions
 
 
 class Unit(Protocol):
-    """What a schedule hands out."""
-
     @property
     def id(self) -> str:
         """Tell the unit from all others."""
@@ -79,16 +77,11 @@ over the second half of the delay, and none of them comes much too early."""
 
 
 def no_jitter(what: str, failures: int) -> float:
-    """Return 1: every delay is whole."""
     return 1.0
 
 
 def spread(seed: str) -> Jitter:
-    """Return a jitter that differs between the things that are tried, and between seeds.
-
-    Args:
-        seed: Such as the id of a run.
-    """
+    """Return a jitter that differs between the things that are tried, and between seeds."""
 
     def jitter(what: str, failures: int) -> float:
         return zlib.crc32(f"{seed}/{what}/{failures}".encode()) / 0xFFFFFFFF
@@ -171,12 +164,7 @@ class Capacity(Struct):
         return True
 
     def news(self, now: float, *, at_end: bool = False) -> int | None:
-        """Return the limit once after each change, when it has settled; None without a change.
-
-        Args:
-            now: As everywhere.
-            at_end: Do not wait until it has settled.
-        """
+        """Return the limit once after each change, when it has settled; None without a change."""
         if self._reported == self.limit or not (at_end or now - self._changed >= _SETTLE_SECONDS):
             return None
         self._reported = self.limit
@@ -184,7 +172,6 @@ class Capacity(Struct):
 
     @property
     def raises(self) -> bool:
-        """Whether one more place will be tried."""
         return self._raise_at is not None
 
     def _set(self, limit: int, now: float) -> None:
@@ -215,17 +202,14 @@ class Reliability(Struct):
     """By place: when it may work again."""
 
     def may_work(self, place: int, now: float) -> bool:
-        """Return whether a place may be given a unit."""
         return now >= self._rests.get(place, now)
 
     def worked(self, place: int) -> None:
-        """Note that a place has finished a unit."""
         self._proven.add(place)
         self._lost.pop(place, None)
         self._rests.pop(place, None)
 
     def rest(self, place: int, until: float) -> None:
-        """Let a place wait."""
         self._rests[place] = until
 
     def lost(self, place: int, unit: str, now: float, retry: RetryOptions) -> bool:
@@ -344,12 +328,6 @@ class Schedule(Struct, Generic[U]):
         """Note a failed attempt: tried again if that may help and attempts are left.
 
         The delay doubles with each attempt. A failure that no retry can mend stops the schedule.
-
-        Args:
-            place: Where it was.
-            failure: Why.
-            now: As everywhere.
-            stops: False lets the schedule go on with other units all the same.
         """
         self._connected.discard(place)
         assignment = self._ended(place)
@@ -412,11 +390,9 @@ class Schedule(Struct, Generic[U]):
         self._connected.discard(place)
 
     def stop(self) -> None:
-        """Hand out nothing any more."""
         self._stopped = True
 
     def running(self, place: int) -> Attempt[U] | None:
-        """Return what a place is busy with."""
         return self._running.get(place)
 
     @property
@@ -426,11 +402,9 @@ class Schedule(Struct, Generic[U]):
 
     @property
     def running_places(self) -> frozenset[int]:
-        """The places that are busy, held up or not."""
         return frozenset(self._running)
 
     def has_session(self, place: int) -> bool:
-        """Return whether an idle place has kept its session."""
         return place in self._connected and place not in self._running
 
     @property
@@ -440,7 +414,6 @@ class Schedule(Struct, Generic[U]):
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is handed out any more, by `stop` or by a failure beyond retry."""
         return self._stopped
 
     @property
@@ -451,7 +424,6 @@ class Schedule(Struct, Generic[U]):
 
     @property
     def fresh(self) -> int:
-        """How many units were not handed out yet."""
         return len(self.units) - self._next
 
     @property

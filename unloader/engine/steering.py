@@ -37,8 +37,6 @@ _RAISE_SECONDS, _LONGEST_RAISE_SECONDS = 5.0, 300.0
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """What a limit allows."""
-
     places: int
     reason: str
 
@@ -144,13 +142,7 @@ class LoadLimit(Struct):
 
 
 def is_between(minute: int, begin: int, end: int) -> bool:
-    """Return whether a minute of the day is in a part of it, which may go over midnight.
-
-    Args:
-        minute: From midnight.
-        begin: The first minute of the part.
-        end: The first one after it; not the same.
-    """
+    """Return whether a minute of the day is in a part of it, which may go over midnight."""
     if begin < end:
         return begin <= minute < end
     return minute >= begin or minute < end
@@ -191,7 +183,6 @@ class Concurrency(Struct, kw_only=True):
     _told_limit: Held | None = None
 
     def __post_init__(self) -> None:
-        """Begin with the requested number, or with few places."""
         if self.wanted is None:
             self._climber = Climber(self.most, self.first)
         asked = self._asked
@@ -202,12 +193,10 @@ class Concurrency(Struct, kw_only=True):
 
     @property
     def places(self) -> int:
-        """How many places may work now."""
         return self._told
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether the number is found by measuring."""
         return self._climber is not None
 
     @property
@@ -217,17 +206,10 @@ class Concurrency(Struct, kw_only=True):
 
     @property
     def settled(self) -> bool:
-        """Whether no further number is being tried."""
         return self._climber is None or self._climber.settled
 
     def ask(self, wanted: int | None, now: float, by: str) -> None:
-        """Take another number by hand; None is to find it.
-
-        Args:
-            wanted: No more than `most`.
-            now: As everywhere.
-            by: Who asks, for the record.
-        """
+        """Take another number by hand; None is to find it."""
         before, self.wanted = self._told, wanted
         if wanted is None:
             if self._climber is None:
@@ -263,7 +245,6 @@ class Concurrency(Struct, kw_only=True):
 
     @property
     def _asked(self) -> int:
-        """How many would work without a limit."""
         return self._climber.level if self._climber is not None else self.wanted or self.most
 
     @property
@@ -373,27 +354,16 @@ GRACE_SECONDS = 2.0
 
 
 class Orders(Struct, frozen=True, kw_only=True):
-    """The orders to places."""
-
     pause: tuple[int, ...] = ()
     resume: tuple[int, ...] = ()
 
 
 class Pauses(Struct):
-    """The places whose attempts are held up."""
-
     held: set[int] = field(default_factory=set)
     _too_many_since: float | None = None
 
     def orders(self, running: Collection[int], allowed: int, now: float, *, urgent: bool) -> Orders:
-        """Return which places are to be held up or let go on; they count as told.
-
-        Args:
-            running: Places with an attempt.
-            allowed: How many may be at work.
-            now: As everywhere.
-            urgent: A limit asks for it, and not only the search for the best number.
-        """
+        """Return which places are to be held up or let go on; they count as told."""
         self.held &= set(running)
         working = sorted(set(running) - self.held)
         surplus = len(working) - allowed
@@ -414,7 +384,6 @@ class Pauses(Struct):
         return Orders(pause=chosen)
 
     def ended(self, place: int) -> None:
-        """Note that the attempt at a place is over, held up or not."""
         self.held.discard(place)
 
 
@@ -437,17 +406,10 @@ class Steering(Struct, Generic[U], kw_only=True):
 
     @property
     def paused(self) -> int:
-        """How many attempts are held up."""
         return len(self._pauses.held)
 
     def turn(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
-        """Decide, and carry out what follows; before anything is handed out.
-
-        Args:
-            schedule: What runs where.
-            executor: Has the places.
-            now: As for the control.
-        """
+        """Decide, and carry out what follows; before anything is handed out."""
         control, at_work = self.control, schedule.at_work
         held = self.limits(at_work, now)
         control.decide(held, at_work, schedule.capacity.limit, now)
@@ -469,7 +431,6 @@ class Steering(Struct, Generic[U], kw_only=True):
         self._release_idle(schedule, executor, now)
 
     def ended(self, place: int) -> None:
-        """Note that an attempt is over."""
         self._pauses.ended(place)
 
     def is_own(self, schedule: Schedule[U], event: ExecutorEvent) -> bool:

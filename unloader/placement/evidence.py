@@ -262,7 +262,6 @@ def without_numbers(note: str) -> str:
 
 
 def _others(cases: list[tuple[int, str]]) -> str:
-    """Return how many further workers a line is about."""
     more = len(cases) - 1
     return f"; this is also true for {more} more worker{'s' * (more > 1)}" if more else ""
 
@@ -312,12 +311,7 @@ class Watch:
             pace.done(0.0)
 
     def unit_done(self, worker: int, pids: Mapping[int, int]) -> None:
-        """Look at a worker that has done a unit, unless the last look was just before.
-
-        Args:
-            worker: Its number.
-            pids: As for `tick`.
-        """
+        """Look at a worker that has done a unit, unless the last look was just before."""
         pace = self._page_paces.get(worker)
         if pace is None or worker not in pids or self._seen_enough(worker, pids[worker]):
             return
@@ -368,11 +362,7 @@ class Watch:
         self._note_deviations()
 
     def evidence(self, restarts: Mapping[int, int] | None = None) -> Evidence:
-        """Return the evidence up to now.
-
-        Args:
-            restarts: Processes that each worker had after its first, where there were any.
-        """
+        """Return the evidence up to now."""
         return Evidence(
             workers=tuple(self.worker(seat, restarts or {}) for seat in self._seats),
             machine_pages=self._machine_grown,
@@ -380,7 +370,6 @@ class Watch:
         )
 
     def worker(self, seat: Seat, restarts: Mapping[int, int]) -> WorkerEvidence:
-        """Return the evidence about one worker; `restarts` as for `evidence`."""
         return WorkerEvidence(
             seat=seat,
             bound=self.bound.get(seat.worker),
@@ -429,7 +418,6 @@ class CpuTime(Struct, frozen=True, kw_only=True):
 
 
 def node_cpus(topology: Topology) -> dict[int, tuple[int, ...]]:
-    """Return the usable CPUs of each node that has usable CPUs."""
     return {node.id: node.cpus for node in topology.nodes if node.cpus}
 
 

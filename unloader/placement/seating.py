@@ -17,8 +17,6 @@ from unloader.model import Request, SeatOptions
 
 
 class Seating(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The seats of a run."""
-
     seats: tuple[Seat, ...]
     memory_policy: str
     """What workers are to set."""
@@ -43,7 +41,6 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def parallelism(self) -> int:
-        """How many workers there may be."""
         return len(self.seating.seats)
 
     def first(self, workers: int) -> Seating:
@@ -58,10 +55,6 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
 
 def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
     """Decide how many workers a request may have on this machine, and their seats.
-
-    Args:
-        request: The request.
-        parallelism: The number of an earlier plan; None takes the number of the request.
 
     Raises:
         UsageError: `--max-sessions` leaves none for a worker.
@@ -80,11 +73,6 @@ ADAPTIVE_FACTOR = 2
 
 def most_workers(request: Request, parallelism: int | None, automatic: int) -> int:
     """Return how many workers there may be, within the sessions that the run may have.
-
-    Args:
-        request: The request.
-        parallelism: The number of an earlier plan; None takes the number of the request.
-        automatic: How many there are where no number is asked for.
 
     Raises:
         UsageError: `--max-sessions` leaves none for a worker.
@@ -175,12 +163,6 @@ def deal(
 ) -> tuple[Seat, ...]:
     """Return the seats that the options come to on a machine, this one or another.
 
-    Args:
-        topology: Of the machine.
-        workers: How many.
-        options: With `--numa off` nothing is bound and nodes are not looked at.
-        near: Node of the device; None = no preference.
-        can_bind: Whether processes can be bound to CPUs there.
     Raises:
         PlacementError: As `seat_workers`.
     """
@@ -237,7 +219,6 @@ def _near(
 
 
 def _check_memory(topology: Topology, options: SeatOptions) -> None:
-    """Refuse to bind to memory of a requested node without memory for this process."""
     if options.memory_policy != "bind" or options.bind == "none":
         return
     for node in topology.nodes:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 class Survey(Struct, frozen=True, kw_only=True):
-    """A machine and the seats on it."""
-
     topology: Topology
     seats: tuple[Seat, ...]
     options: SeatOptions
@@ -45,12 +43,10 @@ class Survey(Struct, frozen=True, kw_only=True):
 
     @property
     def bind(self) -> str:
-        """What workers are bound to."""
         return "none" if self.options.numa == "off" else self.options.bind
 
     @property
     def memory_policy(self) -> str:
-        """The policy that is asked for."""
         return "local" if self.options.numa == "off" else self.options.memory_policy
 
     def to_json(self) -> dict[str, Any]:
@@ -111,8 +107,6 @@ def survey(
 def recording(tree: Path | None = None) -> str:
     """Return the files that describe a machine as one text, which `survey` reads as a tree.
 
-    Args:
-        tree: As for `survey`.
     Raises:
         TopologyError: The files do not exist.
     """

@@ -28,7 +28,6 @@ class Dropped:
         self.stages = StageSeconds()
 
     def write(self, data: Any) -> None:
-        """Count the rows of a batch, or the bytes of a text."""
         if isinstance(data, bytes | bytearray | memoryview):
             self.bytes_written += len(data)
         else:

@@ -34,12 +34,7 @@ def masks_any(transforms: Iterable[TransformOptions | None]) -> bool:
 
 
 def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) -> AttemptFailure:
-    """Return an exception as data, without the parts that may show values.
-
-    Args:
-        error: What ended an attempt.
-        columns: The read columns.
-    """
+    """Return an exception as data, without the parts that may show values."""
     known = translate(error)
     if known is None:
         text = f"its text is not shown, because columns are masked{_named(str(error), columns)}"
@@ -60,12 +55,7 @@ def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) 
 
 @contextmanager
 def source_words_left_out(masked: bool, columns: Iterable[ReadColumn]) -> Iterator[None]:
-    """Leave out of an error of the block the parts that may show values.
-
-    Args:
-        masked: Columns are; else every error comes through as it is.
-        columns: The read columns.
-    """
+    """Leave out of an error of the block the parts that may show values."""
     try:
         yield
     except UnloaderError as error:
@@ -80,7 +70,6 @@ def source_words_left_out(masked: bool, columns: Iterable[ReadColumn]) -> Iterat
 
 
 def _named(text: str, columns: Iterable[ReadColumn]) -> str:
-    """Return the columns that a text names, in words."""
     names = [
         each.name for each in columns if re.search(rf"\bcolumn {re.escape(each.name)}\b", text)
     ]

@@ -40,15 +40,7 @@ class UnitOutput:
         *,
         checksums: bool,
     ) -> None:
-        """Take the task; `open` comes next.
-
-        Args:
-            task: The unit's task.
-            projection: The columns of the scan, and which of them it takes.
-            schema: Of the scan.
-            open_file: Opens the writer of the output's columns.
-            checksums: Add up the values that it keeps, if it does not keep all rows.
-        """
+        """Take the task; `open` comes next."""
         self.number, self.route = task.number, task.route
         self.taken = columns_of(projection, task.number)
         self.filtered: int | None = None
@@ -68,7 +60,6 @@ class UnitOutput:
         """Checksums of the rows that a filter keeps."""
 
     def open(self) -> None:
-        """Open its writer, and its filter if it has one."""
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
         if self._condition is not None:
             self.filtered = 0
@@ -86,18 +77,15 @@ class UnitOutput:
 
     @property
     def writer(self) -> Writer:
-        """Its writer; `open` has been called."""
         assert self._writer is not None
         return self._writer
 
     @property
     def bytes_written(self) -> int:
-        """Bytes handed to the destination so far."""
         return 0 if self._writer is None else self._writer.bytes_written
 
     @property
     def stages(self) -> StageSeconds:
-        """What its writer's stages took so far."""
         return StageSeconds() if self._writer is None else self._writer.stages
 
     @property
@@ -106,7 +94,6 @@ class UnitOutput:
         return sum(file.rows for file in self.files)
 
     def write(self, batch: Any) -> None:
-        """Take a batch."""
         if self._filter is None:
             self.writer.write(batch if self.taken is None else batch.select(self.taken))
         elif self._held.add(batch):
@@ -130,7 +117,6 @@ class UnitOutput:
                 self.writer.write(own)
 
     def write_large(self, row: LargeRow) -> None:
-        """Take one row with values of any size."""
         if self._filter is not None:
             assert self.filtered is not None
             self._write_held()
@@ -152,9 +138,6 @@ class UnitOutput:
     def close(self, scanned: int) -> None:
         """Finish the files.
 
-        Args:
-            scanned: Rows of the unit.
-
         Raises:
             VerifyMismatch: The rows in the files and the omitted rows do not add up to the read
                 rows.
@@ -174,7 +157,6 @@ class UnitOutput:
             )
 
     def abort(self) -> None:
-        """Leave nothing behind."""
         if self._filter is not None:
             self._filter.close()
             self._filter = None
@@ -182,11 +164,7 @@ class UnitOutput:
             self._writer.abort()
 
     def content(self, of_all: ContentSums | None) -> ContentSums | None:
-        """Return the checksums of the values in its files.
-
-        Args:
-            of_all: Of all columns and rows of the scan; None where none are asked for.
-        """
+        """Return the checksums of the values in its files."""
         if self._changed is not None:
             return self._changed.content
         if of_all is None:
@@ -212,12 +190,10 @@ class Outputs:
 
     @property
     def left(self) -> list[UnitOutput]:
-        """The outputs that were not given up."""
         return [each for each in self.all if each.failure is None]
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of the outputs that are left."""
         return sum(each.bytes_written for each in self.all if each.failure is None)
 
     def each(self, do: Callable[[UnitOutput], None]) -> None:
@@ -243,18 +219,12 @@ class Outputs:
                 output.abort()
 
     def abort(self) -> None:
-        """Leave nothing of the outputs that are left."""
         for output in self.left:
             output.abort()
 
 
 def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
-    """Return the columns of an output by index, in its order; None where it takes the whole scan.
-
-    Args:
-        projection: The columns of the scan.
-        output: Index of the output.
-    """
+    """Return the columns of an output by index, in its order; None where it takes the whole scan."""
     if not projection.outputs:
         return None
     taken = projection.outputs[output]
@@ -274,16 +244,8 @@ def row_filter(condition: str, schema: Any, columns: Sequence[int]) -> RowFilter
 
 
 class RowFilter:
-    """One condition; used by one thread."""
-
     def __init__(self, condition: str, schema: Any, columns: Sequence[int]) -> None:
-        """Get ready.
-
-        Args:
-            condition: In DuckDB's SQL; it was checked before the run.
-            schema: Of the scan.
-            columns: The columns of the condition, by their places there.
-        """
+        """Get ready."""
         self._columns = tuple(columns)
         looked_at = selected(schema, self._columns)
         self._kept_as = (condition, looked_at.serialize().to_pybytes(), self._columns)
@@ -323,5 +285,4 @@ class RowFilter:
         _FILTERS.keep(self._kept_as, self)
 
     def close(self) -> None:
-        """End the session."""
         self._session.close()

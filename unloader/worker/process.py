@@ -83,7 +83,6 @@ _process = _Process()
 
 
 def release() -> None:
-    """Close the reader that is kept from unit to unit."""
     _process.drop()
 
 

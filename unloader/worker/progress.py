@@ -129,5 +129,4 @@ class WatchedValue(Struct, frozen=True):
 
 
 def text_bytes(piece: tuple[Text, ...]) -> int:
-    """Return the bytes of a piece of text."""
     return sum(len(chunk) for chunk in piece)

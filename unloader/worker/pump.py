@@ -268,7 +268,6 @@ class Standstill:
     """
 
     def __init__(self) -> None:
-        """Begin without any, and without a thread."""
         self._change = threading.Lock()
         self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
         """When each is reported, and how."""
@@ -293,7 +292,6 @@ class Standstill:
             self._is_running = False
 
     def end(self, who: object) -> None:
-        """Note that a call has come back."""
         with self._change:
             self._calls.pop(who, None)
 
@@ -328,7 +326,6 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        """Begin open."""
         self._change = threading.Condition()
         self._closed_for: tuple[str, int] | None = None
 
@@ -343,14 +340,7 @@ class Gate:
     def pass_by(
         self, unit: str, attempt: int, waits: Callable[[bool], None], over: threading.Event
     ) -> None:
-        """Return immediately, or when the gate is opened for an attempt.
-
-        Args:
-            unit: Of the attempt.
-            attempt: Its number.
-            waits: Called with True once if it has to wait, and with False when the wait is over.
-            over: Ends the wait.
-        """
+        """Return immediately, or when the gate is opened for an attempt."""
         mine = (unit, attempt)
         if self._closed_for != mine:
             return

@@ -74,12 +74,6 @@ class TransformedWriter:
     ) -> None:
         """Check the transform against the columns, read its keys, and open the writer.
 
-        Args:
-            options: The transform of the rows.
-            schema: Of the batches that will come.
-            open_writer: Opens the writer of the columns that come out.
-            checksums: Compute checksums of the values that come out.
-
         Raises:
             UsageError, ConfigError: As `Transformer`; a key is not the one of the run.
         """
@@ -99,7 +93,6 @@ class TransformedWriter:
         self._sums = ColumnSums(self._transformer.schema) if checksums else None
 
     def write(self, batch: Any) -> None:
-        """Take a batch; it is written together with the next batches."""
         if self._held.add(batch):
             self._flush()
 
@@ -119,14 +112,12 @@ class TransformedWriter:
         self._writer.write_large(changed if self._sums is None else self._sums.hashed(changed))
 
     def close(self) -> tuple[WrittenFile, ...]:
-        """Write the held rows, and finish the files."""
         self._flush()
         _TRANSFORMERS.keep(self._kept_as, self._transformer)
         self._is_kept = True
         return self._writer.close()
 
     def abort(self) -> None:
-        """Stop, and remove every staged file."""
         self._held.take()
         if not self._is_kept:
             self._transformer.close()
@@ -144,7 +135,6 @@ class TransformedWriter:
 
     @property
     def content(self) -> ContentSums | None:
-        """The checksums of what came out, where they were asked for."""
         return None if self._sums is None else self._sums.result()
 
     def _flush(self) -> None:

@@ -54,11 +54,6 @@ T = TypeVar("T")
 def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
     """Copy the rows of a unit from its source into staged files.
 
-    Args:
-        task: The unit, and where it is written.
-        reader: An open reader of the task's source.
-        report: Takes the progress now and then.
-
     Returns:
         The result, in which the seconds and the memory of the process are still 0.
 
@@ -277,14 +272,7 @@ class _Clocks(NamedTuple):
 def _stages(
     pump: Pump[Any], stages: list[StageSeconds], before: _Clocks, closing: tuple[float, float]
 ) -> Stages:
-    """Return what each stage took.
-
-    Args:
-        pump: Has run.
-        stages: Of the writers, which are closed.
-        before: The clocks before the writers were opened.
-        closing: Wall and thread before they were closed.
-    """
+    """Return what each stage took."""
     now = _Clocks.now()
     sizes = [each.uncompressed_bytes for each in stages]
     return Stages(

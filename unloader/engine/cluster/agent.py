@@ -61,8 +61,6 @@ class Opening(Struct, frozen=True, kw_only=True):
 
 
 class Opened(NamedTuple):
-    """The answer of an agent that was opened."""
-
     seats: tuple[Seat, ...]
     """The seats of its places, in their order, each with the number of its place."""
     notices: tuple[str, ...]
@@ -70,8 +68,6 @@ class Opened(NamedTuple):
 
 
 class Report(NamedTuple):
-    """An event of an agent."""
-
     event: ExecutorEvent
     is_free: bool = False
     """Its place can take a task now."""
@@ -132,7 +128,6 @@ async def step(name: str, orders: Sequence[Order]) -> tuple[list[Any], list[Repo
 
 
 async def wake(name: str) -> None:
-    """Let the `step` that is in progress return: the parent has orders."""
     if name in _agents:
         _agents[name].wake()
 
@@ -189,12 +184,10 @@ class Agent:
         self.lease = asyncio.get_running_loop().call_later(seconds, expire)
 
     def wake(self) -> None:
-        """Let `step` return; for any thread."""
         self.is_woken = True
         self.executor.wake()
 
     def step(self, orders: Sequence[Order]) -> tuple[list[Any], list[Report]]:
-        """Do as the function does; in the agent's thread."""
         events: list[ExecutorEvent] = []
         answers: list[Any] = []
         for method, arguments in orders:

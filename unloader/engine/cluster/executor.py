@@ -125,13 +125,10 @@ class RemoteAgent:
         self.is_called = self.is_woken = False
 
     def below(self, number: int) -> int:
-        """Return how many of its places have a lower number."""
         return sum(place < number for place in self.places)
 
 
 class _Place(Struct, kw_only=True):
-    """One place of the cluster."""
-
     agent: RemoteAgent | None
     """None while it waits for another Dask worker."""
     home: Home

@@ -36,7 +36,6 @@ class Home(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Both names."""
         return f"{self.host} ({self.address})"
 
 
@@ -45,10 +44,6 @@ def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, 
 
     So the first places are as many machines as there are, and a run with few workers uses all
     machines alike.
-
-    Args:
-        homes: The Dask workers; one takes as many places as it has threads.
-        places: How many; not more than there are threads.
 
     Returns:
         By address, each place with the number of its seat on its machine.
@@ -81,13 +76,7 @@ def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, 
 def vacant_for(
     home: Home, vacant: Mapping[int, str], taken: set[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Return the vacant places that a Dask worker takes that has come, with seats on its machine.
-
-    Args:
-        home: The Dask worker.
-        vacant: The places without an agent, each with the machine that it was on.
-        taken: Numbers of the seats of its machine that others have.
-    """
+    """Return the vacant places that a Dask worker takes that has come, with seats on its machine."""
     chosen = sorted(vacant, key=lambda place: (vacant[place] != home.machine, place))
     free = (number for number in range(len(taken) + home.threads) if number not in taken)
     return tuple(sorted(zip(chosen[: home.threads], free, strict=False)))

@@ -56,14 +56,6 @@ def open_cluster(
 
     All processes are gone at the end of the context.
 
-    Args:
-        request: The request of the user.
-        parallelism: The parallelism of an earlier plan; None takes the one of the request.
-        entry: See `numa.pool.Pool`.
-        warm_up: What each process does before its first task.
-        limits: When a process is replaced.
-        stop: Asked several times a second until all is open; True ends that.
-
     Raises:
         ConfigError: Dask is missing, the two sides do not trust one another, the cluster has no
             worker, or one does not fit.
