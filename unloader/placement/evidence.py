@@ -90,7 +90,17 @@ class Evidence(Struct, frozen=True, kw_only=True):
     @property
     def warnings(self) -> dict[str, str]:
         """One line for each difference from the planned placement, by a separate key."""
-        return _warnings(self.workers)
+        found: dict[str, list[tuple[int, str]]] = {}
+        for worker in self.workers:
+            for key, text in _deviations(worker):
+                found.setdefault(key, []).append((worker.seat.worker, text))
+        lines = {}
+        for key, cases in found.items():
+            (number, text), *more = cases
+            plural = "s" * (len(more) > 1)
+            others = f"; this is also true for {len(more)} more worker{plural}" if more else ""
+            lines[key] = f"worker {number} {text}{others}. {_NEXT.get(key, _NEXT_BOUND)}"
+        return lines
 
 
 class WorkerRecord(
@@ -133,7 +143,29 @@ def worker_records(evidence: Evidence, units: Iterable[FinishedUnit]) -> tuple[W
     done: dict[int | None, list[FinishedUnit]] = {}
     for unit in units:
         done.setdefault(unit.worker, []).append(unit)
-    return tuple(_worker_record(each, done.get(each.seat.worker, ())) for each in evidence.workers)
+    found = []
+    for worker in evidence.workers:
+        seen, share = worker.residence, worker.local_share
+        mine = done.get(worker.seat.worker, ())
+        memory, files = (seen.memory, seen.file_memory) if seen else ((), ())
+        found.append(
+            WorkerRecord(
+                worker=worker.seat.worker,
+                seat=BoundSeat.of(worker.seat, worker.bound),
+                host=worker.host or None,
+                ran_on=seen.cpus if seen else (),
+                local_share=None if share is None else round(share, 4),
+                memory_bytes_by_node={str(node): size for node, size in memory} or None,
+                file_bytes_by_node={str(node): size for node, size in files} or None,
+                units=len(mine),
+                rows=sum(unit.rows for unit in mine),
+                bytes=_size(mine),
+                seconds=round(sum((unit.seconds for unit in mine), 0.0), 4),
+                restarts=worker.restarts,
+                note=worker.note,
+            )
+        )
+    return tuple(found)
 
 
 def node_records(
@@ -178,50 +210,12 @@ def node_records(
     return tuple(found)
 
 
-def _worker_record(worker: WorkerEvidence, units: Sequence[FinishedUnit]) -> WorkerRecord:
-    seen = worker.residence
-    return WorkerRecord(
-        worker=worker.seat.worker,
-        seat=BoundSeat.of(worker.seat, worker.bound),
-        host=worker.host or None,
-        ran_on=seen.cpus if seen else (),
-        local_share=_rounded(worker.local_share),
-        memory_bytes_by_node=_by_node(seen.memory if seen else ()),
-        file_bytes_by_node=_by_node(seen.file_memory if seen else ()),
-        units=len(units),
-        rows=sum(unit.rows for unit in units),
-        bytes=_size(units),
-        seconds=round(sum((unit.seconds for unit in units), 0.0), 4),
-        restarts=worker.restarts,
-        note=worker.note,
-    )
-
-
 def _size(units: Iterable[FinishedUnit]) -> int:
     return sum(file.bytes for unit in units for file in unit.files)
 
 
-def _by_node(memory: Iterable[tuple[int, int]]) -> dict[str, int] | None:
-    return {str(node): size for node, size in memory} or None
-
-
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
-
-
 def _is_bound(worker: WorkerEvidence) -> bool:
     return bool(worker.seat.cpus) and worker.bound is not None and worker.bound.cpus is not None
-
-
-def _warnings(workers: Iterable[WorkerEvidence]) -> dict[str, str]:
-    found: dict[str, list[tuple[int, str]]] = {}
-    for worker in workers:
-        for key, text in _deviations(worker):
-            found.setdefault(key, []).append((worker.seat.worker, text))
-    return {
-        key: f"worker {cases[0][0]} {cases[0][1]}{_others(cases)}. {_NEXT.get(key, _NEXT_BOUND)}"
-        for key, cases in found.items()
-    }
 
 
 _NEXT_BOUND = (
@@ -259,11 +253,6 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
 def without_numbers(note: str) -> str:
     """Return a note without its numbers, as CPUs and nodes are others on each seat."""
     return re.sub(r"\d[\d,-]*", "#", note)
-
-
-def _others(cases: list[tuple[int, str]]) -> str:
-    more = len(cases) - 1
-    return f"; this is also true for {more} more worker{'s' * (more > 1)}" if more else ""
 
 
 def _cpus(cpus: tuple[int, ...]) -> str:
@@ -429,11 +418,18 @@ def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[i
         stat: The kernel's file (proc_stat(5)); a node none of whose CPUs is in it is left out, and
             nothing is there where it cannot be read.
     """
+    known: dict[int, tuple[int, int]] = {}
+    """Busy and all ticks of each CPU."""
     try:
-        text = stat.read_text("ascii")
+        lines = stat.read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return {}
-    known = dict(filter(None, map(_counted, text.splitlines())))
+    for line in lines:
+        name, *fields = line.split()[: 1 + _COUNTED] or [""]
+        number = name.removeprefix("cpu")
+        if number != name and number.isdigit() and len(fields) > max(_IDLE):
+            ticks = list(map(int, fields))
+            known[int(number)] = (sum(ticks) - sum(ticks[each] for each in _IDLE), sum(ticks))
     found = {}
     for node, numbers in cpus.items():
         counts = [known[number] for number in numbers if number in known]
@@ -442,13 +438,3 @@ def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[i
                 busy=sum(busy for busy, _ in counts), all=sum(passed for _, passed in counts)
             )
     return found
-
-
-def _counted(line: str) -> tuple[int, tuple[int, int]] | None:
-    """Return number, busy and all ticks of a line `cpuN ...`; None for any other line."""
-    name, *fields = line.split()[: 1 + _COUNTED] or [""]
-    number = name.removeprefix("cpu")
-    if number == name or not number.isdigit() or len(fields) <= max(_IDLE):
-        return None
-    ticks = list(map(int, fields))
-    return int(number), (sum(ticks) - sum(ticks[each] for each in _IDLE), sum(ticks))

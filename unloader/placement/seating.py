@@ -48,8 +48,23 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
         seats = self.seating.seats[:workers]
         if self.options.numa == "off":
             return replace(self.seating, seats=seats)
-        borrowed = _borrowed(self.topology, seats, self.options)
-        notices = (*self.missing, *borrowed, *([self.near_note] if self.near_note else []))
+        # Where a policy names nodes: from which other nodes the memory comes.
+        borrowed: dict[tuple[str, int], list[int]] = {}
+        if self.options.memory_policy in ("preferred", "bind"):
+            lenders = {seat.node: seat.memory_node for seat in seats}
+            for node in self.topology.nodes:
+                lender = lenders.get(node.id)
+                if lender is not None and lender != node.id:
+                    borrowed.setdefault((_why_no_memory(node), lender), []).append(node.id)
+        notices = (
+            *self.missing,
+            *(
+                f"memory for the workers on node {cpu_list_text(nodes)} is taken from node "
+                f"{lender}: {why}"
+                for (why, lender), nodes in borrowed.items()
+            ),
+            *([self.near_note] if self.near_note else []),
+        )
         return replace(self.seating, seats=seats, notices=notices)
 
 
@@ -139,16 +154,38 @@ def _seat_plan(topology: Topology, workers: int, options: SeatOptions) -> SeatPl
         seating = Seating(seats=deal(topology, workers, options), memory_policy="local")
         return SeatPlan(topology=topology, options=options, seating=seating)
     device = None if options.near is None else node_of_device(options.near)
-    near, near_note = _near(topology, options, device)
-    seats = deal(topology, workers, options, near=near, can_bind=_can_bind())
-    _check_memory(topology, options)
+    near = None if device is None else device.node
+    near_note = None if device is None else device.note
+    if device is not None and near not in {node.id for node in topology.nodes}:
+        reason = near_note or "the kernel does not show its node"
+        if near is not None:
+            reason = f"it is at node {near}, which this process may not use"
+        near, near_note = None, f"--near {options.near} prefers no node: {reason}"
+    # Whether this is a system on which processes can be bound to CPUs, allowed or not.
+    can_bind = hasattr(os, "sched_setaffinity")
+    seats = deal(topology, workers, options, near=near, can_bind=can_bind)
+    policy = options.memory_policy
+    for node in topology.nodes if policy == "bind" and options.bind != "none" else ():
+        if node.id in options.nodes and not node.has_memory:
+            raise ConfigError(
+                f"--memory-policy bind on node {node.id}: {_why_no_memory(node)}",
+                "leave the node out of --numa-nodes, or use --memory-policy preferred, which "
+                "takes memory from the nearest node with memory",
+            )
     if options.numa == "require":
         _check_required(topology, options)
+    if policy_is_idle(topology, policy):
+        # The kernel's own does the same. So a container of one node whose profile refuses policies
+        # is as quiet as any machine of one.
+        known = any(node.has_memory for node in topology.nodes)
+        policy = policy if known and probe_memory_policy() is None else "local"
+    # Such systems do not show nodes either, so only explicit requests need a notice.
+    is_plain = not can_bind and options == SeatOptions()
     return SeatPlan(
         topology=topology,
         options=options,
-        seating=Seating(seats=seats, memory_policy=_policy_to_set(topology, options), near=device),
-        missing=_losses(topology, options),
+        seating=Seating(seats=seats, memory_policy=policy, near=device),
+        missing=() if is_plain else losses(topology, options.memory_policy, options.bind),
         near_note=near_note,
     )
 
@@ -176,58 +213,8 @@ def deal(
     )
 
 
-def _can_bind() -> bool:
-    """Whether this is a system on which processes can be bound to CPUs, allowed or not."""
-    return hasattr(os, "sched_setaffinity")
-
-
-def _losses(topology: Topology, options: SeatOptions) -> tuple[str, ...]:
-    if not _can_bind() and options == SeatOptions():
-        return ()  # Such systems do not show nodes either, so only explicit requests need a notice.
-    return losses(topology, options.memory_policy, options.bind)
-
-
-def _policy_to_set(topology: Topology, options: SeatOptions) -> str:
-    """Return the policy asked for, or the kernel's own where that does the same.
-
-    So a container of one node whose profile refuses policies is as quiet as any machine of one.
-    """
-    policy = options.memory_policy
-    if not policy_is_idle(topology, policy):
-        return policy
-    known = any(node.has_memory for node in topology.nodes)
-    return policy if known and probe_memory_policy() is None else "local"
-
-
 def _nodes_of(options: SeatOptions) -> tuple[int, ...] | None:
     return None if options.numa == "off" else options.nodes or None
-
-
-def _near(
-    topology: Topology, options: SeatOptions, device: DeviceNode | None
-) -> tuple[int | None, str | None]:
-    """Return the node of the device, and a note for the user."""
-    if device is None:
-        return None, None
-    if device.node is None:
-        reason = device.note or "the kernel does not show its node"
-        return None, f"--near {options.near} prefers no node: {reason}"
-    if device.node not in {node.id for node in topology.nodes}:
-        reason = f"it is at node {device.node}, which this process may not use"
-        return None, f"--near {options.near} prefers no node: {reason}"
-    return device.node, device.note
-
-
-def _check_memory(topology: Topology, options: SeatOptions) -> None:
-    if options.memory_policy != "bind" or options.bind == "none":
-        return
-    for node in topology.nodes:
-        if node.id in options.nodes and not node.has_memory:
-            raise ConfigError(
-                f"--memory-policy bind on node {node.id}: {_why_no_memory(node)}",
-                "leave the node out of --numa-nodes, or use --memory-policy preferred, which "
-                "takes memory from the nearest node with memory",
-            )
 
 
 def _why_no_memory(node: Node) -> str:
@@ -241,55 +228,29 @@ def _why_no_memory(node: Node) -> str:
     )
 
 
-def _borrowed(topology: Topology, seats: tuple[Seat, ...], options: SeatOptions) -> tuple[str, ...]:
-    """Return from which other nodes the memory comes where a policy names nodes."""
-    if options.memory_policy not in ("preferred", "bind"):
-        return ()
-    lenders = {
-        seat.node: seat.memory_node
-        for seat in seats
-        if seat.memory_node is not None and seat.memory_node != seat.node
-    }
-    reasons: dict[tuple[str, int], list[int]] = {}
-    for node in topology.nodes:
-        lender = lenders.get(node.id)
-        if lender is not None:
-            reasons.setdefault((_why_no_memory(node), lender), []).append(node.id)
-    return tuple(
-        f"memory for the workers on node {cpu_list_text(nodes)} is taken from node {lender}: {why}"
-        for (why, lender), nodes in reasons.items()
-    )
-
-
 def _check_required(topology: Topology, options: SeatOptions) -> None:
     """Refuse to do with less: workers over several nodes, bound, with the memory policy set."""
-    problem, remedy = _lacking(topology, options)
-    if problem is not None:
-        raise ConfigError(f"--numa require is not possible: {problem}", remedy)
-
-
-def _lacking(topology: Topology, options: SeatOptions) -> tuple[str | None, str]:
-    """Return the first thing that is missing, and what to do about it."""
     settle = "or use --numa auto, which uses the available nodes"
-    if options.bind == "none":
-        return "--bind none does not bind workers", f"use --bind node or core, {settle}"
-    if topology.note is not None:
-        return topology.note, f"run where the whole machine is visible, {settle}"
-    if sum(bool(node.cpus) for node in topology.nodes) < 2:
-        return (
-            "this process has only CPUs of one NUMA node",
-            f"widen its affinity or cpuset, or run on a machine of several nodes, {settle}",
-        )
     refused = probe_cpu_binding()
-    if refused is not None:
-        return (
-            f"workers cannot be bound to CPUs ({refused})",
-            f"allow sched_setaffinity in the container's seccomp profile, {settle}",
+    if options.bind == "none":
+        problem = "--bind none does not bind workers"
+        remedy = "use --bind node or core"
+    elif topology.note is not None:
+        problem, remedy = topology.note, "run where the whole machine is visible"
+    elif sum(bool(node.cpus) for node in topology.nodes) < 2:
+        problem = "this process has only CPUs of one NUMA node"
+        remedy = "widen its affinity or cpuset, or run on a machine of several nodes"
+    elif refused is not None:
+        problem = f"workers cannot be bound to CPUs ({refused})"
+        remedy = "allow sched_setaffinity in the container's seccomp profile"
+    else:
+        # Without any policy the kernel does what `local` asks for.
+        refused = None if options.memory_policy == "local" else probe_memory_policy()
+        if refused is None:
+            return
+        problem = f"memory policies cannot be set ({refused})"
+        remedy = (
+            "allow set_mempolicy in the container (CAP_SYS_NICE, or its seccomp profile), use "
+            "--memory-policy local"
         )
-    # Without any policy the kernel does what `local` asks for.
-    refused = None if options.memory_policy == "local" else probe_memory_policy()
-    return (
-        None if refused is None else f"memory policies cannot be set ({refused})",
-        "allow set_mempolicy in the container (CAP_SYS_NICE, or its seccomp profile), use "
-        f"--memory-policy local, {settle}",
-    )
+    raise ConfigError(f"--numa require is not possible: {problem}", f"{remedy}, {settle}")

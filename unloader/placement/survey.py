@@ -89,18 +89,40 @@ def survey(
         ConfigError: CPUs that are not ours, or `--numa require` that cannot be met.
         UsageError: A device of this machine is asked for on another one.
     """
-    if tree is not None:
-        return _elsewhere(options, parallelism, tree, allowed_cpus)
-    topology = _here(allowed_cpus)
-    workers = parallelism or automatic_parallelism(topology, options)
-    seating = seat_workers(topology, workers, options)
+    if tree is None:
+        ours = own_cpus()
+        if allowed_cpus is not None and not allowed_cpus <= ours:
+            raise ConfigError(
+                f"this process may not use CPUs {cpu_list_text(allowed_cpus - ours)}",
+                f"give some of {cpu_list_text(ours)}; to read another machine's files, use --sysfs",
+            )
+        topology = detect(allowed_cpus=allowed_cpus)
+        workers = parallelism or automatic_parallelism(topology, options)
+        seating = seat_workers(topology, workers, options)
+        return Survey(
+            topology=topology,
+            seats=seating.seats,
+            options=options,
+            automatic=not parallelism,
+            notices=seating.notices,
+            near=seating.near,
+        )
+    if options.near is not None:
+        raise UsageError(
+            "--near needs the devices of this machine, but --sysfs shows another machine",
+            "leave one of the two out",
+        )
+    with _folder(tree) as folder:
+        topology = recorded(folder, allowed_cpus=allowed_cpus)
+    if topology.note is not None:
+        topology = replace(topology, note=topology.note.replace(str(folder), str(tree)))
     return Survey(
         topology=topology,
-        seats=seating.seats,
+        seats=deal(topology, parallelism or automatic_parallelism(topology, options), options),
         options=options,
         automatic=not parallelism,
-        notices=seating.notices,
-        near=seating.near,
+        notices=(topology.note,) if topology.note else (),
+        recorded_at=str(tree),
     )
 
 
@@ -114,39 +136,6 @@ def recording(tree: Path | None = None) -> str:
         return record()
     with _folder(tree) as folder:
         return record(folder)
-
-
-def _here(allowed_cpus: frozenset[int] | None) -> Topology:
-    ours = own_cpus()
-    if allowed_cpus is not None and not allowed_cpus <= ours:
-        raise ConfigError(
-            f"this process may not use CPUs {cpu_list_text(allowed_cpus - ours)}",
-            f"give some of {cpu_list_text(ours)}; to read another machine's files, use --sysfs",
-        )
-    return detect(allowed_cpus=allowed_cpus)
-
-
-def _elsewhere(
-    options: SeatOptions, parallelism: int, tree: Path, allowed_cpus: frozenset[int] | None
-) -> Survey:
-    if options.near is not None:
-        raise UsageError(
-            "--near needs the devices of this machine, but --sysfs shows another machine",
-            "leave one of the two out",
-        )
-    with _folder(tree) as folder:
-        topology = recorded(folder, allowed_cpus=allowed_cpus)
-    if topology.note is not None:
-        topology = replace(topology, note=topology.note.replace(str(folder), str(tree)))
-    seats = deal(topology, parallelism or automatic_parallelism(topology, options), options)
-    return Survey(
-        topology=topology,
-        seats=seats,
-        options=options,
-        automatic=not parallelism,
-        notices=(topology.note,) if topology.note else (),
-        recorded_at=str(tree),
-    )
 
 
 @contextmanager

@@ -224,7 +224,7 @@ class Outputs:
 
 
 def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
-    """Return the columns of an output by index, in its order; None where it takes the whole scan."""
+    """Return the columns of an output by index, in its order; None is the whole scan."""
     if not projection.outputs:
         return None
     taken = projection.outputs[output]

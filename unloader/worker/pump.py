@@ -11,11 +11,11 @@ thread fetches, too, until more has come than that.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import suppress
 from typing import Generic, Literal, TypeVar
 
 from unloader.model import FetchOrder
@@ -23,13 +23,8 @@ from writers.cpu_delay import cpu_delay
 
 T = TypeVar("T")
 
-_Sized = tuple[T, int]
-"""An item, and the bytes that it takes."""
-
 DEPTH = 2
 """Items waiting between the stages. One would do for overlap; the second evens out hiccups."""
-
-_POLL_SECONDS = 0.1
 
 LITTLE_BYTES = 4 * 1024 * 1024
 """If no more is expected, this amount is fetched and written one after the other (guess: some 20
@@ -37,6 +32,8 @@ milliseconds that might have overlapped)."""
 
 STILL_SECONDS = 1.0
 """After this wait for the other stage, a stage reports once why it waits."""
+
+THREAD = "standstill"
 
 Waits = Callable[[Literal["source", "destination"]], None]
 
@@ -67,14 +64,19 @@ class Pump(Generic[T]):
             gate: Called before each item is fetched, in the same thread; may wait until the event
                 it is given is set.
         """
-        self._items = items
-        self._queue: queue.Queue[_Sized[T] | BaseException | None] = queue.Queue(maxsize=depth)
-        self._stop = threading.Event()
-        self._size = size
-        self._room = _Room(most_bytes, self._stop)
-        self._waits = waits
-        self._gate = gate
+        self._items, self._depth, self._most_bytes = items, depth, most_bytes
+        self._size: Callable[[T], int] = size or (lambda item: 0)
         self._little_bytes = LITTLE_BYTES if expects_little and size is not None else 0
+        self._waits, self._gate = waits, gate
+        self._stop = threading.Event()
+        self._change = threading.Condition()
+        """Guards what both threads change: all up to the failure."""
+        self._fetched: deque[tuple[T, int]] = deque()
+        """Items that wait, each with the bytes that it takes."""
+        self._held_bytes = 0
+        """Of the items that are fetched and not yet consumed."""
+        self._is_over = False
+        self._failure: BaseException | None = None
         self.starved_seconds = 0.0
         """Wall seconds the consumer waited for items."""
         self.fetch_seconds = 0.0
@@ -102,24 +104,31 @@ class Pump(Generic[T]):
             iterator = self._items()
             if self._run_here(iterator, consume):
                 return
-        fetch = partial(self._fetch, iterator)
-        thread = threading.Thread(target=fetch, name="fetch", daemon=True)
+        thread = threading.Thread(target=self._fetch, args=(iterator,), name="fetch", daemon=True)
         thread.start()
         try:
             while True:
-                found = self._next()
-                if found is None:
-                    return
-                if isinstance(found, BaseException):
-                    raise found
-                item, size = found
+                began = time.perf_counter()
+                self._wait(lambda: bool(self._fetched) or self._is_over, "source")
+                self.starved_seconds += time.perf_counter() - began
+                if not self._fetched:
+                    break
+                with self._change:
+                    item, size = self._fetched.popleft()
+                    self._change.notify()
                 consume(item)
                 # Not kept while the next one is waited for.
-                del item, found
-                self._room.give_back(size)
+                del item
+                with self._change:
+                    self._held_bytes -= size
+                    self._change.notify()
         finally:
-            self._stop.set()
+            with self._change:
+                self._stop.set()
+                self._change.notify()
             thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _run_here(self, iterator: Iterator[T], consume: Callable[[T], None]) -> bool:
         """Fetch and consume one item after the other; return False if that became too much."""
@@ -127,11 +136,25 @@ class Pump(Generic[T]):
         try:
             while size < self._little_bytes:
                 self._gate(self._stop)
-                item = self._fetched_here(iterator)
+                started, cpu = time.perf_counter(), time.thread_time()
+                watch = threading.Timer(STILL_SECONDS, self._waits, ("source",))
+                watch.name, watch.daemon = THREAD, True
+                # The system may refuse a thread for now; the wait is not reported then.
+                with suppress(RuntimeError):
+                    watch.start()
+                try:
+                    item = next(iterator, None)
+                finally:
+                    watch.cancel()
+                    seconds = time.perf_counter() - started
+                    self.fetch_seconds += seconds
+                    self.starved_seconds += seconds
+                    self.caller_cpu_seconds += time.thread_time() - cpu
+                    self.fetch_cpu_seconds = self.caller_cpu_seconds
                 if item is None:
                     _close(iterator)
                     return True
-                size += self._size_of(item)
+                size += self._size(item)
                 consume(item)
                 del item
         except BaseException:
@@ -139,31 +162,8 @@ class Pump(Generic[T]):
             raise
         return False
 
-    def _fetched_here(self, iterator: Iterator[T]) -> T | None:
-        started, cpu = time.perf_counter(), time.thread_time()
-        STANDSTILL.begin(self, STILL_SECONDS, lambda: self._waits("source"))
-        try:
-            return next(iterator, None)
-        finally:
-            STANDSTILL.end(self)
-            seconds = time.perf_counter() - started
-            self.fetch_seconds += seconds
-            self.starved_seconds += seconds
-            self.caller_cpu_seconds += time.thread_time() - cpu
-            self.fetch_cpu_seconds = self.caller_cpu_seconds
-
-    def _next(self) -> _Sized[T] | BaseException | None:
-        began = time.perf_counter()
-        try:
-            return self._queue.get(timeout=STILL_SECONDS)
-        except queue.Empty:
-            self._waits("source")
-            return self._queue.get()
-        finally:
-            self.starved_seconds += time.perf_counter() - began
-
     def _fetch(self, begun: Iterator[T] | None) -> None:
-        last: BaseException | None = None
+        failure: BaseException | None = None
         try:
             iterator = self._items() if begun is None else begun
             try:
@@ -171,18 +171,20 @@ class Pump(Generic[T]):
             finally:
                 _close(iterator)
         except BaseException as error:
-            last = error
+            failure = error
         # The thread is this unit's alone, so one look at its clocks is all that it costs.
         self.fetch_cpu_seconds += time.thread_time()
         self.fetch_delay_seconds = cpu_delay()
-        self._put(last)
+        with self._change:
+            self._failure, self._is_over = failure, True
+            self._change.notify()
 
     def _forward(self, iterator: Iterator[T]) -> None:
         while not self._stop.is_set():
             began = time.perf_counter()
-            while not self._room.wait(STILL_SECONDS):
-                self._waits("destination")
-                self._room.wait()
+            self._wait(
+                lambda: not self._held_bytes or self._held_bytes < self._most_bytes, "destination"
+            )
             self._gate(self._stop)
             started = time.perf_counter()
             self._blocked(started - began)
@@ -193,125 +195,39 @@ class Pump(Generic[T]):
             finally:
                 self.fetch_seconds += time.perf_counter() - started
             # Asked once: of a batch, it goes through the buffers of all columns.
-            size = self._size_of(item)
-            self._room.take(size)
+            size = self._size(item)
+            with self._change:
+                self._held_bytes += size
             began = time.perf_counter()
-            self._put((item, size))
+            self._wait(lambda: len(self._fetched) < self._depth, "destination")
+            with self._change:
+                self._fetched.append((item, size))
+                self._change.notify()
             self._blocked(time.perf_counter() - began)
             del item
+
+    def _wait(self, ready: Callable[[], bool], what: Literal["source", "destination"]) -> None:
+        """Wait for the other stage, or until all is stopped; report a long wait once."""
+
+        def is_free() -> bool:
+            return ready() or self._stop.is_set()
+
+        with self._change:
+            if self._change.wait_for(is_free, STILL_SECONDS):
+                return
+        self._waits(what)
+        with self._change:
+            self._change.wait_for(is_free)
 
     def _blocked(self, seconds: float) -> None:
         self.blocked_seconds += seconds
         self.longest_blocked_seconds = max(self.longest_blocked_seconds, seconds)
-
-    def _put(self, item: _Sized[T] | BaseException | None) -> None:
-        until: float | None = time.monotonic() + STILL_SECONDS
-        while not self._stop.is_set():
-            try:
-                self._queue.put(item, timeout=_POLL_SECONDS)
-            except queue.Full:
-                if until is not None and time.monotonic() >= until:
-                    until = None
-                    self._waits("destination")
-                continue
-            return
-
-    def _size_of(self, item: T) -> int:
-        return 0 if self._size is None else self._size(item)
 
 
 def _close(iterator: object) -> None:
     close = getattr(iterator, "close", None)
     if close is not None:
         close()
-
-
-class _Room:
-    """Bytes of the items that are fetched and not yet consumed."""
-
-    def __init__(self, most_bytes: int, stop: threading.Event) -> None:
-        self._most = most_bytes
-        self._stop = stop
-        self._taken = 0
-        self._change = threading.Condition()
-
-    def take(self, size: int) -> None:
-        with self._change:
-            self._taken += size
-
-    def give_back(self, size: int) -> None:
-        with self._change:
-            self._taken -= size
-            self._change.notify()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Return True once there is room, or all is stopped; False after `seconds`."""
-        until = None if seconds is None else time.monotonic() + seconds
-        with self._change:
-            while self._taken and self._taken >= self._most and not self._stop.is_set():
-                if until is not None and time.monotonic() >= until:
-                    return False
-                self._change.wait(_POLL_SECONDS)
-        return True
-
-
-THREAD = "standstill"
-_LOOKS = 4
-"""In the time after which a call is reported."""
-
-
-class Standstill:
-    """Knows the calls that go on.
-
-    Its thread is started by the first one, and ends when none has begun for a while: a thread for
-    each call would cost more than most calls.
-    """
-
-    def __init__(self) -> None:
-        self._change = threading.Lock()
-        self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
-        """When each is reported, and how."""
-        self._begun = 0
-        self._is_running = False
-
-    def begin(self, who: object, seconds: float, tell: Callable[[], None]) -> None:
-        """Note a call; it is reported once, by another thread, if it takes longer than that."""
-        with self._change:
-            self._calls[who] = (time.monotonic() + seconds, tell)
-            self._begun += 1
-            if self._is_running:
-                return
-            self._is_running = True
-        watch = threading.Thread(
-            target=self._watch, args=(seconds / _LOOKS,), name=THREAD, daemon=True
-        )
-        try:
-            watch.start()
-        except RuntimeError:
-            # The system refuses a thread for now, so this call is not reported.
-            self._is_running = False
-
-    def end(self, who: object) -> None:
-        with self._change:
-            self._calls.pop(who, None)
-
-    def _watch(self, seconds: float) -> None:
-        begun = -1
-        while True:
-            time.sleep(seconds)
-            with self._change:
-                if begun == self._begun and not self._calls:
-                    self._is_running = False
-                    return
-                begun, now = self._begun, time.monotonic()
-                late = [who for who, (due, _) in self._calls.items() if now >= due]
-                told = [self._calls.pop(who)[1] for who in late]
-            for tell in told:
-                tell()
-
-
-STANDSTILL = Standstill()
-"""The one of this process."""
 
 
 _LOOK_SECONDS = 0.1

@@ -76,7 +76,7 @@ def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, 
 def vacant_for(
     home: Home, vacant: Mapping[int, str], taken: set[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Return the vacant places that a Dask worker takes that has come, with seats on its machine."""
+    """Return the vacant places that a new Dask worker takes, with seats on its machine."""
     chosen = sorted(vacant, key=lambda place: (vacant[place] != home.machine, place))
     free = (number for number in range(len(taken) + home.threads) if number not in taken)
     return tuple(sorted(zip(chosen[: home.threads], free, strict=False)))
