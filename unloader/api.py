@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from unloader.tuning.codec_choice import CodecReport, SampleBudget
     from unloader.tuning.preflight_measuring import Budget
     from unloader.tuning.run_report import RunReport, TablesReport
-    from unloader.tuning.sizing_records import Question, Sizing
+    from unloader.tuning.sizing import Question, Sizing
     from unloader.tuning.sweep_report import SweepPage
     from unloader.verification.finished import Level
 
@@ -671,7 +671,7 @@ def size(question: Question, *, files: tuple[str, ...], like_record: bool = Fals
         UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
             cannot be used.
     """
-    from unloader.tuning.sizing_arithmetic import size as reckon
+    from unloader.tuning.sizing import size as reckon
     from unloader.tuning.sizing_basis import basis_of
 
     with translated():

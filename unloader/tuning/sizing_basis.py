@@ -16,17 +16,28 @@ from unloader.nouns import counted
 from unloader.tuning.analysis import Analysis
 from unloader.tuning.ceilings import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
 from unloader.tuning.points import FOR_SIZE, MOST_POINTS, points_of
-from unloader.tuning.sizing_records import Basis, CodecSpace, Measured
+from unloader.tuning.sizing import Basis, CodecSpace, Measured
 from unloader.tuning.sweep_document import SweepDocument, is_sweep, sweep_of
 from writers.files.regular import read_regular
 
 _KNOWN_FILES = (
     "give the directory or manifest of a finished run, the points of a sweep, or ceilings"
 )
+_SWEEP_FILE = "give what unloader sweep --json wrote, or CSV with the head parallelism,seconds"
+_OTHER = "give the manifest of a longer run"
+
+_LARGEST = 1e18
+_DROPPED = {
+    "null:": "the sweep wrote to null: - the time of the destination is not in its rates",
+    "null:rows": "the sweep wrote to null:rows - its rates are of the source alone: nothing was "
+    "encoded, compressed or written",
+}
 
 
 def basis_of(paths: tuple[str, ...], *, like_record: bool) -> Basis:
-    """Return what all files say together; a measured run counts more than a prediction.
+    """Return what all files say together: the first that says something counts.
+
+    A measured run counts more than a prediction.
 
     Args:
         paths: Files, or directories of finished runs.
@@ -36,18 +47,10 @@ def basis_of(paths: tuple[str, ...], *, like_record: bool) -> Basis:
         ConfigError: A file cannot be read, or says nothing about the speed of an unload.
         OutputFailed: A directory holds no finished run, or its manifest is damaged.
     """
-    found = [_read(Path(path)) for path in paths]
-    if like_record:
-        found.append(RECORD)
-    return merged(tuple(found))
-
-
-def merged(found: tuple[Basis, ...]) -> Basis:
-    """Return several as one: the first that says something counts, and runs before predictions."""
+    found = [_read(Path(path)) for path in paths] + ([RECORD] if like_record else [])
     if not found:
-        return Basis(origins=())
-    runs = [each for each in found if each.measured and not each.predicted]
-    first = (runs or [each for each in found if each.measured] or [found[0]])[0]
+        return Basis()
+    first = min(found, key=lambda each: (not each.measured, each.predicted))
     others = (first, *(each for each in found if each is not first))
 
     def known(name: str) -> Any:
@@ -71,7 +74,7 @@ def merged(found: tuple[Basis, ...]) -> Basis:
 
 def _read(path: Path) -> Basis:
     if path.is_dir():
-        return basis_of_run(path)
+        return _of_run(read_manifest(path), str(path))
     try:
         text = read_regular(path, follow=True).decode()
     except OSError as error:
@@ -79,39 +82,25 @@ def _read(path: Path) -> Basis:
     except ValueError as error:
         raise ConfigError(f"{path} is not text in UTF-8", _KNOWN_FILES) from error
     if not text.lstrip().startswith(("{", "[")):
-        return points_of_csv(path, text)
+        return _of_csv(path, text)
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}", _KNOWN_FILES) from error
     if isinstance(document, dict) and "units" in document and "totals" in document:
-        return basis_of_manifest(path)
+        return _of_run(read_manifest(path.parent, path.name), str(path))
     if isinstance(document, dict) and "disks" in document and "machine" in document:
-        found = basis_of_ceilings(read_ceilings(path))
-        return replace(found, origins=(f"the ceilings in {path}",))
+        return _of_ceilings(read_ceilings(path), path)
     if not isinstance(document, dict) or not is_sweep(document):
         raise ConfigError(
             f"{path} is not a manifest or a file of ceilings, and has no points of a sweep",
             "give one of these files",
         )
-    return points_of_sweep(path, sweep_of(document, path))
+    return _of_sweep(sweep_of(document, path), path)
 
 
-_LARGEST = 1e18
-_SWEEP_FILE = "give what unloader sweep --json wrote, or CSV with the head parallelism,seconds"
-_DROPPED = {
-    "null:": "the sweep wrote to null: - the time of the destination is not in its rates",
-    "null:rows": "the sweep wrote to null:rows - its rates are of the source alone: nothing was "
-    "encoded, compressed or written",
-}
-
-
-def points_of_csv(path: Path, text: str) -> Basis:
-    """Return the points of a CSV file, as `unloader sweep --replay` reads it.
-
-    Raises:
-        ConfigError: It has no points, or a wrong figure; the message names the line.
-    """
+def _of_csv(path: Path, text: str) -> Basis:
+    """Return the points of a CSV file, as `unloader sweep --replay` reads it."""
     file = points_of(path, text)
     found = []
     for number, (point, others) in enumerate(zip(file.points, file.others, strict=True), 1):
@@ -119,8 +108,11 @@ def points_of_csv(path: Path, text: str) -> Basis:
         width, cores, cpu = (
             _number(others.get(name, ""), name, f"point {number} of {path}") for name in FOR_SIZE
         )
-        # A sweep that writes the width may have compressed its bytes.
-        size = None if "row_bytes" in others or _is_compressed(settings) else point.bytes
+        # A sweep that writes the width may have compressed its bytes; others are not text.
+        codec = (settings.get("compression") or "none").lower()
+        shape = (settings.get("format") or "csv").lower()
+        is_text = "row_bytes" not in others and (codec, shape) == ("none", "csv")
+        size = point.bytes if is_text else None
         measured = Measured(
             workers=point.parallelism,
             seconds=point.seconds,
@@ -130,15 +122,24 @@ def points_of_csv(path: Path, text: str) -> Basis:
             cpu_seconds=cpu,
         )
         found.append((_settings_text(settings), measured))
-    return _basis_of_points(found, path)
+    return _of_points(found, path)
 
 
-def points_of_sweep(path: Path, found: Analysis) -> Basis:
-    """Return the measurements of a sweep, or the levels of an analysis of points.
+def _number(text: str, name: str, place: str) -> float | None:
+    """Return a number above 0; None for a cell without text."""
+    if not text.strip():
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        raise ConfigError(f"the {name} of {place} is not a number", _SWEEP_FILE) from None
+    if not 0 < found <= _LARGEST:
+        raise ConfigError(f"the {name} of {place} is not a number above 0", _SWEEP_FILE)
+    return found
 
-    Raises:
-        ConfigError: The sweep has no points.
-    """
+
+def _of_sweep(found: Analysis, path: Path) -> Basis:
+    """Return the measurements of a sweep, or the levels of an analysis of points."""
     if not isinstance(found, SweepDocument):
         amounts = {found.work.unit: found.work.amount}
         levels = [
@@ -150,7 +151,7 @@ def points_of_sweep(path: Path, found: Analysis) -> Basis:
             )
             for each in found.levels
         ]
-        return _basis_of_points([("", level) for level in levels], path)
+        return _of_points([("", level) for level in levels], path)
     measured = [
         (
             _settings_text(point.settings),
@@ -167,18 +168,17 @@ def points_of_sweep(path: Path, found: Analysis) -> Basis:
         for point in found.points
         for each in point.measurements
     ]
-    basis, dropped = _basis_of_points(measured, path), _DROPPED.get(found.destination)
+    basis, dropped = _of_points(measured, path), _DROPPED.get(found.destination)
     return replace(
         basis, rows=found.whole_rows, notes=(*basis.notes, *((dropped,) if dropped else ()))
     )
 
 
-def _settings_text(settings: Mapping[str, Any]) -> str:
-    parts = (f"{name} {value}" for name, value in settings.items() if name != "parallelism")
-    return ", ".join(parts)
+def _settings_text(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {text}" for name, text in settings.items() if name != "parallelism")
 
 
-def _basis_of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
+def _of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
     if not found:
         raise ConfigError(f"{path} has no points", _SWEEP_FILE)
     if len(found) > MOST_POINTS:
@@ -195,51 +195,8 @@ def _basis_of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
     )
 
 
-def _is_compressed(settings: Mapping[str, Any]) -> bool:
-    """Return whether the bytes of a point are compressed, or not text."""
-    codec = str(settings.get("compression") or "none").lower()
-    return codec != "none" or str(settings.get("format") or "csv").lower() != "csv"
-
-
-def _number(text: str, name: str, place: str) -> float | None:
-    """Return a number above 0; None for a cell without text."""
-    if not text.strip():
-        return None
-    try:
-        found = float(text)
-    except ValueError:
-        raise ConfigError(f"the {name} of {place} is not a number", _SWEEP_FILE) from None
-    if not 0 < found <= _LARGEST:
-        raise ConfigError(f"the {name} of {place} is not a number above 0", _SWEEP_FILE)
-    return found
-
-
-_OTHER = "give the manifest of a longer run"
-
-
-def basis_of_run(directory: Path) -> Basis:
-    """Return the measurement of the finished run in a directory.
-
-    Raises:
-        OutputFailed: The manifest is missing or damaged.
-        ConfigError: It was too short to be reckoned with.
-    """
-    return _basis_of_finished(read_manifest(directory), str(directory))
-
-
-def basis_of_manifest(path: Path) -> Basis:
-    """Return the measurement of a manifest of any name.
-
-    Raises:
-        OutputFailed: It is damaged.
-        ConfigError: The run was too short to be reckoned with, or did not end.
-    """
-    return _basis_of_finished(read_manifest(path.parent, path.name), str(path))
-
-
-def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
+def _of_run(manifest: Manifest, where: str) -> Basis:
     totals, compression = manifest.totals, manifest.options.compression
-    size = totals.uncompressed_bytes or (totals.bytes if compression.codec == "none" else None)
     if manifest.status != "complete":
         raise ConfigError(
             f"the run of {where} is not complete", "give the manifest of a finished run"
@@ -248,20 +205,19 @@ def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
         raise ConfigError(f"the run of {where} wrote no rows, or took no time", _OTHER)
     seconds, cpu = totals.seconds, totals.cpu_seconds or None
     notes: tuple[str, ...] = ()
-    told = totals.rows_per_second
-    if told is not None and told < 0.99 * totals.rows / seconds - 1:
+    rate = totals.rows_per_second
+    if rate is not None and rate < 0.99 * totals.rows / seconds - 1:
         # The rate counts the last process alone, and so do seconds and CPU time.
-        if not told:
+        if not rate:
             raise ConfigError(
                 f"the run of {where} was resumed when everything was already done", _OTHER
             )
-        seconds, cpu = totals.rows / told, None
+        seconds, cpu = totals.rows / rate, None
         notes = (f"the run in {where} was resumed: the rate comes from its last process",)
     workers = len(manifest.workers) or manifest.options.parallelism or 1
-    text = manifest.options.format == "csv"
-    if size is None:
-        size = totals.bytes
+    text, size = manifest.options.format == "csv", totals.uncompressed_bytes or totals.bytes
     level = "" if compression.level is None else f":{compression.level}"
+    compressing = totals.compress_cpu_seconds
     return Basis(
         origins=(f"the run {manifest.run_id} in {where}: {counted(workers, 'worker')}",),
         measured=(
@@ -282,45 +238,52 @@ def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
                 codec=f"{compression.codec}{level}",
                 row_bytes=None if text else size / totals.rows,
                 ratio=size / totals.bytes,
-                bytes_per_cpu_second=(
-                    size / totals.compress_cpu_seconds if totals.compress_cpu_seconds else None
-                ),
+                bytes_per_cpu_second=size / compressing if compressing else None,
             ),
         ),
         notes=notes,
     )
 
 
-def basis_of_ceilings(found: Ceilings) -> Basis:
+def _of_ceilings(found: Ceilings, path: Path) -> Basis:
     """Return disks, codecs, and a predicted point for each parallelism of the source.
 
     A point needs the source and the encoder. The rows of a second are the lowest of three rates:
     the source's, the encoding workers', and the rate that the cores allow.
     """
-    encoder, source = found.encoder, found.source
-    measured: tuple[Measured, ...] = ()
-    network = None
-    if source is not None and encoder is not None:
-        measured = tuple(
-            _predicted_point(each, encoder, found.machine.cores) for each in source.levels
-        )
-    if source is not None:
-        widths = [
-            each.network_bytes_per_second / each.rows_per_second
-            for each in source.levels
-            if each.network_bytes_per_second
-        ]
-        network = max(widths, default=None)
+    encoder, levels = found.encoder, found.source.levels if found.source is not None else ()
     text = encoder is not None and encoder.format == "csv"
+    measured: tuple[Measured, ...] = ()
+    spaces: tuple[CodecSpace, ...] = ()
+    if encoder is not None:
+        cores = found.machine.cores
+        measured = tuple(_predicted_point(each, encoder, cores) for each in levels)
+        spaces = tuple(
+            CodecSpace(
+                format=encoder.format,
+                codec=each.codec if each.level is None else f"{each.codec}:{each.level}",
+                # Text is as wide as the question says; what Parquet makes of other rows is not
+                # known.
+                row_bytes=None if text else encoder.row_bytes,
+                ratio=each.ratio,
+                bytes_per_cpu_second=each.bytes_per_cpu_second,
+            )
+            for each in encoder.codecs
+        )
+    widths = (
+        each.network_bytes_per_second / each.rows_per_second
+        for each in levels
+        if each.network_bytes_per_second
+    )
     return Basis(
-        origins=("ceilings",),
+        origins=(f"the ceilings in {path}",),
         measured=measured,
         predicted=True,
         row_bytes=encoder.row_bytes if encoder is not None and text else None,
         disk_rate=max((each.bytes_per_second for each in found.disks), default=None),
-        source_rows_per_second=_most_of_source(source.levels) if source is not None else None,
-        network_row_bytes=network,
-        spaces=_spaces_of_encoder(encoder) if encoder is not None else (),
+        source_rows_per_second=_most_of_source(levels),
+        network_row_bytes=max(widths, default=None),
+        spaces=spaces,
     )
 
 
@@ -329,16 +292,12 @@ def _most_of_source(levels: tuple[SourceLevel, ...]) -> float | None:
 
     It has levelled off where further workers bring less than half of a proportional gain.
     """
-    *others, last = sorted(levels, key=lambda each: each.parallelism)
-    if not others:
+    if len(levels) < 2:
         return None
-    before = others[-1]
+    *_, before, last = sorted(levels, key=lambda each: each.parallelism)
     expected = before.rows_per_second * last.parallelism / before.parallelism
-    gained, wanted = (
-        last.rows_per_second - before.rows_per_second,
-        expected - before.rows_per_second,
-    )
-    if gained >= wanted / 2:
+    gained = last.rows_per_second - before.rows_per_second
+    if gained >= (expected - before.rows_per_second) / 2:
         return None
     return max(each.rows_per_second for each in levels)
 
@@ -363,34 +322,12 @@ def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) ->
     )
 
 
-def _spaces_of_encoder(encoder: EncoderCeiling) -> tuple[CodecSpace, ...]:
-    return tuple(
-        CodecSpace(
-            format=encoder.format,
-            codec=each.codec if each.level is None else f"{each.codec}:{each.level}",
-            # Text is as wide as the question says; what Parquet makes of other rows is not known.
-            row_bytes=None if encoder.format == "csv" else encoder.row_bytes,
-            ratio=each.ratio,
-            bytes_per_cpu_second=each.bytes_per_cpu_second,
-        )
-        for each in encoder.codecs
-    )
-
-
 _RECORD_ROWS = 1e10
 _RECORD_ROW_BYTES = 165.0
 _RECORD_CORES = 16
 _RECORD_SECONDS = {
-    32: 3497,
-    28: 4740,
-    24: 4463,
-    20: 5260,
-    16: 6298,
-    12: 7158,
-    8: 6805,
-    4: 12841,
-    3: 18380,
-    2: 23760,
+    **{32: 3497, 28: 4740, 24: 4463, 20: 5260, 16: 6298},
+    **{12: 7158, 8: 6805, 4: 12841, 3: 18380, 2: 23760},
 }
 
 RECORD = Basis(

@@ -10,7 +10,7 @@ from unloader import api
 from unloader.cli.display import render, tuning_pages
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.errors import UsageError
-from unloader.tuning.sizing_records import Question
+from unloader.tuning.sizing import Question
 
 
 @click.command(

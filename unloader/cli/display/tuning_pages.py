@@ -9,7 +9,7 @@ from unloader.cli.display import render
 from unloader.cli.display.render import folded, folded_facts, terminal_width
 from unloader.nouns import counted
 from unloader.tuning.analysis import CONFIDENCE, NO_CPU, Analysis, LevelChoice, MeasuredLevel, Work
-from unloader.tuning.sizing_arithmetic import shown as shown_number
+from unloader.tuning.sizing import shown as shown_number
 from unloader.tuning.sweep_document import Curve, Measurement, PointReport, SweepDocument, label
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SourceLevel,
     )
     from unloader.tuning.machine_load import MachineLoad
-    from unloader.tuning.sizing_records import Needed, Sizing, Space, Step
+    from unloader.tuning.sizing import Needed, Sizing, Space, Step
 
 
 def preflight_page(found: Ceilings) -> str:
