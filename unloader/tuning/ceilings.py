@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from numa.model import Topology
 from numa.topology import detect
@@ -27,8 +25,11 @@ from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, host_name
+from unloader.tuning.analysis import Positive
 from unloader.tuning.machine_load import usable_cores
 from unloader.tuning.measuring_tasks import WriteSettings
+from writers.errors import WriteError
+from writers.files.publish import write_atomically
 from writers.files.regular import read_regular
 from writers.model import TextFormat
 
@@ -74,7 +75,7 @@ class DiskCeiling(Struct, frozen=True, kw_only=True):
     rounds: int
     bytes: int
     """In all rounds."""
-    bytes_per_second: float
+    bytes_per_second: Positive
     """The median of the rounds."""
     lowest: float
     highest: float
@@ -83,12 +84,12 @@ class DiskCeiling(Struct, frozen=True, kw_only=True):
 class SourceLevel(Struct, frozen=True, kw_only=True):
     """The rows that some workers fetched and dropped."""
 
-    parallelism: int
+    parallelism: Annotated[int, Meta(gt=0)]
     rows: int
     bytes: int
     """Of the rows as they reach the encoder."""
     seconds: float
-    rows_per_second: float
+    rows_per_second: Positive
     bytes_per_second: float
     cpu_seconds: float
     """Of the workers."""
@@ -119,7 +120,7 @@ class CodecCeiling(Struct, frozen=True, kw_only=True):
 
     codec: str
     level: int | None
-    ratio: float
+    ratio: Positive
     """Size without the codec over size with it."""
     bytes_per_cpu_second: float | None
     """Uncompressed bytes; None where nothing is compressed."""
@@ -132,7 +133,7 @@ class EncoderCeiling(Struct, frozen=True, kw_only=True):
     sample_rows: int
     sample_bytes: int
     """As they are written without a codec."""
-    row_bytes: float
+    row_bytes: Positive
     fetch_cpu_seconds: float
     """Of the sample."""
     encode_cpu_seconds: float
@@ -200,10 +201,14 @@ class Ceilings(Struct, frozen=True, kw_only=True):
         """
         extract, options = run.extract, run.output.options
         raw = None if resumed else totals.uncompressed_bytes
+        mounts: tuple[Mount | None, ...] = ()
+        if destination_kind(options.destinations) == "directories":
+            places = (existing_directory(each) for each in options.destinations)
+            mounts = tuple(None if place is None else mount_of(place) for place in places)
         rates = RunRates(
             machine=this_machine(detect()),
             workers=len(run.seating.seats),
-            mounts=_mounts(options.destinations),
+            mounts=mounts,
             direct_io=options.direct_io,
             kind=extract.source.kind,
             location=redact(extract.source.location),
@@ -221,8 +226,8 @@ class Ceilings(Struct, frozen=True, kw_only=True):
         return efficiency(self, os.path.basename(run.request.ceilings or ""), rates)
 
 
-_CEILINGS = msgspec.json.Decoder(Ceilings)
 _AGAIN = "make one with: unloader preflight --save FILE"
+_OTHER_FILE = "give --save a file in an existing directory that you may write to"
 
 
 def check_saveable(path: Path) -> None:
@@ -231,16 +236,15 @@ def check_saveable(path: Path) -> None:
     Raises:
         OutputFailed: It could not.
     """
+    why = ""
     if path.name == MANIFEST:
-        raise _not_saveable(path, "it would replace the manifest of a run")
-    if path.is_dir():
-        raise _not_saveable(path, "it is a directory")
-    staged = _staged(path)
-    try:
-        staged.touch()
-        staged.unlink()
-    except OSError as error:
-        raise _not_saveable(path, str(error.strerror)) from error
+        why = "it would replace the manifest of a run"
+    elif path.is_dir():
+        why = "it is a directory"
+    elif not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        why = f"{path.absolute().parent} is not a directory that you may write to"
+    if why:
+        raise OutputFailed(f"cannot save the ceilings in {path}: {why}", _OTHER_FILE)
 
 
 def save_ceilings(path: Path, found: Ceilings) -> None:
@@ -249,28 +253,10 @@ def save_ceilings(path: Path, found: Ceilings) -> None:
     Raises:
         OutputFailed: It cannot be written.
     """
-    staged = _staged(path)
     try:
-        with staged.open("w", encoding="utf-8") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            staged.unlink()
-        raise _not_saveable(path, str(error.strerror)) from error
-
-
-def _staged(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
-
-
-def _not_saveable(path: Path, why: str) -> OutputFailed:
-    return OutputFailed(
-        f"cannot save the ceilings in {path}: {why}",
-        "give --save a file in an existing directory that you may write to",
-    )
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+    except WriteError as error:
+        raise OutputFailed(f"cannot save the ceilings: {error.message}", _OTHER_FILE) from error
 
 
 def read_ceilings(path: Path) -> Ceilings:
@@ -280,39 +266,13 @@ def read_ceilings(path: Path) -> Ceilings:
         ConfigError: It cannot be read, or holds something else.
     """
     try:
-        data = read_regular(path, follow=True)
+        return msgspec.json.decode(read_regular(path, follow=True), type=Ceilings)
     except OSError as error:
         raise ConfigError(
             f"cannot read the file of ceilings {path}: {error.strerror}", _AGAIN
         ) from error
-    try:
-        found = _CEILINGS.decode(data)
-        wrong = _wrong(found)
     except (msgspec.DecodeError, RecursionError) as error:
-        wrong = str(error)
-    if wrong:
-        raise ConfigError(f"the file of ceilings {path} cannot be used: {wrong}", _AGAIN)
-    return found
-
-
-def _wrong(found: Ceilings) -> str:
-    """Return which figure no measurement gives, as in an edited or damaged file; empty if none."""
-    levels = found.source.levels if found.source else ()
-    rates: dict[str, list[float]] = {
-        "disks.bytes_per_second": [each.bytes_per_second for each in found.disks],
-        "together.bytes_per_second": [found.together.bytes_per_second] if found.together else [],
-        "source.levels.parallelism": [each.parallelism for each in levels],
-        "source.levels.rows_per_second": [each.rows_per_second for each in levels],
-        "encoder.row_bytes": [found.encoder.row_bytes] if found.encoder else [],
-        "encoder.codecs.ratio": [each.ratio for each in found.encoder.codecs]
-        if found.encoder
-        else [],
-    }
-    for name, values in rates.items():
-        for value in values:
-            if not 0 < value < float("inf"):
-                return f"{name} is {value}, not a number above 0"
-    return ""
+        raise ConfigError(f"the file of ceilings {path} cannot be used: {error}", _AGAIN) from error
 
 
 class RunRates(Struct, frozen=True, kw_only=True):
@@ -345,88 +305,71 @@ def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
         path: Their file.
         run: The run that is compared with them.
     """
-    ours = run.machine
-    if (found.machine.name, found.machine.cpus) != (ours.name, ours.cpus):
-        was = found.machine
-        reason = (
+    was, ours = found.machine, run.machine
+    parts: list[EfficiencyPart] = []
+    reasons: list[str] = []
+    if (was.name, was.cpus) != (ours.name, ours.cpus):
+        reasons.append(
             f"the ceilings are of {was.name} with {was.cpus} CPUs, but this machine is "
             f"{ours.name} with {ours.cpus}"
         )
-        return Efficiency(ceilings=path, taken_at=found.taken_at, parts=(), not_compared=(reason,))
-    parts: list[EfficiencyPart] = []
-    reasons: list[str] = []
-    for what in (_disk_parts(found, run), _source_parts(found, run), _encoder_parts(found, run)):
-        for each in what:
-            if isinstance(each, str):
-                reasons.append(each)
+    else:
+        for part in (_disk(found, run), _source(found, run), _encoder(found, run)):
+            if isinstance(part, str):
+                reasons.append(part)
             else:
-                parts.append(each)
+                parts.append(part)
     return Efficiency(
         ceilings=path, taken_at=found.taken_at, parts=tuple(parts), not_compared=tuple(reasons)
     )
 
 
-def _disk_parts(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+def _part(
+    what: Literal["disk", "source", "encoder"],
+    unit: Literal["bytes/s", "rows/s"],
+    rate: float,
+    ceiling: float,
+    basis: str,
+) -> EfficiencyPart:
+    share = round(rate / ceiling, 4)
+    return EfficiencyPart(
+        what=what, unit=unit, rate=rate, ceiling=ceiling, share=share, basis=basis
+    )
+
+
+def _disk(found: Ceilings, run: RunRates) -> EfficiencyPart | str:
+    """Return the comparison with the highest ceiling of the same file systems, or why not."""
     if not found.disks:
-        yield "disk: it was not measured"
-    elif not run.mounts:
-        yield "disk: the output was not written to a disk"
-    elif run.bytes_per_second is None:
-        yield "disk: the rate of the run is unknown"
-    elif found.writing.direct_io != run.direct_io:
-        yield "disk: it was measured with another --direct-io"
-    else:
-        ceiling = _same_disks(found, run)
-        if ceiling is None:
-            yield "disk: the ceilings are of another disk than the output"
-            return
-        files = counted(ceiling.writers, "file", "files together")
-        yield EfficiencyPart(
-            what="disk",
-            unit="bytes/s",
-            rate=run.bytes_per_second,
-            ceiling=ceiling.bytes_per_second,
-            share=round(run.bytes_per_second / ceiling.bytes_per_second, 4),
-            basis=f"{files} in {' and '.join(ceiling.measured_in)}",
-        )
-
-
-def _same_disks(found: Ceilings, run: RunRates) -> DiskCeiling | None:
-    """Return the highest ceiling of exactly the file systems that the run wrote to."""
-    ours = {_key(each) for each in run.mounts}
-    if None in ours:
-        return None
+        return "disk: it was not measured"
+    if not run.mounts:
+        return "disk: the output was not written to a disk"
+    if run.bytes_per_second is None:
+        return "disk: the rate of the run is unknown"
+    if found.writing.direct_io != run.direct_io:
+        return "disk: it was measured with another --direct-io"
     known = (*found.disks, *((found.together,) if found.together else ()))
-    fitting = [each for each in known if {_key(mount) for mount in each.mounts} == ours]
-    return max(fitting, key=lambda each: each.bytes_per_second, default=None)
+    same = [each for each in known if None not in run.mounts and {*each.mounts} == {*run.mounts}]
+    best = max(same, key=lambda each: each.bytes_per_second, default=None)
+    if best is None:
+        return "disk: the ceilings are of another disk than the output"
+    files = counted(best.writers, "file", "files together")
+    basis = f"{files} in {' and '.join(best.measured_in)}"
+    return _part("disk", "bytes/s", run.bytes_per_second, best.bytes_per_second, basis)
 
 
-def _key(mount: Mount | None) -> tuple[str, str, str] | None:
-    return None if mount is None else (mount.point, mount.source, mount.type)
-
-
-def _source_parts(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+def _source(found: Ceilings, run: RunRates) -> EfficiencyPart | str:
+    """Return the comparison with the level of the same parallelism, or else the fastest."""
     source = found.source
     if source is None:
-        yield "source: it was not measured"
-    elif not _is_the_source(source, run):
-        yield "source: the ceilings are of another source, table, query or selection"
-    elif run.rows_per_second is None:
-        yield "source: the rate of the run is unknown"
-    else:
-        level = level_for(source, run.workers)
-        workers = (
-            counted(level.parallelism, "worker that fetches", "workers that fetch")
-            + f" and {'writes' if level.parallelism == 1 else 'write'} nothing"
-        )
-        yield EfficiencyPart(
-            what="source",
-            unit="rows/s",
-            rate=run.rows_per_second,
-            ceiling=level.rows_per_second,
-            share=round(run.rows_per_second / level.rows_per_second, 4),
-            basis=workers,
-        )
+        return "source: it was not measured"
+    if not _is_the_source(source, run):
+        return "source: the ceilings are of another source, table, query or selection"
+    if run.rows_per_second is None:
+        return "source: the rate of the run is unknown"
+    level = max(source.levels, key=lambda e: (e.parallelism == run.workers, e.rows_per_second))
+    workers = counted(level.parallelism, "worker that fetches", "workers that fetch")
+    basis = f"{workers} and {'writes' if level.parallelism == 1 else 'write'} nothing"
+    return _part("source", "rows/s", run.rows_per_second, level.rows_per_second, basis)
 
 
 def _is_the_source(source: SourceCeiling, run: RunRates) -> bool:
@@ -436,40 +379,21 @@ def _is_the_source(source: SourceCeiling, run: RunRates) -> bool:
     )
 
 
-def level_for(source: SourceCeiling, workers: int) -> SourceLevel:
-    """Return the level of that parallelism, or else the level with the highest rate."""
-    same = [each for each in source.levels if each.parallelism == workers]
-    return same[0] if same else max(source.levels, key=lambda each: each.rows_per_second)
-
-
-def _encoder_parts(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
-    encoder = found.encoder
+def _encoder(found: Ceilings, run: RunRates) -> EfficiencyPart | str:
+    """Return the comparison with the cores that the workers could use, or why not."""
+    encoder, rate = found.encoder, run.uncompressed_bytes_per_second
     if encoder is None or encoder.bytes_per_cpu_second is None:
-        yield "encoder: it was not measured"
-    elif encoder.format != run.format:
-        yield f"encoder: the ceilings are of {encoder.format}"
-    elif found.source is not None and not _is_the_source(found.source, run):
-        yield "encoder: the ceilings are of other rows"
-    elif run.uncompressed_bytes_per_second is None:
-        yield "encoder: the size before compression is unknown"
-    else:
-        yield _encoder_part(encoder, encoder.bytes_per_cpu_second, found, run)
-
-
-def _encoder_part(
-    encoder: EncoderCeiling, rate: float, found: Ceilings, run: RunRates
-) -> EfficiencyPart:
-    assert run.uncompressed_bytes_per_second is not None
+        return "encoder: it was not measured"
+    if encoder.format != run.format:
+        return f"encoder: the ceilings are of {encoder.format}"
+    if found.source is not None and not _is_the_source(found.source, run):
+        return "encoder: the ceilings are of other rows"
+    if rate is None:
+        return "encoder: the size before compression is unknown"
     cores = max(1, min(run.workers, found.machine.cores))
-    ceiling = rate * cores
-    return EfficiencyPart(
-        what="encoder",
-        unit="bytes/s",
-        rate=run.uncompressed_bytes_per_second,
-        ceiling=ceiling,
-        share=round(run.uncompressed_bytes_per_second / ceiling, 4),
-        basis=f"{counted(cores, 'core that encodes', 'cores that encode')} only {encoder.format}",
-    )
+    encoding = counted(cores, "core that encodes", "cores that encode")
+    ceiling = encoder.bytes_per_cpu_second * cores
+    return _part("encoder", "bytes/s", rate, ceiling, f"{encoding} only {encoder.format}")
 
 
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -478,29 +402,18 @@ _MODEL = re.compile(r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", re.MULTIL
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def _mounts(destinations: tuple[str, ...]) -> tuple[Mount | None, ...]:
-    if destination_kind(destinations) != "directories":
-        return ()
-    places = (existing_directory(each) for each in destinations)
-    return tuple(None if place is None else mount_of(place) for place in places)
-
-
 def this_machine(topology: Topology) -> Machine:
     """Return the record of this machine."""
+    try:
+        model = _MODEL.search(_CPUS.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        model = None
     return Machine(
         name=host_name(),
         cpus=topology.usable_cpus,
         cores=usable_cores(topology),
-        model=_cpu_model(),
+        model=model[1].strip() if model else None,
     )
-
-
-def _cpu_model() -> str | None:
-    try:
-        found = _MODEL.search(_CPUS.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return None
-    return found[1].strip() if found else None
 
 
 def existing_directory(place: str) -> str | None:
@@ -521,8 +434,8 @@ def mount_of(directory: str) -> Mount | None:
         return None
     best: Mount | None = None
     for line in lines:
-        front, _, behind = line.partition(" - ")
-        fields, last = front.split(" "), behind.split(" ")
+        first, _, second = line.partition(" - ")
+        fields, last = first.split(" "), second.split(" ")
         if len(fields) < 5 or len(last) < 2:
             continue
         point = _unescaped(fields[4])

@@ -30,6 +30,8 @@ from unloader.tuning.run_report import RunReport, TablesReport, run_report, tabl
 from unloader.tuning.sweep_charts import sweep_charts
 from unloader.tuning.sweep_document import is_sweep, sweep_of
 from unloader.tuning.sweep_report import SweepPage, sweep_report
+from writers.errors import WriteError
+from writers.files.publish import write_atomically
 from writers.files.regular import open_regular, read_regular
 from writers.objects.location import Location
 
@@ -185,16 +187,10 @@ def write_page_file(path: Path, text: str) -> None:
     Raises:
         ConfigError: The file system refused.
     """
-    made = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(made, path)
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink(made)
-        raise _cannot(path, error.strerror or str(error)) from error
+        write_atomically(path, text.encode("utf-8"))
+    except WriteError as error:
+        raise _cannot(path, error.message) from error
 
 
 def _cannot(path: Path, why: str) -> ConfigError:
