@@ -106,7 +106,7 @@ def measure(
 
 
 class _Measuring:
-    """A preflight in progress: its figures so far, and what is blank."""
+    """A preflight in progress: its figures so far, and the blank ones."""
 
     def __init__(
         self, request: Request, budget: Budget, observe: Observer, stop: Callable[[], bool]
@@ -279,7 +279,7 @@ class _Measuring:
     def fetch(
         self, ready: PreparedTable, executor: LocalExecutor
     ) -> list[tuple[int, tuple[Fetched, ...]]]:
-        """Return what the workers of each level have fetched.
+        """Return the answers of the workers of each level.
 
         Each level begins with units that those before it have not reached, as far as there are any:
         rows that are read twice may come from a cache. All workers connect before one fetches.

@@ -145,7 +145,7 @@ def _file_in(directory: str) -> Iterator[str]:
 
 
 def _fetch(task: FetchTask) -> Fetched:
-    """Have the code of a worker drop what the open reader gives, until the time is over."""
+    """Have the code of a worker drop the rows of the open reader, until the time is over."""
     rows = size = wraps = 0
     before, cpu = traffic(), time.process_time()
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The charts of the page of a sweep: speed by parallelism, CPU by stage, and those of one run."""
+"""The charts of the page of a sweep: speed by parallelism, CPU by stage, timeline and load."""
 
 from __future__ import annotations
 
