@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from schemas.json_schema import problems
 
-from unloader.manifest.schema import schema_text
+from unloader.manifest.schema import page_text, schema_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 
@@ -18,6 +18,16 @@ PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 def test_the_schema_in_the_docs_is_the_one_of_the_types(name: str) -> None:
     """After a change, run: python -m unloader.manifest.schema NAME > docs/NAME.schema.json."""
     assert PAGE.with_name(f"{name}.schema.json").read_text("utf-8") == schema_text(name)
+
+
+def test_the_page_has_the_fields_of_the_types() -> None:
+    """After a change, run the command in `unloader.manifest.schema`, and write the meanings."""
+    page = PAGE.with_name("manifest.md").read_text("utf-8")
+    assert page_text(page) == page
+    assert "TODO" not in page
+    shorter = page.replace("| `run_id` |", "| `id_of_the_run` |", 1)
+    assert "| `run_id` | string | TODO |" in page_text(shorter)
+    assert "id_of_the_run" not in page_text(shorter)
 
 
 @pytest.mark.parametrize(
