@@ -47,7 +47,7 @@ FLOORS = {
             "unloader.cli.signals",
             "unloader.cli.streams",
         },
-        {"unloader.demo", "unloader.tuning.live_sweep"},
+        {"unloader.tuning.live_sweep"},
         {"unloader.operations"},
         {"unloader.api"},
         {

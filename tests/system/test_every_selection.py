@@ -240,7 +240,7 @@ def _read(files: list[Path], form: str) -> tuple[set[str], list[tuple[str, ...]]
 
 def test_every_selecting_option_is_in_the_table_of_selections() -> None:
     """Each new option that selects rows or columns must be added to this test."""
-    run: click.Command = importlib.import_module("unloader.cli.commands.run").command
+    run: click.Command = importlib.import_module("unloader.cli.commands.run").run
     declared = {
         option.opts[0].lstrip("-")
         for option in run.params

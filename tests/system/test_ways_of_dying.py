@@ -235,7 +235,8 @@ sys.exit(main(["formats"]))
     ids=lambda number: number.name,
 )
 @pytest.mark.parametrize(
-    "module", ["unloader.cli.streams", "click", "unloader.cli.commands.formats", "writers.registry"]
+    "module",
+    ["unloader.cli.streams", "click", "unloader.cli.commands.installation", "writers.registry"],
 )
 def test_a_signal_while_the_program_starts(number: signal.Signals, module: str) -> None:
     """One line and no traceback, wherever the imports are."""

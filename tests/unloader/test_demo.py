@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from long_tests import OTHER_ROUTES
 
-from unloader.demo import DemoResult, run_demo
+from unloader.cli.commands.demo import DemoResult, run_demo
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, RunStarted, silent
 

@@ -19,14 +19,33 @@ from unloader.cli.options.command import declared_options
 from unloader.cli.options.help_pages import ShortHelp, short_page
 from unloader.errors import UsageError
 
-COMMANDS = (
-    *("demo", "describe", "init", "check", "codecs", "plan", "run", "resume", "merge", "verify"),
-    "clean",
-    *("status", "runs", "stop", "set", "report", "keepers"),
-    *("preflight", "sweep", "size"),
-    *("topology", "formats", "sources", "help"),
-)
-"""In the order of the help page; each command is `command` in the module of its name."""
+COMMANDS = {
+    "demo": "demo",
+    "describe": "describe",
+    "init": "describe",
+    "check": "describe",
+    "codecs": "codecs",
+    "plan": "plan",
+    "run": "run",
+    "resume": "run",
+    "merge": "finished",
+    "verify": "finished",
+    "clean": "finished",
+    "status": "runs",
+    "runs": "runs",
+    "stop": "runs",
+    "set": "runs",
+    "report": "report",
+    "keepers": "finished",
+    "preflight": "preflight",
+    "sweep": "sweep",
+    "size": "size",
+    "topology": "installation",
+    "formats": "installation",
+    "sources": "installation",
+    "help": "help",
+}
+"""In the order of the help page; each command with its module in `unloader.cli.commands`."""
 
 COMMON = ("demo", "describe", "init", "check", "plan", "run", "resume", "verify", "status", "help")
 """The commands on the first screen."""
@@ -50,8 +69,9 @@ class Group(ShortHelp, click.Group):
         """Return a command, importing its module; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"unloader.cli.commands.{cmd_name}").command
-        return command if isinstance(command, click.Command) else None
+        module = vars(import_module(f"unloader.cli.commands.{COMMANDS[cmd_name]}"))
+        commands = (each for each in module.values() if isinstance(each, click.Command))
+        return next(each for each in commands if each.name == cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

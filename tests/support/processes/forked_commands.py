@@ -101,7 +101,7 @@ def _main() -> None:
 
     from unloader.cli.group import COMMANDS
 
-    for name in COMMANDS:
+    for name in COMMANDS.values():
         import_module(f"unloader.cli.commands.{name}")
     for name in ("unloader.api", "unloader.sources.duckdb.source"):
         import_module(name)

@@ -194,9 +194,9 @@ def test_a_fault_of_the_program_is_one_line_too(tmp_path: Path) -> None:
     """An unexpected exception ends with status 1 and asks for a report."""
     # No known input makes the program fail like that: a command is broken on purpose.
     script = (
-        "import sys, unloader.cli.commands.formats as formats\n"
+        "import sys, unloader.cli.commands.installation as module\n"
         "from unloader.cli import main\n"
-        "formats.command.callback = lambda **values: 1 / 0\n"
+        "module.formats.callback = lambda **values: 1 / 0\n"
         "sys.exit(main(['formats']))\n"
     )
     root = Path(__file__).parents[3]

@@ -247,7 +247,7 @@ def test_a_reflex_of_other_programs_is_not_repeated(ask: Ask, command: str) -> N
                 )
             )
             for number, words in enumerate(REFLEXES)
-            if command == "run" or number % 3 == COMMANDS.index(command) % 3
+            if command == "run" or number % 3 == list(COMMANDS).index(command) % 3
             # A word left over is one more directory to clean, and shown as that.
             if not (command == "clean" and words == ("{}",))
         ]

@@ -1,37 +1,77 @@
-"""`unloader demo`: the whole way on a table made for it, without any server."""
+"""`unloader demo`: the reference table in an embedded database, unloaded twice and verified.
+
+It does the work of `unloader run` and `unloader verify` with their defaults, through the same
+functions, so its figures are the product's.
+"""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote
 
-import click
-from msgspec.structs import asdict
+from msgspec import Struct
 
+from unloader import api
+from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
-from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.signals import stop_on_signals
-from unloader.demo import run_demo
+from unloader.errors import Interrupted, OutputFailed
+from unloader.events import Notice, Observer
+from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
+from unloader.request.names import parse_table
+from unloader.sources.duckdb import reference as duckdb_reference
+from writers.model import Compression, ParquetFormat, TextFormat
 
-if TYPE_CHECKING:
-    from unloader.demo import DemoResult
+TABLE = "HASH_PART_0160"
+
+_OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression, int]] = {
+    "csv": (TextFormat(), Compression(), 137),
+    "parquet": (ParquetFormat(), Compression(codec="zstd"), 85),
+}
+"""Format, codec and bytes a row, the last a little over the measured size, to judge the space."""
+
+_NOTICES = 10
+"""Lines that report the build, for any number of rows."""
 
 
-@click.command(
+class DemoLine(Struct, frozen=True, kw_only=True):
+    """The figures of one of the unloads."""
+
+    name: str
+    """csv or parquet; also the name of its directory."""
+    rows: int
+    bytes: int
+    """Of the finished files, after compression."""
+    seconds: float
+    """Wall time of the unload, without building the table and without the verification."""
+    mb_per_second: float
+    """In units of 10**6 bytes."""
+    directory: Path
+    verified: bool
+    """The files match the manifest, and have as many rows as the database counts."""
+
+
+class DemoResult(Struct, frozen=True, kw_only=True):
+    """What a demonstration leaves behind."""
+
+    database: Path
+    results: tuple[DemoLine, ...]
+
+
+@declared(
     "demo",
-    cls=JobCommand,
-    short_help="Try everything on a generated table, without a server.",
-    epilog="""\b
-    Examples:
-      unloader demo
-      unloader demo --rows 200k --dir /tmp/unloader-demo --parallelism 2
+    "Try everything on a generated table, without a server.",
+    """
+    unloader demo
+    unloader demo --rows 200k --dir /tmp/unloader-demo --parallelism 2
     """,
 )
-@declared_options("demo")
-def command(**values: Any) -> None:
+def demo(**values: Any) -> None:
     """Create a table in a DuckDB file, unload it to CSV and Parquet, and verify the files."""
-
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         result = run_demo(
             Path(values["dir"]),
@@ -40,33 +80,100 @@ def command(**values: Any) -> None:
             observe=display,
             stop=stop,
         )
-    if values["json"]:
-        render.emit_json(_document(result))
-    elif not values["quiet"]:
-        render.emit(_shown(result))
-
-
-def _document(result: DemoResult) -> dict[str, Any]:
-    return {
-        "database": result.database,
-        "results": [asdict(line) for line in result.results],
-    }
-
-
-def _shown(result: DemoResult) -> str:
-    lines = render.table(
-        ("output", ">rows", ">bytes", ">seconds", ">speed", "verified", "directory"),
+    rows = (
         (
-            (
-                line.name,
-                render.count(line.rows),
-                render.size(line.bytes),
-                f"{line.seconds:.2f}",
-                f"{line.mb_per_second:,.1f} MB/s",
-                "yes" if line.verified else "no",
-                str(line.directory),
-            )
-            for line in result.results
-        ),
+            line.name,
+            render.count(line.rows),
+            render.size(line.bytes),
+            f"{line.seconds:.2f}",
+            f"{line.mb_per_second:,.1f} MB/s",
+            "yes" if line.verified else "no",
+            str(line.directory),
+        )
+        for line in result.results
     )
-    return f"{lines}\n\n{render.facts((('database', str(result.database)),))}"
+    heads = ("output", ">rows", ">bytes", ">seconds", ">speed", "verified", "directory")
+    place = render.facts((("database", str(result.database)),))
+    render.answer(values, result, lambda: f"{render.table(heads, rows)}\n\n{place}")
+
+
+def run_demo(
+    directory: Path,
+    rows: int,
+    *,
+    parallelism: int,
+    observe: Observer,
+    stop: Callable[[], bool],
+) -> DemoResult:
+    """Build the table in `directory`, unload it to `csv/` and `parquet/` there, verify both.
+
+    A database that an earlier demonstration with as many rows left there is used again; its output
+    is replaced.
+
+    Args:
+        directory: Where everything goes; created if need be.
+        rows: Rows of the table.
+        parallelism: Workers, 0 for as many as there are usable cores.
+        observe: Gets notices of the build, then everything that `api.unload` reports.
+        stop: Asked several times a second whether to give up.
+
+    Raises:
+        UsageError: `rows` is less than 1.
+        ConfigError: DuckDB is not installed.
+        OutputFailed: The directory has too little space, refuses, or holds something else.
+        VerifyMismatch: The output differs from the table.
+        Interrupted: `stop` returned True.
+    """
+    directory = directory.absolute()
+    database = directory / "reference.duckdb"
+    row_bytes = sum(each for _, _, each in _OUTPUTS.values())
+    if rows > 0 and not duckdb_reference.is_current(database, rows, table=TABLE):
+        row_bytes += duckdb_reference.BYTES_PER_ROW
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    needed, free = rows * row_bytes, shutil.disk_usage(existing).free
+    if needed > free:
+        raise OutputFailed(
+            f"{rows:,} rows need about {needed:,} bytes in {directory}, but only {free:,} are free",
+            f"give --rows {free // row_bytes} or fewer, or another --dir",
+        )
+    reported = 0
+
+    def report(done: int) -> None:
+        nonlocal reported
+        if done * _NOTICES // rows > reported:
+            reported = done * _NOTICES // rows
+            observe(Notice(text=f"reference table: {done:,} of {rows:,} rows built"))
+
+    duckdb_reference.build_reference_table(database, rows, table=TABLE, observe=report, stop=stop)
+    source = SourceSpec(kind="duckdb", location=f"duckdb://{quote(str(database))}")
+    results = []
+    for name, (output_format, compression, _) in _OUTPUTS.items():
+        place = directory / name
+        request = Request(
+            source=source,
+            selection=Selection(table=parse_table(TABLE)),
+            output=OutputOptions(
+                destination=str(place),
+                format=output_format,
+                compression=compression,
+                overwrite=True,
+            ),
+            limits=PlanOptions(parallelism=parallelism or None),
+        )
+        totals = api.unload(request, observe=observe, stop=stop)["totals"]
+        if stop():
+            raise Interrupted(f"the {name} files were not verified", "run the same command again")
+        verdict = api.verify(place, source, observe=observe)
+        seconds = totals["seconds"]
+        results.append(
+            DemoLine(
+                name=name,
+                rows=totals["rows"],
+                bytes=totals["bytes"],
+                seconds=seconds,
+                mb_per_second=totals["bytes"] / 1e6 / seconds if seconds else 0.0,
+                directory=place,
+                verified=verdict["result"] == "ok",
+            )
+        )
+    return DemoResult(database=database, results=tuple(results))

@@ -1,172 +1,215 @@
-"""`unloader describe`: what a database has, and what would become of a table's columns."""
+"""Commands before a run: describe a source, draft a job file with init, and check one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shlex
+from pathlib import Path
+from typing import Any
 
 import click
 
 from unloader import api
+from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.columns import csv_form
 from unloader.cli.display.progress import display_for
-from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.jobs import checking
+from unloader.cli.jobs.draft import draft
 from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
+from unloader.errors import OutputFailed, UsageError
+from unloader.nouns import counted
+from unloader.redaction import redact
 from unloader.request.names import parse_table
 
-if TYPE_CHECKING:
-    from unloader.api import TableDescription
-    from unloader.model import ReadColumn, TableSummary
 
-
-@click.command(
+@declared(
     "describe",
-    cls=JobCommand,
-    short_help="Show the tables of a database, or the columns of one table.",
-    epilog="""\b
-    Examples:
-      unloader describe duckdb:///data/sales.db
-      unloader describe oracle://scott@db01:1521/SALES --table ORDERS
-      unloader describe postgresql://etl@db01/sales --table public.orders
+    "Show the tables of a database, or the columns of one table.",
+    """
+    unloader describe duckdb:///data/sales.db
+    unloader describe oracle://scott@db01:1521/SALES --table ORDERS
+    unloader describe postgresql://etl@db01/sales --table public.orders
     """,
 )
 @click.argument("source")
-@declared_options("describe")
 @click.pass_context
-def command(context: click.Context, /, source: str, **values: Any) -> None:
+def describe(context: click.Context, /, source: str, **values: Any) -> None:
     """List the tables of SOURCE, or show the columns and partitions of one table.
 
     For each column, the command shows its type in the database, its form in CSV and in Parquet,
     and whether the conversion is lossless.
     """
-
     table = None if values["table"] is None else parse_table(values["table"])
     spec = connect_to(source, values, given(context))
-
     with display_for(values) as display:
         if table is None:
             tables = api.list_tables(spec, display)
             document: dict[str, Any] = {"source": spec.location, "tables": tables}
-            text = _list(tables)
+            rows = (
+                (
+                    render.name(each.schema or render.UNKNOWN),
+                    render.shortened(render.name(each.name), 60),
+                    each.kind,
+                    render.count(each.rows),
+                    render.size(each.bytes),
+                    str(each.partitions),
+                )
+                for each in tables
+            )
+            heads = ("schema", "name", "kind", ">rows", ">bytes", ">partitions")
+            text = render.table(heads, rows)
         else:
             described = api.describe(spec, table, values["as_text"], display)
-            document, text = _document(spec.location, described), _shown(described)
-    if values["json"]:
-        render.emit_json(document)
-    elif not values["quiet"]:
-        render.emit(text)
+            document, text = _document(spec.location, described), _text(described)
+    render.answer(values, document, lambda: text)
 
 
-def _list(tables: tuple[TableSummary, ...]) -> str:
-    return render.table(
-        ("schema", "name", "kind", ">rows", ">bytes", ">partitions"),
-        (
-            (
-                render.name(table.schema or render.UNKNOWN),
-                render.shortened(render.name(table.name), 60),
-                table.kind,
-                render.count(table.rows),
-                render.size(table.bytes),
-                str(table.partitions),
-            )
-            for table in tables
-        ),
-    )
-
-
-def _shown(described: TableDescription) -> str:
+def _text(described: api.TableDescription) -> str:
     table = described.table
-    parts = [
-        render.facts(
-            (
-                ("table", render.shortened(render.name(table.label))),
-                ("server", described.server_version),
-                ("rows", render.about(render.count(table.rows), "estimate")),
-                ("bytes", render.about(render.size(table.bytes), "in the source")),
-                ("ranges from", table.ranges_from or render.UNKNOWN),
-            )
-        ),
-        _columns(described),
-    ]
-    if table.partitions:
-        parts.append(_partitions(described))
-    parts.extend(f"missing privilege: {each}" for each in described.missing_privileges)
-    return "\n\n".join(parts)
-
-
-def _columns(described: TableDescription) -> str:
-    return render.table(
-        ("column", "type", "in CSV", "in Parquet", "lossless", "note"),
-        (
-            (
-                render.shortened(render.name(text.name), 60),
-                text.source_type,
-                csv_form(text.output_type),
-                parquet.output_type,
-                "yes" if text.lossless and parquet.lossless else "no",
-                "; ".join(dict.fromkeys(note for note in (text.note, parquet.note) if note)),
-            )
-            for text, parquet in _pairs(described)
-        ),
+    facts = (
+        ("table", render.shortened(render.name(table.label))),
+        ("server", described.server_version),
+        ("rows", render.about(render.count(table.rows), "estimate")),
+        ("bytes", render.about(render.size(table.bytes), "in the source")),
+        ("ranges from", table.ranges_from or render.UNKNOWN),
     )
-
-
-def _partitions(described: TableDescription) -> str:
-    return render.table(
-        (">position", "partition", ">rows", ">bytes"),
+    columns = (
         (
+            render.shortened(render.name(text.name), 60),
+            text.source_type,
+            csv_form(text.output_type),
+            parquet.output_type,
+            "yes" if text.lossless and parquet.lossless else "no",
+            "; ".join(dict.fromkeys(note for note in (text.note, parquet.note) if note)),
+        )
+        for text, parquet in zip(described.columns, described.parquet_columns, strict=True)
+    )
+    heads = ("column", "type", "in CSV", "in Parquet", "lossless", "note")
+    parts = [render.facts(facts), render.table(heads, columns)]
+    if table.partitions:
+        partitions = (
             (
                 str(each.position),
                 render.name(each.name),
                 render.count(each.rows),
                 render.size(each.bytes),
             )
-            for each in described.table.partitions
-        ),
-    )
+            for each in table.partitions
+        )
+        parts.append(render.table((">position", "partition", ">rows", ">bytes"), partitions))
+    parts.extend(f"missing privilege: {each}" for each in described.missing_privileges)
+    return "\n\n".join(parts)
 
 
-def _pairs(described: TableDescription) -> tuple[tuple[ReadColumn, ReadColumn], ...]:
-    return tuple(zip(described.columns, described.parquet_columns, strict=True))
-
-
-def _document(location: str, described: TableDescription) -> dict[str, Any]:
+def _document(location: str, described: api.TableDescription) -> dict[str, Any]:
     table = described.table
     return {
         "source": location,
         "server_version": described.server_version,
-        "schema": table.schema,
-        "name": table.name,
-        "rows": table.rows,
-        "bytes": table.bytes,
-        "ranges_from": table.ranges_from,
+        **_fields(table, "schema", "name", "rows", "bytes", "ranges_from"),
         "columns": [
             {
-                "name": text.name,
-                "source_type": text.source_type,
-                "nullable": text.nullable,
-                "csv": _becomes(text),
-                "parquet": _becomes(parquet),
+                **_fields(text, "name", "source_type", "nullable"),
+                "csv": _fields(text, "output_type", "lossless", "note"),
+                "parquet": _fields(parquet, "output_type", "lossless", "note"),
             }
-            for text, parquet in _pairs(described)
+            for text, parquet in zip(described.columns, described.parquet_columns, strict=True)
         ],
         "partitions": [
-            {
-                "name": each.name,
-                "position": each.position,
-                "rows": each.rows,
-                "bytes": each.bytes,
-            }
-            for each in table.partitions
+            _fields(each, "name", "position", "rows", "bytes") for each in table.partitions
         ],
         "missing_privileges": described.missing_privileges,
     }
 
 
-def _becomes(column: ReadColumn) -> dict[str, Any]:
-    return {
-        "output_type": column.output_type,
-        "lossless": column.lossless,
-        "note": column.note,
-    }
+def _fields(record: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+_KEPT = ("password_file", "password_keyring", "password_credential")
+"""Options that say where a password is found, and no password."""
+
+
+@declared(
+    "init",
+    "Write a job file for the tables of a schema.",
+    """
+    unloader init duckdb:///data/sales.db --output sales.toml
+    unloader init postgresql://etl@db01/sales --schema public --output job.toml
+    unloader init oracle://etl@db01:1521/SALES --schema SALES --output job.toml
+    """,
+)
+@click.argument("source")
+@click.pass_context
+def init(context: click.Context, /, source: str, **values: Any) -> None:
+    """Write a job file for the tables of one schema of SOURCE, with comments on what to change.
+
+    The job file names every table, with its estimated rows and its size. Views are commented out.
+    It contains no password. Check it with `unloader check FILE`.
+    """
+    spec = connect_to(source, values, given(context))
+    with display_for(values) as display:
+        tables = api.schema_tables(spec, values["schema"], display)
+    kept = {name.replace("_", "-"): str(values[name]) for name in _KEPT if values[name]}
+    text, path = draft(source, kept, tables), values["output"]
+    if path:
+        try:
+            with open(Path(path), "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise OutputFailed(
+                f"{path} exists already", "choose another --output, or remove it"
+            ) from None
+        except OSError as error:
+            raise OutputFailed(
+                f"the job file {path} cannot be written: {error.strerror}", "check the path"
+            ) from error
+    elif not values["json"]:
+        if redact(text) != text:
+            raise UsageError(
+                "a name in the job file looks like a password, and standard output hides passwords",
+                "write it to a file: --output FILE",
+            )
+        render.emit(text)
+        return
+    names = ("schema", "name", "kind", "rows", "bytes", "partitions")
+    summaries = [{"table": each.typed, **_fields(each.summary, *names)} for each in tables]
+    many = counted(len(tables), "table or view", "tables and views")
+    done = f"{path} names {many}; check it with: unloader check {shlex.quote(path or '')}"
+    render.answer(values, {"output": path, "tables": summaries, "job": text}, lambda: done)
+
+
+@declared(
+    "check",
+    "Check a job file without reading rows.",
+    """
+    unloader check nightly.toml
+    unloader check nightly.toml --json
+    """,
+)
+@click.argument("job", metavar="JOB.toml")
+@click.pass_context
+def check(context: click.Context, /, job: str, **values: Any) -> None:
+    """Check a job file without reading rows or writing anything.
+
+    It checks keys and their values, and options that contradict each other. It checks the source,
+    its tables, the rights on them, the conditions, and the conversion of each column. It checks
+    that the destinations can be written, hold no unrelated files and differ from each other. It
+    compares the free space with the size of the tables.
+
+    All problems are listed, and not only the first. The exit status is 0 without problems.
+    Otherwise it is the status of a run that ends with the first problem.
+    """
+    if not job.lower().endswith(".toml"):
+        raise UsageError(
+            "JOB.toml does not end with .toml, and is not shown",
+            "name it *.toml; see a table with: unloader describe SOURCE --table T",
+        )
+    passwords = {name: value for name, value in values.items() if name.startswith("password_")}
+    found = checking.check_job(job, passwords)
+    if values["json"]:
+        render.emit_json(checking.document(found))
+    elif not values["quiet"] or found.mistakes:
+        render.emit(checking.text(found))
+    context.exit(found.exit_code)

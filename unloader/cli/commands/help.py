@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.mistakes import no_command, no_part
-from unloader.cli.options.command import JobCommand
 from unloader.cli.options.help_pages import options_named, part_page, sections
 from unloader.errors import UsageError
 
@@ -81,21 +81,19 @@ def _complete(
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-@click.command(
+@declared(
     "help",
-    cls=JobCommand,
-    context_settings={"ignore_unknown_options": True},
-    short_help="Show the help page of a command, or a part of it.",
-    epilog="""\b
-    Examples:
-      unloader help run
-      unloader help run parquet
-      unloader help run --parallelism
+    "Show the help page of a command, or a part of it.",
+    """
+    unloader help run
+    unloader help run parquet
+    unloader help run --parallelism
     """,
+    context_settings={"ignore_unknown_options": True},
 )
 @click.argument("words", metavar="[COMMAND [GROUP|OPTION]...]", nargs=-1, shell_complete=_complete)
 @click.pass_context
-def command(context: click.Context, /, words: tuple[str, ...]) -> None:
+def help_page(context: click.Context, /, words: tuple[str, ...]) -> None:
     """Show all commands, all options of one COMMAND, or a part of them.
 
     A part is a group of options or one option. The dashes of an option may be left out. The names

@@ -1,55 +1,57 @@
-"""`unloader run`: unload tables, or a query."""
+"""`unloader run` and `unloader resume`: unload tables or a query, or go on with it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from typing import Any
 
 import click
 
 from unloader import api
+from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.summary import show_result
 from unloader.cli.options import rules
-from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import secret_of
 from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.request_of import given_keys, keys_at
 from unloader.cli.options.routes import asked_request
-from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.options.source_argument import (
+    SourceArgument,
+    finished_directory,
+    source_argument,
+)
 from unloader.cli.options.tables import is_of_several
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import check_report, watched, write_report
 from unloader.errors import UsageError
+from unloader.model import ClusterOptions
 from unloader.request.settings import part_text
-
-if TYPE_CHECKING:
-    from unloader.model import Part, Request
-    from unloader.resolve.resolved import ResolvedTable
+from unloader.storage.place_names import PlacePath
 
 
-@click.command(
+@declared(
     "run",
-    cls=JobCommand,
-    short_help="Unload tables or a query to files.",
-    epilog="""\b
-    Examples:
-      unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
-      unloader run postgresql://etl@db01/sales --table public.orders \\
-          --to /extract/orders --format parquet --parallelism 8
-      unloader run oracle://etl@db01/SALES --table ORDERS --to /extract/orders
-      unloader run oracle://etl@db01/SALES --table ORDERS --to /extract/orders \\
-          --dialect sqlldr-var --parallelism 32
-      unloader run duckdb:///data/sales.db --table ORDERS --to - --quiet \\
-          | psql -c 'COPY orders FROM STDIN (FORMAT csv, HEADER)'
-      unloader run oracle://etl@db01/SALES --table 'SALES.*' \\
-          --exclude-table 'TMP_*' --to '/extract/{schema}.{table}'
-      unloader run plan.json --to /extract/orders
-      unloader run plan.json --part 3/16
-      unloader run nightly.toml --to /extract/orders
+    "Unload tables or a query to files.",
+    """
+    unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
+    unloader run postgresql://etl@db01/sales --table public.orders \\
+        --to /extract/orders --format parquet --parallelism 8
+    unloader run oracle://etl@db01/SALES --table ORDERS --to /extract/orders
+    unloader run oracle://etl@db01/SALES --table ORDERS --to /extract/orders \\
+        --dialect sqlldr-var --parallelism 32
+    unloader run duckdb:///data/sales.db --table ORDERS --to - --quiet \\
+        | psql -c 'COPY orders FROM STDIN (FORMAT csv, HEADER)'
+    unloader run oracle://etl@db01/SALES --table 'SALES.*' \\
+        --exclude-table 'TMP_*' --to '/extract/{schema}.{table}'
+    unloader run plan.json --to /extract/orders
+    unloader run plan.json --part 3/16
+    unloader run nightly.toml --to /extract/orders
     """,
 )
 @source_argument(plans=True, tables=True)
-@declared_options("run")
 @click.pass_context
-def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
+def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
     """Unload tables or a query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
@@ -68,7 +70,12 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     takes precedence over the variable, and the variable over the job file.
     """
     check_report(values)
-    _check_part(argument, values)
+    if values["part"] is not None and argument.plan is None:
+        raise UsageError(
+            "--part needs a plan file, because all parts belong to one plan",
+            "make one with unloader plan SOURCE --output plan.json, and run plan.json --part "
+            f"{part_text(values['part'])}",
+        )
     if argument.plan is None and (argument.job is not None or is_of_several(values)):
         # Imported on use: most runs are of one table.
         from unloader.cli.jobs.tables import run_tables
@@ -77,19 +84,25 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         if done is not None:
             show_result(done, values)
         return
-    job, planned = _job(context, argument, values)
-    if planned is not None and job.selection.part is not None:
-        units = len(planned.plan.units)
-        if job.selection.part.number > units:
-            # A job array is submitted before the number of units is known.
-            _answer_empty(job.selection.part, units, values)
+    job, planned = asked_request(context, argument.url, values), None
+    if argument.plan is not None:
+        rules.validate_planned(on_command_line(context), argument.plan_file)
+        planned = api.planned_run(argument.plan)
+        part, units = job.selection.part, len(planned.plan.units)
+        if part is not None and part.number > units:
+            # A job array is submitted before the number of units is known: this is no failure.
+            facts = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
+            if values["json"]:
+                render.emit_json({"part": facts})
+            elif not values["quiet"]:
+                text = f"part {part.number} of {part.of} has no work unit: the plan has {units}"
+                render.print_aside(f"{text}. Nothing was read or written.")
             return
     if values["skip_finished"]:
         from unloader.cli.jobs.tables import is_skipped
 
         if is_skipped(job, values):
             return
-
     with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
@@ -98,32 +111,57 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     show_result(manifest, values)
 
 
-def _check_part(argument: SourceArgument, values: dict[str, Any]) -> None:
-    if values["part"] is not None and argument.plan is None:
-        raise UsageError(
-            "--part needs a plan file, because all parts belong to one plan",
-            "make one with unloader plan SOURCE --output plan.json, and run plan.json --part "
-            f"{part_text(values['part'])}",
+@declared(
+    "resume",
+    "Resume an interrupted run.",
+    """
+    unloader resume /extract/orders
+    unloader resume /extract/orders --password-file ~/.secrets/db01
+    unloader resume /extract/orders --parallelism 4
+    unloader resume /extract/orders --new-snapshot
+    unloader resume /extract/20260102
+    """,
+    by_hand=("parallelism",),
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+@click.pass_context
+def resume(context: click.Context, /, destination: PlacePath, **values: Any) -> None:
+    """Resume the interrupted, failed or killed run in DEST.
+
+    The run continues with its original options, unless you change them here. It reads at the same
+    snapshot. The files of finished work units are read again. If their checksums are right, they
+    are kept. All other units are unloaded again. Files and manifest are then the same as after a
+    run without an interruption.
+
+    For a run over several tables, DEST is the directory that contains the directories of all
+    tables. Published tables stay and are not read again.
+
+    If the database can no longer read the snapshot, the command fails with exit status 4. Then
+    --new-snapshot unloads everything again. One output never mixes two snapshots.
+
+    The password comes from the same place as for the run, unless you give another place here. If
+    the run is already finished, the command shows its result.
+    """
+    check_report(values)
+    request = api.interrupted(destination)
+    security = values["cluster_security"]
+    cluster = ClusterOptions(
+        address=values["cluster"], security=security and os.path.abspath(security)
+    )
+    # A variable may be set for all jobs of a machine, and the run may have had another number.
+    by_hand = "parallelism" in on_command_line(context)
+    with watched(values, request) as display, stop_on_signals(display.stopping) as stop:
+        manifest = api.resume(
+            destination,
+            secret=secret_of(request.source, values) if request else None,
+            session_sql=tuple(values["session_sql"] or ()),
+            parallelism=values["parallelism"] if by_hand else None,
+            cluster=cluster,
+            new_snapshot=values["new_snapshot"],
+            keys=keys_at(values),
+            masking_keys=given_keys(values["mask_key"]) if values["mask_key"] else (),
+            observe=display,
+            stop=stop,
         )
-
-
-def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
-    """Show that a part has nothing to read, which is not a failure."""
-    if values["json"]:
-        shown = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
-        render.emit_json({"part": shown})
-    elif not values["quiet"]:
-        text = f"part {part.number} of {part.of} has no work unit: the plan has {units}"
-        render.print_aside(f"{text}. Nothing was read or written.")
-
-
-def _job(
-    context: click.Context, argument: SourceArgument, values: dict[str, Any]
-) -> tuple[Request, ResolvedTable | None]:
-
-    job = asked_request(context, argument.url, values)
-    if argument.plan is None:
-        return job, None
-    rules.validate_planned(on_command_line(context), argument.plan_file)
-
-    return job, api.planned_run(argument.plan)
+        write_report(values, manifest)
+    show_result(manifest, values)

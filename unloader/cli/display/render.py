@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -84,6 +84,29 @@ def print_aside(text: str) -> None:
 def emit_json(value: object, *, done: str = "") -> None:
     """Write the one JSON object of this call to stdout; see `emit`."""
     emit(json_text(value), done=done)
+
+
+def answer(
+    values: Mapping[str, Any],
+    document: object,
+    text: Callable[[], str],
+    *,
+    done: str = "",
+    asked: bool = True,
+) -> None:
+    """Write the result of a command as `--json`, `--quiet` or neither of them demands.
+
+    Args:
+        values: The options of the command.
+        document: The result for programs.
+        text: Returns the result for people.
+        done: As for `emit`.
+        asked: As for `emit`.
+    """
+    if values["json"]:
+        emit_json(document, done=done)
+    elif not values["quiet"]:
+        emit(text(), done=done, asked=asked)
 
 
 def json_text(value: object) -> str:
@@ -166,6 +189,11 @@ def size(value: float | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
+
+
+def exact_size(value: int) -> str:
+    """Return bytes as they are, then in the unit that fits."""
+    return f"{count(value)} ({size(value)})"
 
 
 def about(text: str, what: str) -> str:

@@ -97,7 +97,7 @@ def test_statements_of_a_session_are_counted_and_not_shown(kind: str) -> None:
     """They may hold a password; sources without the option show nothing."""
     import click
 
-    from unloader.cli.commands.run import command
+    from unloader.cli.commands.run import run as command
     from unloader.cli.options.parameter import settings_of
 
     arguments = ["oracle://u@h/s", "--table", "T", "--to", "o"]

@@ -1,0 +1,263 @@
+"""Commands on this installation and machine: formats, sources and topology."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import to_builtins
+
+from unloader import api
+from unloader.cli.commands import declared
+from unloader.cli.display import render, seats
+from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import seats_of
+from unloader.cli.options.rules import validate_seats
+from unloader.errors import ConfigError, OutputFailed, UsageError
+from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES
+from unloader.nouns import counted
+from unloader.placement.survey import Survey
+from unloader.sources.registry import schemes, source_of
+from writers import registry
+from writers.parquet import writer as parquet
+from writers.text import dialects, text_writer
+
+
+@declared(
+    "formats",
+    "List output formats, codecs and dialects.",
+    """
+    unloader formats --json
+    """,
+)
+def formats(**values: Any) -> None:
+    """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
+    codecs, known = registry.codecs(), dialects.DIALECTS
+    reasons = {"text": text_writer.why_not_native(), "parquet": parquet.why_not_native()}
+    tables = {kind: _installed(library) for kind, library in LIBRARIES.items()}
+    encoders = {
+        f"{name}_encoder": {"name": "plain" if reason else "native", "why_not_native": reason}
+        for name, reason in reasons.items()
+    }
+    document = {
+        "formats": registry.formats(),
+        "compression": codecs,
+        "dialects": {name: to_builtins(each) for name, each in known.items()},
+        "tables": tables,
+        **encoders,
+    }
+
+    def text() -> str:
+        parts = (
+            render.table(("format",), ((name,) for name in registry.formats())),
+            render.table(
+                ("compression", "formats", "levels", "library for text"),
+                (
+                    (
+                        each["codec"],
+                        ", ".join(each["formats"]),
+                        "{} to {}".format(*each["levels"]) if each["levels"] else render.UNKNOWN,
+                        each["library"] or render.UNKNOWN,
+                    )
+                    for each in codecs
+                ),
+            ),
+            render.table(
+                ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header"),
+                (_dialect(name, each) for name, each in known.items()),
+            ),
+            render.table(
+                ("table", "library", "version"),
+                (
+                    (name, LIBRARIES[name], found or f"pip install 'unloader[{EXTRAS[name]}]'")
+                    for name, found in tables.items()
+                ),
+            ),
+            "\n".join(
+                f"{name} encoder".ljust(17)
+                + (
+                    f"plain, which is slower; the native encoder cannot be used: {reason}"
+                    if reason
+                    else "native (compiled)"
+                )
+                for name, reason in reasons.items()
+            ),
+        )
+        return "\n\n".join(parts)
+
+    render.answer(values, document, text)
+
+
+def _installed(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
+
+
+def _dialect(name: str, text: Any) -> tuple[str, ...]:
+    return (
+        name,
+        _escaped(text.delimiter),
+        _escaped(text.enclosure),
+        text.enclose,
+        text.escape,
+        _escaped(text.null) if text.null != r"\N" else text.null,
+        "crlf" if text.eol == "\r\n" else "lf" if text.eol == "\n" else _escaped(text.eol),
+        "yes" if text.header else "no",
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return a text as the options take it, or the sign for an empty text."""
+    return text.encode("unicode_escape").decode() if text else render.UNKNOWN
+
+
+@declared(
+    "sources",
+    "List the databases that can be read.",
+    """
+    unloader sources
+    """,
+)
+def sources(**values: Any) -> None:
+    """List the kinds of sources, their drivers, and how to install a missing driver."""
+    found = [_entry(scheme) for scheme in schemes()]
+    rows = (
+        (
+            each["scheme"],
+            each["driver"] or render.UNKNOWN,
+            each["driver_version"] or each["install"] or render.UNKNOWN,
+            each["summary"],
+        )
+        for each in found
+    )
+    heads = ("scheme", "driver", "version", "what")
+    render.answer(values, {"sources": found}, lambda: render.table(heads, rows))
+    for each in () if values["quiet"] else found:
+        if each["warning"]:
+            click.echo(f"unloader: warning: {each['driver']}: {each['warning']}", err=True)
+
+
+def _entry(scheme: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"scheme": scheme, "summary": ""}
+    entry |= dict.fromkeys(("driver", "extra", "driver_version", "install", "warning"))
+    entry["options"] = []
+    try:
+        source = source_of(scheme)
+    except ConfigError as error:
+        # A broken third-party package must not hide the others.
+        return {**entry, "summary": error.message}
+    installed = _installed(source.driver) if source.driver else None
+    if installed is not None:
+        entry["warning"] = source.driver_warning(installed)
+    elif source.extra:
+        entry["install"] = f"pip install 'unloader[{source.extra}]'"
+    return {
+        **entry,
+        "summary": source.summary,
+        "driver": source.driver,
+        "extra": source.extra,
+        "driver_version": installed,
+        "options": list(source.options),
+    }
+
+
+@declared(
+    "topology",
+    "Show NUMA nodes, and the placement of workers on them.",
+    """
+    unloader topology
+    unloader topology --parallelism 12 --placement close
+    unloader topology --sysfs /tmp/db01/system --allowed-cpus 0-31 --json
+    """,
+)
+@click.pass_context
+def topology(context: click.Context, /, **values: Any) -> None:
+    """Draw the NUMA nodes, their CPUs, memory and distances, and the seats of the workers.
+
+    The command takes the placement options of run and reads the same limits of the machine:
+    affinity, cpusets, quotas. With --parallelism auto, the number of workers is the number of CPUs
+    that can be used in parallel.
+    """
+    asked = given(context)
+    validate_seats(values, asked)
+    for option in ("sysfs", "record"):
+        if values[option] == "":
+            # A script's variable that is not set, which must not mean this machine.
+            raise UsageError(f"--{option} is empty", "name a path, or leave the option out")
+    tree = Path(values["sysfs"]) if values["sysfs"] else None
+    if tree is not None and "near" not in asked:
+        values["near"] = None  # A variable describes this machine, and another machine is shown.
+    found = api.topology(
+        seats_of(values),
+        parallelism=values["parallelism"],
+        tree=tree,
+        allowed_cpus=frozenset(values["allowed_cpus"] or ()) or None,
+    )
+    if values["record"] is not None:
+        record = api.recorded_machine(tree)
+        try:
+            Path(values["record"]).write_text(record, "utf-8")
+        except OSError as error:
+            raise OutputFailed(
+                f"the machine cannot be recorded in {values['record']}: {error.strerror}",
+                "give another --record",
+            ) from error
+    render.answer(values, found.to_json(), lambda: _machine(found, render.terminal_width()))
+    for notice in () if values["json"] or values["quiet"] else found.notices:
+        click.echo(f"unloader: notice: {notice}", err=True)
+
+
+def _machine(found: Survey, width: int) -> str:
+    machine, nodes = found.topology, found.topology.nodes
+    sockets = {node.package for node in nodes if node.cpus}
+    bare = sum(not node.cpus for node in nodes)
+    in_sockets = f" in {counted(len(sockets), 'socket')}" if None not in sockets else ""
+    without_cpus = f"; {bare:,} without usable CPUs" if bare else ""
+    sizes = [node.memory_bytes for node in nodes if node.memory_allowed]
+    known = [size for size in sizes if size is not None]
+    memory = render.size(sum(known)) if known and len(known) == len(sizes) else render.UNKNOWN
+    workers = f"{len(found.seats):,}{' (auto)' if found.automatic else ''}"
+    if len(found.seats) > machine.usable_cpus:
+        workers += f", on {machine.usable_cpus:,} usable CPUs"
+    policy = f"bind {found.bind}, memory {found.memory_policy}"
+    facts = [
+        ("machine", found.recorded_at or "this one, limited to the CPUs of this process"),
+        ("nodes", f"{len(nodes):,}{in_sockets}{without_cpus}"),
+        ("CPUs", _cpus(found)),
+        ("memory", memory),
+        ("workers", f"{workers}; placement {found.options.placement}, {policy}"),
+    ]
+    if machine.cpu_quota is not None:
+        quota = f"the time of {machine.cpu_quota:g} CPUs, by the control group"
+        facts.insert(3, ("quota", quota))
+    if (device := found.near) is not None:
+        kind = "network interface" if device.kind == "network" else "disk"
+        text = device.note or f"unknown node of {device.name}"
+        if device.node is not None:
+            note = f"; {device.note}" if device.note else ""
+            text = f"node {device.node}, of the {kind} {device.name}{note}"
+        facts.append(("near", text))
+    tables = (
+        seats.node_table(machine, found.seats, width),
+        seats.distances(machine, width),
+        seats.seat_table(machine, found.seats, found.memory_policy, width),
+    )
+    parts = (render.folded_facts(facts, width), *tables, render.legend("\n".join(tables)))
+    return "\n\n".join(filter(None, parts))
+
+
+def _cpus(found: Survey) -> str:
+    nodes, offline = found.topology.nodes, found.topology.offline_cpus
+    cores = seats.cores_by_threads(nodes).items()
+    shapes = (f"{counted(each, 'core')} x {counted(threads, 'thread')}" for threads, each in cores)
+    parts = [f"{sum(len(node.cpus) for node in nodes):,} ({' + '.join(shapes)})"]
+    speeds = {speed for node in nodes for speed in node.speeds}
+    denied = sum(len(node.cpus_denied) for node in nodes)
+    parts += [f"cores of {len(speeds)} speeds"] if len(speeds) > 1 else []
+    parts += [f"{denied:,} more not usable"] if denied else []
+    parts += [f"off: {render.ranges(offline)}"] if offline else []
+    return "; ".join(parts)
