@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 import click
 from click.shell_completion import shell_complete
 
 from unloader import __version__
-from unloader.cli.display import render
-from unloader.cli.display.json_lines import LineHandler, asked_for, is_on, switch
+from unloader.cli.display import json_lines, render
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
 from unloader.cli.options.command import declared_options
@@ -109,20 +109,12 @@ def group(context: click.Context, debug: bool) -> None:
     if not debug:
         leave_none()
     else:
-        _show_messages()
+        logging.basicConfig(handlers=[_DebugHandler()], format="%(message)s")
         for name in ("unloader", "partition_planner", "writers", "numa"):
             logging.getLogger(name).setLevel(logging.DEBUG)
     if context.invoked_subcommand is None:
         click.echo(short_page(context), err=True)
         context.exit(2)
-
-
-def _show_messages() -> None:
-    if not is_on():
-        logging.basicConfig(handlers=[TerminalHandler()])
-        return
-
-    logging.basicConfig(handlers=[LineHandler()], format="%(message)s")
 
 
 def dispatch(arguments: list[str], invocation: Invocation) -> int:
@@ -134,7 +126,7 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
     Raises:
         UsageError: An argument or a variable of ours is not in the encoding of the terminal.
     """
-    switch(asked_for(arguments))
+    json_lines.switch(json_lines.asked_for(arguments))
     _check_decoded(arguments)
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
@@ -177,14 +169,17 @@ def leave_none() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (NONE if unlimited else min(NONE, most), most))
 
 
-class TerminalHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes each record to stderr, with control characters written out."""
+class _DebugHandler(logging.Handler):
+    """Writes each record to stderr: as a line of JSON, or with control characters written out."""
 
-    def __init__(self) -> None:
-        """Take the present stderr."""
-        super().__init__(sys.stderr)
-        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return a record and its traceback as they are shown."""
-        return render.lines(super().format(record))
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; an unread log must not fail the run."""
+        text = self.format(record)
+        with suppress(OSError):
+            if json_lines.is_on():
+                facts = {"level": record.levelname, "logger": record.name, "text": text}
+                json_lines.write("debug", facts)
+            else:
+                line = f"{record.levelname} {record.name}: {text}"
+                sys.stderr.write(render.lines(line) + "\n")
+                sys.stderr.flush()

@@ -11,20 +11,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import api
 from unloader.cli.display import json_lines
+from unloader.cli.display.log import Display
 from unloader.cli.display.outcome import known_error
-from unloader.cli.display.progress import Display, display_for
+from unloader.cli.display.progress import display_for
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import FollowUpFailed, UnloaderError
+from unloader.events import Event
+from unloader.model import Request
 
 if TYPE_CHECKING:
-    from unloader.events import Event
-    from unloader.model import Request, TableName
-    from unloader.operations.account import Account, Job
-    from unloader.operations.hooks import Hook
     from unloader.operations.metrics import MetricsFile
     from unloader.operations.traces import Traces
 
@@ -35,25 +34,18 @@ def check_report(values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: A library or the directory is missing.
     """
-    if values["report"] is None:
-        return
-
-    api.check_report(Path(values["report"]))
+    if values["report"] is not None:
+        api.check_report(Path(values["report"]))
 
 
 def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
-    """Write the page of `--report`.
-
-    Args:
-        values: The options by their names with underscores.
-        manifest: Of the run, which is complete.
+    """Write the page of `--report` on a complete run.
 
     Raises:
         FollowUpFailed: It could not be written.
     """
     if values["report"] is None:
         return
-
     try:
         api.write_report(Path(values["report"]), api.report_of(manifest))
     except UnloaderError as error:
@@ -61,10 +53,6 @@ def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
             f"the run is complete, but {error.message}",
             "make the page again with: unloader report DEST --output FILE",
         ) from error
-
-
-WATCHING = ("metrics_file", "on_success", "on_failure")
-"""Options that are empty where their action is not requested."""
 
 
 @contextmanager
@@ -83,11 +71,12 @@ def watched(
         ConfigError: A library is missing, or the file of metrics cannot be written.
         FollowUpFailed: The run is complete, and the command of `--on-success` failed.
     """
-    if values["trace"] == "none" and all(values[name] is None for name in WATCHING):
+    wanted = (values[name] for name in ("metrics_file", "on_success", "on_failure"))
+    if values["trace"] == "none" and all(each is None for each in wanted):
         with display_for(values) as display:
             yield display
         return
-    watch = _Watch(values, _job_of(request, tables))
+    watch = _Watch(values, request, tables)
     try:
         with display_for(values) as display:
             watch.display = display
@@ -98,19 +87,36 @@ def watched(
     watch.end(None)
 
 
-class _Watch:
+class _Watch(Display):
     """Hands each event to the display and to all watchers."""
 
     display: Display
 
-    def __init__(self, values: Mapping[str, Any], job: Job) -> None:
+    def __init__(self, values: Mapping[str, Any], request: Request | None, tables: str) -> None:
         """Begin to watch."""
-        from unloader.operations.account import Account
+        from unloader.operations.account import Account, Job
 
+        job = Job(table="", source="", destination="")
+        if request is not None:
+            table, query = request.selection.table, request.selection.query
+            whole = "several tables" if query is None else "query"
+            job = Job(
+                table=tables or (whole if table is None else str(table)),
+                source=request.source.kind,
+                destination=",".join(request.output.destinations),
+            )
         self._values = values
         self._account = Account(job=job, started_at=time.time())
-        self._metrics = _metrics(values, self._account)
-        self._traces = _traces(values, self._account)
+        self._metrics: MetricsFile | None = None
+        self._traces: Traces | None = None
+        if values["metrics_file"] is not None and job.source:
+            from unloader.operations.metrics import MetricsFile
+
+            self._metrics = MetricsFile(values["metrics_file"], self._account)
+        if values["trace"] != "none":
+            from unloader.operations.traces import Traces
+
+            self._traces = Traces(self._account)
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
@@ -125,12 +131,8 @@ class _Watch:
         """Record that a signal asked to stop; safe within a signal handler."""
         self.display.stopping(text)
 
-    def close(self, finished: bool) -> None:
-        """End the display; the rest is ended by `end`."""
-        self.display.close(finished)
-
     def end(self, error: UnloaderError | None) -> None:
-        """Tell all how the run ended, then run the command for that.
+        """Inform all watchers of the end of the run, then run the command for that.
 
         Raises:
             FollowUpFailed: The run is complete, and the command failed.
@@ -139,52 +141,36 @@ class _Watch:
         if self._traces is not None and (problem := self._traces.end()):
             _notice(f"some traces could not be sent: {problem}")
         self._write_metrics()
-        hook = self._hook(error)
-        why = self._run(hook) if hook is not None else ""
-        if hook is None or not why:
+        event: Literal["on-success", "on-failure"] = "on-success" if error is None else "on-failure"
+        command = self._values[event.replace("-", "_")]
+        why = "" if command is None else self._run(event, command)
+        if not why:
             return
+        failure = f"the command of --{event} failed: {why}"
         if error is not None:
-            _notice(f"the command of --{hook.event} failed: {why}")
+            _notice(failure)
             return
         failed = FollowUpFailed(
-            f"the run is complete, but the command of --{hook.event} failed: {why}",
+            f"the run is complete, but {failure}",
             "read its output, and do its work by hand; do not unload again",
         )
         self._account.end(time.time(), failed)
         self._write_metrics()
         raise failed
 
-    def _hook(self, error: UnloaderError | None) -> Hook | None:
-        from unloader.operations.hooks import Hook
+    def _run(self, event: Literal["on-success", "on-failure"], command: str) -> str:
+        """Run a command of the user to its end; return its failure."""
+        from unloader.operations.hooks import run_hook
 
-        event: Any = "on-success" if error is None else "on-failure"
-        command = self._values[event.replace("-", "_")]
-        if command is None:
-            return None
+        def take(line: str) -> None:
+            _write("hook", {"hook": event, "text": line}, line)
+
         variables = self._values["hook_env"]
         if missing := ", ".join(name for name in variables if name not in os.environ):
             _notice(f"--hook-env: the command does not get these unset variables: {missing}")
-        return Hook(
-            event=event,
-            command=command,
-            timeout_seconds=self._values["hook_timeout"],
-            variables=variables,
-        )
-
-    def _run(self, hook: Hook) -> str:
-        from unloader.operations.hooks import run_hook
-
-        def tell(line: str) -> None:
-            # A command whose output has no reader must not end the run.
-            with suppress(OSError):
-                if json_lines.is_on():
-                    json_lines.write("hook", {"hook": hook.event, "text": line})
-                else:
-                    sys.stderr.write(line + "\n")
-                    sys.stderr.flush()
-
+        timeout = self._values["hook_timeout"]
         with stop_on_signals(lambda text: None, earlier=False) as stop:
-            return run_hook(hook, self._account, tell, stop)
+            return run_hook(command, self._account, take, stop, timeout, variables)
 
     def _write_metrics(self) -> None:
         if self._metrics is None:
@@ -196,45 +182,15 @@ class _Watch:
             _notice(f"--metrics-file {path} could not be written: {error}")
 
 
-def _job_of(request: Request | None, tables: str) -> Job:
-    from unloader.operations.account import Job
-
-    if request is None:
-        return Job(table="", source="", destination="")
-    asked = request.selection
-    return Job(
-        table=tables or _what(asked.table, asked.query),
-        source=request.source.kind,
-        destination=",".join(request.output.destinations),
-    )
-
-
-def _what(table: TableName | None, query: str | None) -> str:
-    if table is not None:
-        return str(table)
-    return "several tables" if query is None else "query"
-
-
-def _metrics(values: Mapping[str, Any], account: Account) -> MetricsFile | None:
-    if values["metrics_file"] is None or not account.job.source:
-        return None
-    from unloader.operations.metrics import MetricsFile
-
-    return MetricsFile(values["metrics_file"], account)
-
-
-def _traces(values: Mapping[str, Any], account: Account) -> Traces | None:
-    if values["trace"] == "none":
-        return None
-    from unloader.operations.traces import Traces
-
-    return Traces(account)
-
-
 def _notice(text: str) -> None:
+    _write("notice", {"text": text}, f"unloader: notice: {text}")
+
+
+def _write(event: str, facts: dict[str, str], text: str) -> None:
+    # A command whose output has no reader must not end the run.
     with suppress(OSError):
         if json_lines.is_on():
-            json_lines.write("notice", {"text": text})
+            json_lines.write(event, facts)
         else:
-            sys.stderr.write(f"unloader: notice: {text}\n")
+            sys.stderr.write(text + "\n")
             sys.stderr.flush()

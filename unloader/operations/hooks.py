@@ -11,11 +11,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Literal
-
-from msgspec import Struct
 
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
@@ -31,8 +28,6 @@ PASSED = frozenset(
 """Variables that every command gets, with all `LC_...`: programs need them to start. Each other
 variable may hold a secret, so only `--hook-env` passes it on."""
 
-Event = Literal["on-success", "on-failure"]
-
 _GRACE_SECONDS = 5.0
 """Between the signal that asks a command to end and the one that ends it."""
 _LOOK_SECONDS = 0.1
@@ -43,58 +38,68 @@ _PARTIAL = "_run/_manifest.json"
 """The manifest of an interrupted run that can be resumed."""
 
 
-class Hook(Struct, frozen=True, kw_only=True):
-    """One command."""
-
-    event: Event
-    command: str
-    timeout_seconds: float
-    """0 sets no limit."""
-    variables: tuple[str, ...] = ()
-    """Names of variables that it gets besides those in `PASSED`."""
-
-
 def run_hook(
-    hook: Hook, account: Account, tell: Callable[[str], None], stop: Callable[[], bool]
+    command: str,
+    account: Account,
+    take: Callable[[str], None],
+    stop: Callable[[], bool],
+    timeout_seconds: float = 0.0,
+    variables: Collection[str] = (),
 ) -> str:
     """Run a command by `/bin/sh -c` to its end; return its failure, "" without a failure.
 
     It has no standard input. It has a separate process group, which is ended as a whole.
 
     Args:
-        hook: The command.
+        command: A line of the shell.
         account: The run, which has ended.
-        tell: Takes each line of its output.
+        take: Takes each line of its output.
         stop: Asked several times a second; True ends the command.
+        timeout_seconds: 0 sets no limit.
+        variables: Names of variables that it gets besides those in `PASSED`.
     """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED or name.startswith("LC_") or name in variables
+    }
     try:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", hook.command],
+            ["/bin/sh", "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**_environment(hook.variables), **facts(account)},
+            env={**environment, **facts(account)},
             start_new_session=True,
         )
     except OSError as error:
         return f"it could not be started: {error.strerror or error}"
-    deadline = time.monotonic() + hook.timeout_seconds if hook.timeout_seconds else None
+    deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
     ended_by = ""
     try:
-        with _Output(process, tell) as output:
+        with _Output(process, take) as output:
             while process.poll() is None:
                 output.read(_LOOK_SECONDS)
                 if stop():
                     ended_by = "it was ended by a signal"
                 elif deadline is not None and time.monotonic() > deadline:
-                    ended_by = f"it was ended after {hook.timeout_seconds:g} s (--hook-timeout)"
+                    ended_by = f"it was ended after {timeout_seconds:g} s (--hook-timeout)"
                 if ended_by:
-                    _end(process, output)
+                    _kill(process, signal.SIGTERM)
+                    grace = time.monotonic() + _GRACE_SECONDS
+                    while process.poll() is None and time.monotonic() < grace:
+                        output.read(_LOOK_SECONDS)
+                    # This also ends processes that the shell has left.
+                    _kill(process, signal.SIGKILL)
+                    process.wait()
             output.read(0)
     except BaseException:
         _kill(process, signal.SIGKILL)
         raise
-    return ended_by or _status(process.returncode)
+    code = process.returncode
+    if code < 0:
+        return ended_by or f"it was killed by {signal.Signals(-code).name}"
+    return ended_by or (f"it ended with status {code}" if code else "")
 
 
 def facts(account: Account) -> dict[str, str]:
@@ -128,9 +133,9 @@ def facts(account: Account) -> dict[str, str]:
 class _Output:
     """The output of a command, line by line."""
 
-    def __init__(self, process: subprocess.Popen[bytes], tell: Callable[[str], None]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], take: Callable[[str], None]) -> None:
         assert process.stdout is not None
-        self._pipe, self._tell = process.stdout, tell
+        self._pipe, self._take = process.stdout, take
         os.set_blocking(self._pipe.fileno(), False)
         self._rest, self._open = b"", True
 
@@ -143,7 +148,10 @@ class _Output:
             return
         with suppress(BlockingIOError):
             while data := os.read(self._pipe.fileno(), _LONGEST):
-                self._take(data)
+                whole, end, self._rest = (self._rest + data).rpartition(b"\n")
+                if len(self._rest) > _LONGEST:
+                    whole, self._rest = whole + end + self._rest, b""
+                self._hand_on(whole)
             self._open = False
 
     def __enter__(self) -> _Output:
@@ -151,27 +159,11 @@ class _Output:
 
     def __exit__(self, *exception: object) -> None:
         self._pipe.close()
-        for line in self._lines(self._rest):
-            self._tell(line)
+        self._hand_on(self._rest)
 
-    def _take(self, data: bytes) -> None:
-        whole, end, rest = (self._rest + data).rpartition(b"\n")
-        if len(rest) > _LONGEST:
-            whole, rest = whole + end + rest, b""
-        self._rest = rest
-        for line in self._lines(whole):
-            self._tell(line)
-
-    def _lines(self, data: bytes) -> Iterator[str]:
-        yield from data.decode("utf-8", "backslashreplace").splitlines()
-
-
-def _environment(variables: Collection[str]) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in PASSED or name.startswith("LC_") or name in variables
-    }
+    def _hand_on(self, data: bytes) -> None:
+        for line in data.decode("utf-8", "backslashreplace").splitlines():
+            self._take(line)
 
 
 def _route_line(route: RouteFinished) -> str:
@@ -190,22 +182,6 @@ def _manifest(places: tuple[str, ...], name: str) -> str:
     return os.path.abspath(path) if path and os.path.isfile(path) else ""
 
 
-def _end(process: subprocess.Popen[bytes], output: _Output) -> None:
-    _kill(process, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        output.read(_LOOK_SECONDS)
-    # This also ends processes that the shell has left.
-    _kill(process, signal.SIGKILL)
-    process.wait()
-
-
 def _kill(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def _status(code: int) -> str:
-    if code < 0:
-        return f"it was killed by {signal.Signals(-code).name}"
-    return f"it ended with status {code}" if code else ""

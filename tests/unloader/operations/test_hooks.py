@@ -12,7 +12,7 @@ from schemas.json_schema import checked
 
 from unloader.operations import hooks
 from unloader.operations.account import Account, Job
-from unloader.operations.hooks import PREFIX, Hook, run_hook
+from unloader.operations.hooks import PREFIX, run_hook
 
 DUMP = "env -0 > facts"
 
@@ -173,11 +173,6 @@ def account() -> Account:
     return found
 
 
-def hook(text: str, seconds: float = 0.0) -> Hook:
-    """A command."""
-    return Hook(event="on-success", command=text, timeout_seconds=seconds)
-
-
 def test_the_time_limit_ends_all_that_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +180,7 @@ def test_the_time_limit_ends_all_that_was_started(
     monkeypatch.setattr(hooks, "_GRACE_SECONDS", 0.2)
     told: list[str] = []
     text = f"echo begun; trap '' TERM; (sleep 1000; touch {tmp_path}/late) & wait; sleep 1000"
-    why = run_hook(hook(text, 5.5), account(), told.append, lambda: False)
+    why = run_hook(text, account(), told.append, lambda: False, 5.5)
     assert why == "it was ended after 5.5 s (--hook-timeout)"
     assert told == ["begun"]
 
@@ -204,12 +199,12 @@ def test_the_time_limit_ends_all_that_was_started(
 )
 def test_how_it_ends(text: str, why: str) -> None:
     """Status and signal are reported; leftover processes and a closed output delay nothing."""
-    assert run_hook(hook(text), account(), lambda line: None, lambda: False) == why
+    assert run_hook(text, account(), lambda line: None, lambda: False) == why
 
 
 def test_a_signal_ends_it() -> None:
     """A signal to the program while it waits for the command ends the command, too."""
-    why = run_hook(hook("sleep 1000"), account(), print, lambda: True)
+    why = run_hook("sleep 1000", account(), print, lambda: True)
     assert why == "it was ended by a signal"
 
 
@@ -217,6 +212,6 @@ def test_output_of_any_kind() -> None:
     """Bytes that are not text, a line without end and one of megabytes come through."""
     told: list[str] = []
     text = r"printf 'a\377\nb'; head -c 3000000 /dev/zero | tr '\0' 'x'"
-    assert run_hook(hook(text), account(), told.append, lambda: False) == ""
+    assert run_hook(text, account(), told.append, lambda: False) == ""
     assert told[0] == r"a\xff"
     assert sum(map(len, told[1:])) == 3_000_001

@@ -22,7 +22,6 @@ from unloader.placement.survey import Survey
 from unloader.sources.registry import schemes, source_of
 from writers import registry
 from writers.parquet import writer as parquet
-from writers.text import dialects, text_writer
 
 
 @declared(
@@ -34,6 +33,9 @@ from writers.text import dialects, text_writer
 )
 def formats(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
+    # Imported on use: it loads Arrow, which no help page needs.
+    from writers.text import dialects, text_writer
+
     codecs, known = registry.codecs(), dialects.DIALECTS
     reasons = {"text": text_writer.why_not_native(), "parquet": parquet.why_not_native()}
     tables = {kind: _installed(library) for kind, library in LIBRARIES.items()}

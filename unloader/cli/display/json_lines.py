@@ -8,11 +8,9 @@ message of an interpreter that crashes.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
@@ -134,13 +132,3 @@ def write(event: str, facts: Struct | Mapping[str, Any]) -> None:
     else:
         stream.write(line_of(event, facts) + "\n")
         stream.flush()
-
-
-class LineHandler(logging.Handler):
-    """Writes each record as one line."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; an unread log must not fail the run."""
-        facts = {"level": record.levelname, "logger": record.name, "text": self.format(record)}
-        with suppress(OSError):
-            write("debug", facts)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,18 +36,16 @@ from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.status.tally import Figures, Tally
 
-_PLANNING = {
-    "connecting": "connecting to the database",
-    "snapshot": "taking the snapshot",
-    "table": "looking up the table",
-    "columns": "reading the columns",
-    "partitions": "listing the partitions",
-    "extents": "reading where rows are stored",
-    "planning": "splitting the table into work units",
-    "locking": "locking and checking the tables",
-    "measuring": "measuring codecs on a sample",
-}
-_LATER = {
+_PHASES = {
+    "connecting": "planning: connecting to the database",
+    "snapshot": "planning: taking the snapshot",
+    "table": "planning: looking up the table",
+    "columns": "planning: reading the columns",
+    "partitions": "planning: listing the partitions",
+    "extents": "planning: reading where rows are stored",
+    "planning": "planning: splitting the table into work units",
+    "locking": "planning: locking and checking the tables",
+    "measuring": "planning: measuring codecs on a sample",
     "confirming": "checking the finished files",
     "unloading": "unloading",
     "counting": "counting the rows in the source",
@@ -59,6 +56,27 @@ _LATER = {
     "measuring-disks": "measuring the disks",
     "measuring-source": "measuring the source",
 }
+
+LONG_SECONDS = 1.0
+"""A phase that lasts at least this many seconds gets a line in a log of text."""
+
+MOST_TABLE_LINES = 50
+"""With more tables than this, a log of text has no line for a complete table. It is read as a mail,
+and the lines on failed tables must be easy to find."""
+
+NAMES: Mapping[type, str] = {
+    UnitFailed: "unit_failed",
+    Notice: "notice",
+    ParallelismChanged: "parallelism",
+    TableFinished: "table_finished",
+    TableStaged: "table_staged",
+    SettingUsed: "setting",
+    PointMeasured: "point_measured",
+    RouteFinished: "route_finished",
+    RunStarted: "run_started",
+    UnitsKept: "units_kept",
+}
+"""The events that have a line each, with their names in a log of JSON."""
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,55 +101,20 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """While files or units are checked: how many have been."""
 
 
-class Text(Struct, frozen=True, kw_only=True):
-    """A line with only its text."""
+class Display:
+    """Shows the events of a run on stderr; this one shows nothing."""
 
-    text: str
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
 
+    def stopping(self, text: str) -> None:
+        """Show that a signal asked to stop; safe in a signal handler."""
 
-def phase_text(phase: str) -> str:
-    """Return the text of a phase; all phases before the first worker are `planning`."""
-    if phase in _PLANNING:
-        return f"planning: {_PLANNING[phase]}"
-    return _LATER.get(phase, phase)
-
-
-def verified_text(event: Verified) -> str:
-    """Return the share of the verification that is done."""
-    read = (
-        f", {render.size(event.bytes)} of {render.size(event.of_bytes)}" if event.of_bytes else ""
-    )
-    return f"{event.done}/{event.of} {event.what}{read}"
+    def close(self, finished: bool) -> None:
+        """End the display; `finished` tells success from failure."""
 
 
-def verified_share(event: Verified) -> float:
-    """Return the same as a number from 0 to 1: of the bytes where they are known."""
-    done, of = (event.bytes, event.of_bytes) if event.of_bytes else (event.done, event.of)
-    return done / of if of else 1.0
-
-
-def tables_text(tables: TableCounts) -> str:
-    """Return how far a run is with its tables."""
-    counts = (
-        (tables.staged, "ready to be published"),
-        (tables.failed - tables.left_out, "failed"),
-        (tables.left_out, "left out"),
-    )
-    others = "".join(f", {count} {what}" for count, what in counts if count)
-    largest = tables.largest_open
-    still = f", largest still open: {render.name(largest)}" if largest else ""
-    return f"{tables.done}/{tables.total} tables{others}{still}"
-
-
-LONG_SECONDS = 1.0
-"""A phase that lasts at least this many seconds gets a line in a log of text."""
-
-MOST_TABLE_LINES = 50
-"""With more tables than this, a log of text has no line for a complete table. It is read as a mail,
-and the lines on failed tables must be easy to find."""
-
-
-class LogDisplay:
+class LogDisplay(Display):
     """Writes a line at the start, one every interval, one for each trouble, and one at the end.
 
     Phases are logged, too: long ones in a log of text, all of them in JSON.
@@ -159,36 +142,40 @@ class LogDisplay:
             json_lines.run_is(event.run_id)
             self._shown_at = now
         self._tally.add(event, now)
-        if type(event) in EVENT_TEXTS:
+        phase = self._tally.phase
+        if type(event) in NAMES:
             if self._is_logged(event):
-                name, text_of = EVENT_TEXTS[type(event)]
-                self._write(name, text_of(event), event)
+                self._write(NAMES[type(event)], event_text(event), event)
                 if isinstance(event, RunStarted) and event.end_sessions_sql and not self._as_json:
                     self._write("", f"to end it in the database: {event.end_sessions_sql}", event)
-        elif self._interval is None:
             return
-        elif isinstance(event, PhaseStarted):
+        if self._interval is None:
+            return
+        phase_is_due = False
+        if isinstance(event, PhaseStarted):
             # The line at the start of the run covers the first units.
             self._phase_logged = event.phase == "unloading"
-            if self._as_json:
-                self._log_phase()
+            phase_is_due = self._as_json
         elif now - self._shown_at >= self._interval:
             self._shown_at = now
             self._phase_logged = True
-            figures = self._tally.figures(now)
-            text = progress_text(figures, self._tally.phase)
-            facts = _progress(figures, self._tally.phase)
-            if (verified := self._tally.verified) is not None:
+            figures, verified = self._tally.figures(now), self._tally.verified
+            text = progress_text(figures, phase)
+            if verified is not None:
                 text += f", {verified_text(verified)}"
-                facts = replace(facts, verified=verified)
-            self._write("progress", text, facts)
-        elif not self._phase_logged and now - self._tally.phase_started >= LONG_SECONDS:
-            self._log_phase()
+            self._write("progress", text, _progress(figures, phase, verified))
+        else:
+            since = now - self._tally.phase_started
+            phase_is_due = not self._phase_logged and since >= LONG_SECONDS
+        if phase_is_due:
+            self._phase_logged = True
+            self._write("phase_started", f"{phase_text(phase)} ...", PhaseStarted(phase=phase))
 
     def stopping(self, text: str) -> None:
         """Show that a signal asked to stop; safe in a signal handler."""
         with suppress(OSError):
-            line = json_lines.line_of("stopping", Text(text=text)) if self._as_json else _line(text)
+            facts = {"text": text}
+            line = json_lines.line_of("stopping", facts) if self._as_json else _line(text)
             os.write(2, (line + "\n").encode())
 
     def close(self, finished: bool) -> None:
@@ -214,85 +201,103 @@ class LogDisplay:
             return wanted and self._as_json
         if isinstance(event, SettingUsed):
             # A variable that selects rows is logged in any case: it may be there by accident.
-            return bool(setting_text(event)) and (wanted or (event.selects and event.from_variable))
+            by_accident = event.selects and event.from_variable
+            return bool(event_text(event)) and (wanted or by_accident)
         if isinstance(event, ParallelismChanged):
             return wanted or event.cause in ("limit", "asked")
         return wanted
-
-    def _log_phase(self) -> None:
-        self._phase_logged = True
-        phase = self._tally.phase
-        self._write("phase_started", f"{phase_text(phase)} ...", PhaseStarted(phase=phase))
 
     def _write(self, name: str, text: str, facts: Struct) -> None:
         # A lost log must not lose the run.
         with suppress(OSError):
             if self._as_json:
                 json_lines.write(name, facts)
-                return
-            sys.stderr.write(_line(text) + "\n")
-            sys.stderr.flush()
+            else:
+                sys.stderr.write(_line(text) + "\n")
+                sys.stderr.flush()
 
 
 def _line(text: str) -> str:
-    at = datetime.now(UTC)
-    return f"{at.strftime('%Y-%m-%dT%H:%M:%SZ')} {render.one_line(text).strip()}"
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {render.one_line(text).strip()}"
 
 
-def started_text(event: RunStarted) -> str:
-    """Return the line on the work that is about to start."""
-    rows = "" if event.rows is None else f", about {counted(event.rows, 'row')}"
-    workers = ("at most " if event.adaptive else "") + counted(event.workers, "worker")
-    # A file's header is enough to compare it by eye: size and time are in the result.
-    point = f"; snapshot {event.snapshot.partition(' size=')[0]}" if event.snapshot else ""
-    units = counted(event.units, "unit")
-    return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
-
-
-def parallelism_text(event: ParallelismChanged) -> str:
-    """Return the line on another number of workers, and why."""
-    rate = ""
-    if event.rows_per_second:
-        rate = f", {render.rows_per_second(event.rows_per_second)} before"
-    work = "works" if event.workers == 1 else "work"
-    return f"{event.workers} of {counted(event.of, 'worker')} {work}{rate}: {event.reason}"
-
-
-def kept_text(event: UnitsKept) -> str:
-    """Return the line on what a resumed run need not read again."""
-    kept = f"{counted(event.units, 'unit')}, {counted(event.rows, 'row')}"
-    tables = f"{counted(event.tables, 'table')} complete; " if event.tables else ""
-    return f"resumed: {tables}{kept}, {render.size(event.bytes)} are done and checked"
-
-
-def table_text(event: TableFinished) -> str:
-    """Return the line on one of several tables that is over."""
-    if event.error:
-        return f"{render.name(event.table)} {_not_complete(event)}: {event.error}"
-    many = event.tables
-    return (
-        f"{render.name(event.table)} is complete: {counted(event.rows, 'row')}, "
-        f"{render.size(event.bytes)}; {many.done} of {counted(many.total, 'table')}"
+def _progress(figures: Figures, phase: Phase, verified: Verified | None = None) -> Progress:
+    left, speed = figures.seconds_left, figures.bytes_per_second
+    return Progress(
+        phase=phase,
+        units_done=figures.units_done,
+        units=figures.units,
+        rows=figures.rows,
+        bytes=figures.bytes,
+        rows_per_second=round(figures.rows_per_second, 1),
+        mb_per_second=None if speed is None else round(speed / 1e6, 3),
+        percent=round(figures.fraction * 100, 1),
+        seconds=round(figures.seconds, 3),
+        seconds_left=None if left is None else round(left, 1),
+        directories=dict(figures.directories),
+        tables=figures.tables,
+        verified=verified,
     )
 
 
-def route_text(event: RouteFinished) -> str:
-    """Return the line on one of several outputs that is published."""
-    return (
-        f"route {event.route} is complete: {counted(event.rows, 'row')}, "
-        f"{render.size(event.bytes)} in {counted(event.files, 'file')}, {event.directory}"
-    )
+def event_text(event: Event) -> str:
+    """Return the line on an event of `NAMES`; "" for one that needs no line in a text."""
+    match event:
+        case RunStarted():
+            rows = "" if event.rows is None else f", about {counted(event.rows, 'row')}"
+            workers = ("at most " if event.adaptive else "") + counted(event.workers, "worker")
+            # A file's header is enough to compare it by eye: size and time are in the result.
+            point = f"; snapshot {event.snapshot.partition(' size=')[0]}" if event.snapshot else ""
+            units = counted(event.units, "unit")
+            return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
+        case SettingUsed():
+            if event.selects:
+                return f"selected by: {event.text}"
+            # One that was asked for and loses nothing needs no line.
+            return f"set by a variable: {event.text}" if event.from_variable else ""
+        case UnitsKept():
+            kept = f"{counted(event.units, 'unit')}, {counted(event.rows, 'row')}"
+            tables = f"{counted(event.tables, 'table')} complete; " if event.tables else ""
+            return f"resumed: {tables}{kept}, {render.size(event.bytes)} are done and checked"
+        case UnitFailed():
+            again = "not retried"
+            if event.retry_in_seconds is not None:
+                again = f"next attempt in {event.retry_in_seconds:.3g} s"
+                if not event.counted:
+                    again = "retried when a worker is free; no retry is used up"
+            return f"unit {event.unit}, attempt {event.attempt} failed: {event.message} ({again})"
+        case ParallelismChanged():
+            speed = event.rows_per_second
+            rate = f", {render.rows_per_second(speed)} before" if speed else ""
+            work = "works" if event.workers == 1 else "work"
+            return f"{event.workers} of {counted(event.of, 'worker')} {work}{rate}: {event.reason}"
+        case TableFinished():
+            name, many = render.name(event.table), event.tables
+            if event.error:
+                return f"{name} {'has failed' if event.directory else 'is left out'}: {event.error}"
+            return (
+                f"{name} is complete: {counted(event.rows, 'row')}, "
+                f"{render.size(event.bytes)}; {many.done} of {counted(many.total, 'table')}"
+            )
+        case RouteFinished():
+            return (
+                f"route {event.route} is complete: {counted(event.rows, 'row')}, "
+                f"{render.size(event.bytes)} in {counted(event.files, 'file')}, {event.directory}"
+            )
+        case PointMeasured():
+            number = f"{event.number} of {event.of}"
+            if event.number > event.of:
+                number = f"{event.number} ({event.of} planned, repeated because speeds differ)"
+            speed = event.rows_per_second
+            return f"measured {number}: {event.settings}: {render.rows_per_second(speed)}"
+        case Notice():
+            return event.text
+    return ""
 
 
-def _not_complete(event: TableFinished) -> str:
-    return "has failed" if event.directory else "is left out"
-
-
-def setting_text(event: SettingUsed) -> str:
-    """Return the line on a setting; "" for one that was asked for and loses nothing."""
-    if event.selects:
-        return f"selected by: {event.text}"
-    return f"set by a variable: {event.text}" if event.from_variable else ""
+def phase_text(phase: str) -> str:
+    """Return the text of a phase; all phases before the first worker are `planning`."""
+    return _PHASES.get(phase, phase)
 
 
 def progress_text(figures: Figures, phase: str) -> str:
@@ -318,8 +323,6 @@ def progress_text(figures: Figures, phase: str) -> str:
 def ended_text(figures: Figures, finished: bool) -> str:
     """Return the line on the finished work."""
     seconds = max(figures.seconds, 1e-3)
-    rows = (figures.rows - figures.rows_kept) / seconds
-    size = (figures.bytes - figures.bytes_kept) / seconds
     kept = f" ({figures.units_kept} finished earlier)" if figures.units_kept else ""
     tables = ""
     if figures.tables is not None:
@@ -328,20 +331,29 @@ def ended_text(figures: Figures, finished: bool) -> str:
         f"{'done' if finished else 'stopped'}: {tables}"
         f"{figures.units_done}/{figures.units} units{kept}, "
         f"{counted(figures.rows, 'row')}, {render.size(figures.bytes)} in "
-        f"{render.seconds(figures.seconds)}, {render.rows_per_second(rows)}, "
-        f"{render.megabytes_per_second(size)}"
+        f"{render.seconds(figures.seconds)}, "
+        f"{render.rows_per_second((figures.rows - figures.rows_kept) / seconds)}, "
+        f"{render.megabytes_per_second((figures.bytes - figures.bytes_kept) / seconds)}"
     )
 
 
-def failed_text(event: UnitFailed) -> str:
-    """Return the line on a failed attempt and on the retry of the unit."""
-    if event.retry_in_seconds is None:
-        again = "not retried"
-    elif not event.counted:
-        again = "retried when a worker is free; no retry is used up"
-    else:
-        again = f"next attempt in {event.retry_in_seconds:.3g} s"
-    return f"unit {event.unit}, attempt {event.attempt} failed: {event.message} ({again})"
+def verified_text(event: Verified) -> str:
+    """Return the share of the verification that is done."""
+    read = f", {render.size(event.bytes)} of {render.size(event.of_bytes)}"
+    return f"{event.done}/{event.of} {event.what}{read if event.of_bytes else ''}"
+
+
+def tables_text(tables: TableCounts) -> str:
+    """Return how far a run is with its tables."""
+    counts = (
+        (tables.staged, "ready to be published"),
+        (tables.failed - tables.left_out, "failed"),
+        (tables.left_out, "left out"),
+    )
+    others = "".join(f", {count} {what}" for count, what in counts if count)
+    largest = tables.largest_open
+    still = f", largest still open: {render.name(largest)}" if largest else ""
+    return f"{tables.done}/{tables.total} tables{others}{still}"
 
 
 def rough_seconds(value: float) -> str:
@@ -349,45 +361,3 @@ def rough_seconds(value: float) -> str:
     if value < 90:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
-
-
-def measured_text(point: PointMeasured) -> str:
-    """Return the line on a measurement."""
-    speed = render.rows_per_second(point.rows_per_second)
-    number = f"{point.number} of {point.of}"
-    if point.number > point.of:
-        number = f"{point.number} ({point.of} planned, repeated because speeds differ)"
-    return f"measured {number}: {point.settings}: {speed}"
-
-
-EVENT_TEXTS: Mapping[type, tuple[str, Callable[[Any], str]]] = {
-    UnitFailed: ("unit_failed", failed_text),
-    Notice: ("notice", lambda event: str(event.text)),
-    ParallelismChanged: ("parallelism", parallelism_text),
-    TableFinished: ("table_finished", table_text),
-    TableStaged: ("table_staged", lambda event: ""),
-    SettingUsed: ("setting", setting_text),
-    PointMeasured: ("point_measured", measured_text),
-    RouteFinished: ("route_finished", route_text),
-    RunStarted: ("run_started", started_text),
-    UnitsKept: ("units_kept", kept_text),
-}
-"""The name of each event in a log of JSON, and its text."""
-
-
-def _progress(figures: Figures, phase: Phase) -> Progress:
-    left, speed = figures.seconds_left, figures.bytes_per_second
-    return Progress(
-        phase=phase,
-        units_done=figures.units_done,
-        units=figures.units,
-        rows=figures.rows,
-        bytes=figures.bytes,
-        rows_per_second=round(figures.rows_per_second, 1),
-        mb_per_second=None if speed is None else round(speed / 1e6, 3),
-        percent=round(figures.fraction * 100, 1),
-        seconds=round(figures.seconds, 3),
-        seconds_left=None if left is None else round(left, 1),
-        directories=dict(figures.directories),
-        tables=figures.tables,
-    )

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.json import schema_components
 
-from unloader.cli.display.log import Progress, Text
+from unloader.cli.display.log import Progress
 from unloader.events import (
     Notice,
     ParallelismChanged,
@@ -32,6 +32,12 @@ from unloader.events import (
     UnitFailed,
     UnitsKept,
 )
+
+
+class Text(Struct, frozen=True, kw_only=True):
+    """A line with only its text."""
+
+    text: str
 
 
 class Head(Struct, frozen=True, kw_only=True):

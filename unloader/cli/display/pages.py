@@ -6,18 +6,13 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.cli.display.log import phase_text, tables_text
-from unloader.cli.display.render import ranges
-from unloader.cli.display.sparkline import can_show_blocks, speeds_text
 from unloader.nouns import counted
 from unloader.selection.listing import TRY_AGAIN
-
-if TYPE_CHECKING:
-    from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
-    from unloader.status.reading import FinishedRun, RunStatus
+from unloader.status.model import LiveStatus, WorkerStatus
+from unloader.status.reading import RunStatus
 
 _NAMES_WIDTH = 14
 """Columns of the names of facts, and of the gap beside them."""
@@ -39,11 +34,11 @@ def status_page(status: RunStatus, now: datetime, width: int | None = None) -> s
         width: Columns of the terminal; None for other outputs.
     """
     facts = _facts(status, now, width)
-    parts = [render.facts((name, render.visible(text)) for name, text in facts)]
-    live = status.live
-    if status.state == "running" and live is not None and live.workers:
-        parts.append(_workers(live))
-    return "\n\n".join(parts)
+    page, live = render.facts((name, render.visible(text)) for name, text in facts), status.live
+    if status.state != "running" or live is None or not live.workers:
+        return page
+    heads = (">worker", ">node", "CPUs", "unit", ">attempt", ">rows", ">seconds", "waits for")
+    return f"{page}\n\n{render.table((*heads, 'partition'), map(_worker_cells, live.workers))}"
 
 
 def status_line(status: RunStatus) -> str:
@@ -65,17 +60,21 @@ def status_line(status: RunStatus) -> str:
 
 def runs_page(found: Sequence[RunStatus], now: datetime) -> str:
     """Return a line for each run."""
-    heads = (
-        *("destination", "state", "table", "started"),
-        *(">rows", ">bytes", ">seconds", ">age"),
-    )
-    lines = [render.table(heads, (_run_cells(each, now) for each in found))]
-    lines += [
-        render.visible(each.problem)
-        for each in found
-        if each.problem and each.state == "unreadable"
-    ]
-    return "\n".join(lines)
+    rows = []
+    for each in found:
+        figures: tuple[str, ...] = (render.UNKNOWN,) * 3
+        since = each.since or each.started
+        if each.state == "finished" and (done := each.finished) is not None:
+            figures = (render.count(done.rows), render.size(done.bytes), f"{done.seconds:.1f}")
+            since = done.ended
+        elif (live := each.live) is not None:
+            figures = (render.count(live.rows), render.size(live.bytes), f"{live.seconds:.1f}")
+            since = live.updated
+        table, started = each.table or render.UNKNOWN, each.started or render.UNKNOWN
+        rows.append((each.destination, each.state, table, started, *figures, _age(since, now)))
+    heads = ("destination", "state", "table", "started", ">rows", ">bytes", ">seconds", ">age")
+    unreadable = (each.problem for each in found if each.problem and each.state == "unreadable")
+    return "\n".join([render.table(heads, rows), *map(render.visible, unreadable)])
 
 
 def next_step(status: RunStatus) -> str:
@@ -93,7 +92,6 @@ def next_step(status: RunStatus) -> str:
             f"unloader clean {place}  # removes the staged files{stay}. "
             f"The run cannot be resumed: {status.problem}"
         )
-    kept, all_units = (status.left.units if status.left is not None else 0), status.units
     live = status.live
     if live is not None and live.resumable is False:
         return (
@@ -104,23 +102,28 @@ def next_step(status: RunStatus) -> str:
     until = until and f"; possible until {until}"
     if status.home:
         return f"unloader resume {place}  # continues the run over all tables"
-    many = status.tables
-    if many is not None:
+    kept = status.left.units if status.left is not None else 0
+    keeps = f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')}"
+    if (many := status.tables) is not None:
         left = many.total - many.done - many.left_out
         if not left:
             return TRY_AGAIN
-        tables = counted(left, "incomplete table")
-        return (
-            f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')} of "
-            f"{tables}, and unloads the rest{until}"
-        )
-    rest = "" if all_units is None else f", unloads the other {all_units - kept:,}"
-    return f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')}{rest}{until}"
+        return f"{keeps} of {counted(left, 'incomplete table')}, and unloads the rest{until}"
+    rest = "" if status.units is None else f", unloads the other {status.units - kept:,}"
+    return f"{keeps}{rest}{until}"
 
 
 def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tuple[str, str]]:
+    live, left, finished = status.live, status.left, status.finished
+    state: str = status.state
     yield "destination", status.destination
-    yield "state", _state(status, now)
+    if state == "running":
+        age = _age(status.since, now)
+        state += "" if age == render.UNKNOWN else f" for {age}"
+        state += ", asked to stop" if live is not None and live.stopping else ""
+    elif state == "interrupted":
+        state += f": {status.reason or 'its process was killed, or its machine went down'}"
+    yield "state", state
     yield "run", status.run_id
     yield "table", status.table or render.UNKNOWN
     if status.home:
@@ -129,41 +132,29 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tupl
         yield "tables", f"{status.tables.done:,} of {status.tables.total:,} complete"
     yield "started", status.started or render.UNKNOWN
     if status.state in ("running", "interrupted"):
-        yield from _process(status)
-        if status.live is not None:
-            yield from _progress(status, status.live, width)
-        elif status.left is not None and status.units is not None:
-            # It was killed before it showed itself: its journal and its record still tell.
-            yield "units", f"{status.left.units:,} of {status.units:,} done"
-        if status.left is not None:
-            left = status.left
+        if status.host:
+            yield "process", f"{status.pid} on {status.host}, since {status.since}"
+        if live is not None:
+            yield from _progress(status, live, width)
+        elif left is not None and status.units is not None:
+            # It was killed before it showed itself: its journal and its record have the units.
+            yield "units", f"{left.units:,} of {status.units:,} done"
+        if left is not None:
             yield "staged", f"{counted(left.files, 'file')}, {render.size(left.bytes)}"
-    if status.finished is not None:
-        yield from _finished(status, status.finished)
-    if next_step(status):
-        yield "next", next_step(status)
-
-
-def _state(status: RunStatus, now: datetime) -> str:
-    if status.state == "running":
-        live = status.live
-        stopping = ", asked to stop" if live is not None and live.stopping else ""
-        return f"running{_for(status.since, now)}{stopping}"
-    if status.state == "interrupted":
-        why = status.reason or "its process was killed, or its machine went down"
-        return f"interrupted: {why}"
-    return status.state
-
-
-def _process(status: RunStatus) -> Iterator[tuple[str, str]]:
-    if status.host:
-        yield "process", f"{status.pid} on {status.host}, since {status.since}"
+    if finished is not None and status.state != "finished":
+        yield "earlier run", f"{finished.run_id}, finished, {counted(finished.rows, 'row')}"
+    elif finished is not None:
+        yield "rows", render.count(finished.rows)
+        yield "bytes", render.exact_size(finished.bytes)
+        yield "files", render.count(finished.files)
+        yield "seconds", f"{finished.seconds:.2f}"
+        yield "verified", finished.verified
+    if step := next_step(status):
+        yield "next", step
 
 
 def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterator[tuple[str, str]]:
-    units = live.units
-    done = units.done
-    running = status.state == "running"
+    units, done, running = live.units, live.units.done, status.state == "running"
     if running:
         yield "phase", f"{phase_text(live.phase)}, since {live.phase_since}"
         counts = (
@@ -191,9 +182,8 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         rows = f"{rows} when last seen" if live.rows else f"unknown{about}"
     yield "rows", rows
     if running:
-        likely = (
-            "" if live.bytes_expected is None else f" of about {render.size(live.bytes_expected)}"
-        )
+        whole = live.bytes_expected
+        likely = "" if whole is None else f" of about {render.size(whole)}"
         yield "bytes", f"{render.size(live.bytes)}{likely}"
         yield (
             "speed",
@@ -203,10 +193,11 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         )
         if len(live.speeds) > 1:
             room = None if width is None else width - _NAMES_WIDTH
-            unicode = can_show_blocks(sys.stdout)
-            yield "so far", speeds_text(live.speeds, room, unicode=unicode)
-        if live.parallelism is not None:
-            yield "workers", _parallelism(live.parallelism)
+            unicode = render.can_show_blocks(sys.stdout.encoding)
+            yield "so far", render.speeds_text(live.speeds, room, unicode=unicode)
+        if (known := live.parallelism) is not None:
+            paused = f", {known.paused} paused within a unit" if known.paused else ""
+            yield "workers", f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
         if live.seconds_left is not None:
             yield "time left", f"about {render.seconds(live.seconds_left)}"
     yield "retries", render.count(live.retries)
@@ -216,72 +207,21 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         yield "last notice", live.last_notice
 
 
-def _parallelism(known: ParallelismStatus) -> str:
-    paused = f", {known.paused} paused within a unit" if known.paused else ""
-    return f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
-
-
-def _finished(status: RunStatus, finished: FinishedRun) -> Iterator[tuple[str, str]]:
-    if status.state != "finished":
-        yield "earlier run", f"{finished.run_id}, finished, {counted(finished.rows, 'row')}"
-        return
-    yield "rows", render.count(finished.rows)
-    yield "bytes", f"{render.count(finished.bytes)} ({render.size(finished.bytes)})"
-    yield "files", render.count(finished.files)
-    yield "seconds", f"{finished.seconds:.2f}"
-    yield "verified", finished.verified
-
-
-def _workers(live: LiveStatus) -> str:
-    heads = (
-        *(">worker", ">node", "CPUs", "unit", ">attempt", ">rows", ">seconds"),
-        *("waits for", "partition"),
-    )
-    return render.table(heads, (_worker_cells(each) for each in live.workers))
-
-
 def _worker_cells(worker: WorkerStatus) -> tuple[str, ...]:
-    bound = bool(worker.cpus)
-    seat = (str(worker.node) if bound else "any", ranges(worker.cpus) if bound else "any")
-    if worker.unit is None:
-        return (str(worker.worker), *seat, "idle", "", "", "", _waits(worker), "")
-    return (
-        *(str(worker.worker), *seat, worker.unit, str(worker.attempt)),
-        *(render.count(worker.rows), f"{worker.seconds:.0f}", _waits(worker)),
-        render.name(worker.partition or ""),
-    )
-
-
-def _waits(worker: WorkerStatus) -> str:
-    if worker.waits_for == "retry" and worker.retry_in_seconds is not None:
-        return f"a retry in {worker.retry_in_seconds:.0f} s"
+    seat = (str(worker.worker), "any", "any")
+    if worker.cpus:
+        seat = (str(worker.worker), str(worker.node), render.ranges(worker.cpus))
     waits = _WAITS.get(worker.waits_for, worker.waits_for)
-    return f"{waits}: {worker.waits_detail}" if worker.waits_detail else waits
-
-
-def _run_cells(status: RunStatus, now: datetime) -> tuple[str, ...]:
-    if status.state == "finished" and status.finished is not None:
-        done = status.finished
-        rows, size, seconds, last = done.rows, done.bytes, done.seconds, done.ended
-    elif status.live is not None:
-        live = status.live
-        rows, size, seconds, last = live.rows, live.bytes, live.seconds, live.updated
-    else:
-        return (
-            *(status.destination, status.state, status.table or render.UNKNOWN),
-            *(status.started or render.UNKNOWN, *(render.UNKNOWN,) * 3),
-            _age(status.since or status.started, now),
-        )
+    if worker.waits_for == "retry" and worker.retry_in_seconds is not None:
+        waits = f"a retry in {worker.retry_in_seconds:.0f} s"
+    elif worker.waits_detail:
+        waits = f"{waits}: {worker.waits_detail}"
+    if worker.unit is None:
+        return (*seat, "idle", "", "", "", waits, "")
     return (
-        *(status.destination, status.state, status.table or render.UNKNOWN),
-        *(status.started or render.UNKNOWN, render.count(rows), render.size(size)),
-        *(f"{seconds:.1f}", _age(last, now)),
+        *(*seat, worker.unit, str(worker.attempt), render.count(worker.rows)),
+        *(f"{worker.seconds:.0f}", waits, render.name(worker.partition or "")),
     )
-
-
-def _for(since: str, now: datetime) -> str:
-    age = _age(since, now)
-    return "" if age == render.UNKNOWN else f" for {age}"
 
 
 def _age(since: str | None, now: datetime) -> str:
@@ -292,8 +232,5 @@ def _age(since: str | None, now: datetime) -> str:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     # Clocks of two machines differ.
-    return _days(max(0.0, (now - moment).total_seconds()))
-
-
-def _days(seconds: float) -> str:
+    seconds = max(0.0, (now - moment).total_seconds())
     return render.seconds(seconds) if seconds < 172800 else f"{seconds / 86400:.0f} days"

@@ -11,79 +11,15 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
-from unloader.cli.display.log import LogDisplay
+from unloader.cli.display.log import Display, LogDisplay
 from unloader.events import Event, Tick
-
-
-class Display(Protocol):
-    """Shows the events of a run on stderr."""
-
-    def __call__(self, event: Event) -> None:
-        """Take one event."""
-
-    def stopping(self, text: str) -> None:
-        """Show that a signal asked to stop; safe in a signal handler."""
-
-    def close(self, finished: bool) -> None:
-        """End the display; `finished` tells success from failure."""
-
-
-class Silence:
-    """Shows nothing."""
-
-    def __call__(self, event: Event) -> None:
-        """Take one event."""
-
-    def stopping(self, text: str) -> None:
-        """Say nothing."""
-
-    def close(self, finished: bool) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
-    """Yield the display that the options ask for, and close it when the run ends.
-
-    Args:
-        values: `progress`, `log_format`, `log_interval` and `quiet`.
-    """
-    display = _choose(values)
-    finished = False
-    try:
-        yield display
-        finished = True
-    finally:
-        display.close(finished)
-
-
-def _choose(values: Mapping[str, Any]) -> Display:
-    if values["quiet"]:
-        return Silence()
-
-    wanted = values["progress"]
-    as_json = values["log_format"] == "json"
-    # A bar needs a terminal even where it was asked for by name; JSON lines are never a bar.
-    if wanted in ("auto", "bar") and not as_json and _can_draw():
-        from unloader.cli.display.bar import BarDisplay
-
-        return Ticking(BarDisplay())
-
-    if wanted == "none":
-        return LogDisplay(as_json=as_json, interval_seconds=None)
-    return Ticking(LogDisplay(as_json=as_json, interval_seconds=values["log_interval"]))
-
-
-def _can_draw() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
-
 
 TICK_SECONDS = 0.25
 
 
-class Ticking:
+class Ticking(Display):
     """A display that gets a `Tick` a few times a second, and one event at a time."""
 
     def __init__(self, display: Display) -> None:
@@ -120,3 +56,33 @@ class Ticking:
             except OSError:
                 # The terminal has gone; the next event ends as it would without us.
                 return
+
+
+@contextmanager
+def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
+    """Yield the display that the options ask for, and close it when the run ends.
+
+    Args:
+        values: `progress`, `log_format`, `log_interval` and `quiet`.
+    """
+    as_json = values["log_format"] == "json"
+    can_draw = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    display: Display
+    if values["quiet"]:
+        display = Display()
+    elif values["progress"] == "none":
+        display = LogDisplay(as_json=as_json, interval_seconds=None)
+    elif values["progress"] == "log" or as_json or not can_draw:
+        # A bar needs a terminal even where it was asked for by name; JSON lines are never a bar.
+        display = Ticking(LogDisplay(as_json=as_json, interval_seconds=values["log_interval"]))
+    else:
+        # Imported on use: rich is slow to load, and most runs have no terminal.
+        from unloader.cli.display.bar import BarDisplay
+
+        display = Ticking(BarDisplay())
+    finished = False
+    try:
+        yield display
+        finished = True
+    finally:
+        display.close(finished)

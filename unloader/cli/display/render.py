@@ -39,11 +39,21 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_SQL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\s+""")
 
 
+NARROWEST, WIDEST = 80, 160
+_LEAST_FOLDED = 14
+_LEAST_STRIDES = 4
+"""As many numbers with gaps of one size between them are written as a stride."""
+_WORD = re.compile(r"[^, ]*(?:, *| +|$)")
+_STRIDE = re.compile(r"\b(\d+)-(\d+):(\d+)\b")
+_FEWEST_MARKS = 8
+"""Of a curve; with less room than these need, a line is cut or broken."""
+
+
 def emit(text: str, *, done: str = "", asked: bool = True) -> None:
     """Write one result to stdout.
 
     Args:
-        text: The result.
+        text: It may have several lines.
         done: The work that is done even if this cannot be written, such as a run and its place.
         asked: The result is all that the caller wanted; a stdout that was closed from the start
             is an error then.
@@ -255,17 +265,6 @@ def _width(text: str) -> int:
     )
 
 
-NARROWEST, WIDEST = 80, 160
-
-_LEAST_STRIDES = 4
-"""As many numbers with gaps of one size between them are written as a stride."""
-
-_LEAST_FOLDED = 14
-
-_WORD = re.compile(r"[^, ]*(?:, *| +|$)")
-_STRIDE = re.compile(r"\b(\d+)-(\d+):(\d+)\b")
-
-
 def terminal_width() -> int:
     """Return the columns to draw in: the terminal's, or COLUMNS, or 80."""
     return max(NARROWEST, min(shutil.get_terminal_size((80, 24)).columns, WIDEST))
@@ -277,12 +276,17 @@ def ranges(numbers: Iterable[int]) -> str:
     parts: list[str] = []
     at = 0
     while at < len(rest):
-        step, length = _stride(rest, at)
-        first, last = rest[at], rest[at + length - 1]
-        parts.append(str(first) if length == 1 else f"{first}-{last}")
-        if step > 1 and length > 1:
+        step, end = 1, at
+        if at + 1 < len(rest):
+            step = rest[at + 1] - rest[at]
+            while end + 1 < len(rest) and rest[end + 1] - rest[end] == step:
+                end += 1
+        if step > 1 and end - at + 1 < _LEAST_STRIDES:
+            end = at
+        parts.append(str(rest[at]) if end == at else f"{rest[at]}-{rest[end]}")
+        if step > 1 and end > at:
             parts[-1] += f":{step}"
-        at += length
+        at = end + 1
     return ",".join(parts)
 
 
@@ -298,54 +302,32 @@ def legend(text: str) -> str:
     return f"{match[0]} means {first},{first + step},{first + 2 * step} and so on to {last}"
 
 
-def _stride(numbers: Sequence[int], start: int) -> tuple[int, int]:
-    """Return the step of the run that begins there, and how many numbers are in it."""
-    if start + 1 == len(numbers):
-        return 1, 1
-    step = numbers[start + 1] - numbers[start]
-    end = start + 1
-    while end + 1 < len(numbers) and numbers[end + 1] - numbers[end] == step:
-        end += 1
-    length = end - start + 1
-    return (step, length) if step == 1 or length >= _LEAST_STRIDES else (1, 1)
-
-
 def folded_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, fold: frozenset[str], width: int
 ) -> str:
     """Return rows in aligned columns no wider than the width.
 
     Args:
-        heads: As `render.table` takes them.
+        heads: As `table` takes them.
         rows: The cells.
         fold: Heads of the columns whose cells may go on in further lines.
         width: Columns of the terminal.
     """
     known = [tuple(row) for row in rows]
     named = (tuple(head.lstrip(">") for head in heads), *known)
-    natural = [max(len(row[at]) for row in named) for at in range(len(heads))]
+    rooms = [max(len(row[at]) for row in named) for at in range(len(heads))]
     folds = [at for at, head in enumerate(heads) if head in fold]
-    rooms = _rooms({at: natural[at] for at in folds}, width - sum(natural) - 2 * len(heads) + 2)
-    lines: list[Sequence[str]] = []
-    for row in known:
-        cells = [folded(cell, rooms.get(at, natural[at])) for at, cell in enumerate(row)]
-        lines += zip_longest(*cells, fillvalue="")
-    return table(heads, lines)
-
-
-def _rooms(natural: dict[int, int], spare: int) -> dict[int, int]:
-    """Return the width of each column that may be folded; `spare` is negative if they must be.
-
-    The widest give way first, so that a short one is not broken for a long one's sake.
-    """
-    rooms = dict(natural)
-    while spare < 0 and rooms:
-        widest = max(rooms, key=lambda at: rooms[at])
+    # The widest give way first, so that a short one is not broken for a long one's sake.
+    while folds and sum(rooms) + 2 * len(heads) - 2 > width:
+        widest = max(folds, key=lambda at: rooms[at])
         if rooms[widest] <= _LEAST_FOLDED:
             break
         rooms[widest] -= 1
-        spare += 1
-    return rooms
+    lines: list[Sequence[str]] = []
+    for row in known:
+        cells = [folded(cell, room) for cell, room in zip(row, rooms, strict=True)]
+        lines += zip_longest(*cells, fillvalue="")
+    return table(heads, lines)
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -367,3 +349,27 @@ def folded_facts(pairs: Iterable[tuple[str, str]], width: int) -> str:
         for name, value in known
         for number, line in enumerate(folded(value, width - indent))
     )
+
+
+def can_show_blocks(encoding: str | None) -> bool:
+    """Return whether a stream of this encoding takes blocks."""
+    return (encoding or "").lower().startswith("utf")
+
+
+def speeds_text(speeds: Sequence[float], width: int | None, *, unicode: bool) -> str:
+    """Return the course of a speed as one line, with its highest mean in figures.
+
+    Each character is the mean of some neighbours, from 0 up to the largest mean.
+
+    Args:
+        speeds: Rows per second, over equal times; at least one, and none negative.
+        width: Columns that there are; None is as many as it needs.
+        unicode: Whether blocks can be shown.
+    """
+    highest = f" up to {rows_per_second(max(speeds))}"
+    room = len(speeds) if width is None else max(width - len(highest), _FEWEST_MARKS)
+    together = -(-len(speeds) // room)
+    groups = [speeds[at : at + together] for at in range(0, len(speeds), together)]
+    means = [sum(group) / len(group) for group in groups]
+    marks, top = "▁▂▃▄▅▆▇█" if unicode else "_.-:=+*#", max(means) or 1.0
+    return "".join(marks[min(7, int(mean / top * 7.999))] for mean in means) + highest

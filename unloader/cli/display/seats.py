@@ -8,64 +8,57 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
+from numa.model import Node, Seat, Topology
 from unloader.cli.display import render
 from unloader.cli.display.render import folded_table, ranges
 
-if TYPE_CHECKING:
-    from numa.model import Node, Seat, Topology
-
+_Item = TypeVar("_Item")
 
 MOST_LINES = 40
-"""Above it a coarser grouping is taken."""
+"""Above it a coarser grouping of the seats is taken."""
 
-_FOLDED = frozenset({">worker", ">node", "CPUs"})
+MOST_NODE_LINES = 32
+"""Above it nodes that are alike share a line."""
 
+_LARGEST_MATRIX = 16
+"""The most nodes whose distances are all shown."""
 
 _MEMORY = {"interleave": "all nodes with CPUs, by turns", "local": "where it runs"}
 """Of policies that name no node."""
 
 
+def _grouped(items: Iterable[_Item], key: Callable[[_Item], Hashable]) -> list[list[_Item]]:
+    """Return the items of each key, in the order of their first items."""
+    found: dict[Hashable, list[_Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return list(found.values())
+
+
 def seat_table(topology: Topology, seats: tuple[Seat, ...], memory_policy: str, width: int) -> str:
-    """Return who sits where, in lines no longer than the width."""
-    heads = (">worker", ">node", "CPUs", "memory from")
+    """Return who sits where, in lines no longer than the width: the finest short grouping."""
+    crowd = Counter(seat.node for seat in seats)
+    groups = _grouped(seats, lambda seat: seat.cpus and (seat.node, seat.cpus, seat.memory_node))
+    if len(groups) > MOST_LINES:
+        groups = _grouped(seats, lambda seat: (seat.node, seat.memory_node))
+    if len(groups) > MOST_LINES:
+        groups = _grouped(
+            seats, lambda seat: (crowd[seat.node], len(seat.cpus), _memory_kind(seat))
+        )
     rows = [
-        (*_row(topology, group), _MEMORY.get(memory_policy) or _memory(topology, group))
-        for group in _groups(seats)
+        (
+            ranges(seat.worker for seat in group),
+            # Where nothing is bound, a seat's node is only the one it was counted for.
+            ranges(seat.node for seat in group) if any(seat.cpus for seat in group) else "any",
+            _cpus(topology, group),
+            _MEMORY.get(memory_policy) or _memory(topology, group),
+        )
+        for group in groups
     ]
-    return folded_table(heads, rows, fold=_FOLDED, width=width)
-
-
-def _groups(seats: tuple[Seat, ...]) -> list[list[Seat]]:
-    """Return the workers of each line: the finest grouping that is short enough."""
-    crowd: dict[int, int] = {}
-    for seat in seats:
-        crowd[seat.node] = crowd.get(seat.node, 0) + 1
-    ways: tuple[Callable[[Seat], Hashable], ...] = (
-        lambda seat: seat.cpus and (seat.node, seat.cpus, seat.memory_node),
-        lambda seat: (seat.node, seat.memory_node),
-        lambda seat: (crowd[seat.node], len(seat.cpus), _memory_kind(seat)),
-    )
-    found: list[list[Seat]] = []
-    for way in ways:
-        lines: dict[Hashable, list[Seat]] = {}
-        for seat in seats:
-            lines.setdefault(way(seat), []).append(seat)
-        found = list(lines.values())
-        if len(found) <= MOST_LINES:
-            break
-    return found
-
-
-def _row(topology: Topology, group: list[Seat]) -> tuple[str, ...]:
-    # Where nothing is bound a seat's node is but the one it was counted for.
-    bound = any(seat.cpus for seat in group)
-    return (
-        ranges(seat.worker for seat in group),
-        ranges(seat.node for seat in group) if bound else "any",
-        _cpus(topology, group),
-    )
+    heads, fold = (">worker", ">node", "CPUs", "memory from"), (">worker", ">node", "CPUs")
+    return folded_table(heads, rows, fold=frozenset(fold), width=width)
 
 
 def _cpus(topology: Topology, group: list[Seat]) -> str:
@@ -82,15 +75,14 @@ def _cpus(topology: Topology, group: list[Seat]) -> str:
 
 def _memory(topology: Topology, group: list[Seat]) -> str:
     """Return whose memory the workers take, and how much that node has."""
-    sizes = {node.id: node.memory_bytes for node in topology.nodes}
     nodes = {seat.memory_node for seat in group}
     if nodes == {None}:
         return "any"
-    if len(nodes) == 1:
-        (node,) = nodes
-        size = render.size(sizes.get(node)) if node is not None else render.UNKNOWN
-        return f"node {node}, {size}" if size != render.UNKNOWN else f"node {node}"
-    return "its node" if _memory_kind(group[0]) == "own" else "the nearest node"
+    if len(nodes) > 1:
+        return "its node" if _memory_kind(group[0]) == "own" else "the nearest node"
+    (node,) = nodes
+    size = next((each.memory_bytes for each in topology.nodes if each.id == node), None)
+    return f"node {node}" + ("" if size is None else f", {render.size(size)}")
 
 
 def _memory_kind(seat: Seat) -> str:
@@ -99,34 +91,58 @@ def _memory_kind(seat: Seat) -> str:
     return "own" if seat.memory_node == seat.node else "other"
 
 
-def spread_of(values: Iterable[int | None], shown: Callable[[int | None], str]) -> str:
-    """Return what all have, or from the least to the most."""
-    texts = [shown(value) for value in sorted(values, key=lambda value: value or 0)]
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
-
-
-MOST_NODE_LINES = 32
-"""Above it nodes that are alike share a line."""
-
-_FOLDED_NODES = frozenset({">node", ">socket", "CPUs", "cores", "not usable"})
-
-_LARGEST_MATRIX = 16
-"""The most nodes whose distances are all shown."""
-
-
 def node_table(topology: Topology, seats: tuple[Seat, ...], width: int) -> str:
     """Return a line for each node, or for nodes that are alike, with the workers on it."""
     workers = Counter(seat.node for seat in seats)
-    columns = _Columns(topology, workers, bar=12 if width < 100 else 24)
-    rows = [columns.row(group) for group in _node_groups(topology, workers)]
+    most_cpus = max((len(node.cpus) for node in topology.nodes), default=0)
+
+    def likeness(node: Node) -> tuple[Hashable, ...]:
+        cores = tuple(cores_by_threads((node,)).items())
+        memory = bool(node.memory_bytes), node.memory_allowed
+        return cores, len(node.cpus_denied), *memory, workers[node.id]
+
+    groups = [[node] for node in topology.nodes]
+    if len(groups) > MOST_NODE_LINES:
+        groups = _grouped(topology.nodes, lambda node: (node.package, *likeness(node)))
+    if len(groups) > MOST_NODE_LINES:
+        groups = _grouped(topology.nodes, likeness)
+    rows = []
+    for nodes in groups:
+        first, each = nodes[0], " each" if len(nodes) > 1 else ""
+        packages = [node.package for node in nodes if node.package is not None]
+        cores = " + ".join(f"{n} x {threads}" for threads, n in cores_by_threads((first,)).items())
+        by_size = sorted((node.memory_bytes for node in nodes), key=lambda size: size or 0)
+        sizes = [render.size(size) for size in by_size]
+        memory = sizes[0] if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+        denied = ranges(cpu for node in nodes for cpu in node.cpus_denied)
+        not_ours = [f"CPUs {denied}"] if denied else []
+        not_ours += [] if first.memory_allowed else ["memory"]
+        mine, cpus = workers[first.id], len(first.cpus)
+        load = "no usable CPU" if first.cpus_denied else "has no CPUs"
+        if cpus:
+            length = max(1, round((12 if width < 100 else 24) * cpus / most_cpus))
+            full = min(length, -(-length * mine // cpus))
+            load = f"{'#' * full}{'.' * (length - full)} {mine} on {cpus}{each}"
+        rows.append(
+            (
+                ranges(node.id for node in nodes),
+                ranges(packages) or render.UNKNOWN,
+                ranges(cpu for node in nodes for cpu in node.cpus) or render.UNKNOWN,
+                cores + each if cores else render.UNKNOWN,
+                ("none" if first.memory_bytes == 0 else memory) + each,
+                ", ".join(not_ours),
+                load,
+            )
+        )
     heads = [">node", ">socket", "CPUs", "cores", ">memory", "not usable", "workers"]
+    # Columns that say nothing: unknown sockets, CPUs that are all usable, workers without seats.
     empty = {at for at in (1, 5) if all(row[at] in ("", render.UNKNOWN) for row in rows)}
     empty |= set() if any(seat.cpus for seat in seats) else {6}
     kept = [at for at in range(len(heads)) if at not in empty]
     return folded_table(
         [heads[at] for at in kept],
         ([row[at] for at in kept] for row in rows),
-        fold=_FOLDED_NODES,
+        fold=frozenset((">node", ">socket", "CPUs", "cores", "not usable")),
         width=width,
     )
 
@@ -146,76 +162,6 @@ def distances(topology: Topology, width: int) -> str:
     found = Counter(distance for node in nodes for distance in node.distances)
     pairs = ((str(each), render.count(found[each])) for each in sorted(found))
     return render.table((">distance", ">pairs of nodes"), pairs)
-
-
-def _node_groups(topology: Topology, workers: Counter[int]) -> list[list[Node]]:
-    """Return the nodes of each line, in the order of their lowest ids."""
-    if len(topology.nodes) <= MOST_NODE_LINES:
-        return [[node] for node in topology.nodes]
-    for by_socket in (True, False):
-        lines: dict[Hashable, list[Node]] = {}
-        for node in topology.nodes:
-            socket = node.package if by_socket else None
-            lines.setdefault((socket, *_likeness(node), workers[node.id]), []).append(node)
-        if len(lines) <= MOST_NODE_LINES:
-            break
-    return list(lines.values())
-
-
-def _likeness(node: Node) -> tuple[Hashable, ...]:
-    shape = tuple(cores_by_threads((node,)).items())
-    return shape, len(node.cpus_denied), bool(node.memory_bytes), node.memory_allowed
-
-
-class _Columns:
-    """The cells of one line, which may represent several nodes."""
-
-    def __init__(self, topology: Topology, workers: Counter[int], *, bar: int) -> None:
-        self._workers = workers
-        self._most_cpus = max((len(node.cpus) for node in topology.nodes), default=0)
-        self._bar = bar
-
-    def row(self, nodes: list[Node]) -> tuple[str, ...]:
-        first, several = nodes[0], len(nodes) > 1
-        each = " each" if several else ""
-        packages = {node.package for node in nodes} - {None}
-        cores = _threads(first)
-        return (
-            ranges(node.id for node in nodes),
-            ranges(each for each in packages if each is not None) or render.UNKNOWN,
-            ranges(cpu for node in nodes for cpu in node.cpus) or render.UNKNOWN,
-            cores + each if cores != render.UNKNOWN else cores,
-            self._memory(nodes) + each,
-            _not_ours(nodes),
-            self._load(first, several),
-        )
-
-    def _memory(self, nodes: list[Node]) -> str:
-        if nodes[0].memory_bytes == 0:
-            return "none"
-        return spread_of((node.memory_bytes for node in nodes), render.size)
-
-    def _load(self, node: Node, several: bool) -> str:
-        workers, cpus = self._workers[node.id], len(node.cpus)
-        if not cpus:
-            return "no usable CPU" if node.cpus_denied else "has no CPUs"
-        length = max(1, round(self._bar * cpus / self._most_cpus))
-        full = min(length, -(-length * workers // cpus))
-        drawn = "#" * full + "." * (length - full)
-        return f"{drawn} {workers} on {cpus}" + (" each" if several else "")
-
-
-def _not_ours(nodes: list[Node]) -> str:
-    denied = ranges(cpu for node in nodes for cpu in node.cpus_denied)
-    parts = [f"CPUs {denied}"] if denied else []
-    parts += [] if nodes[0].memory_allowed else ["memory"]
-    return ", ".join(parts)
-
-
-def _threads(node: Node) -> str:
-    """Return the cores by how many threads each has: `16 x 2`, or `8 x 2 + 16 x 1`."""
-    parts = (f"{cores} x {threads}" for threads, cores in cores_by_threads((node,)).items())
-    return " + ".join(parts) or render.UNKNOWN
 
 
 def cores_by_threads(nodes: Iterable[Node]) -> dict[int, int]:

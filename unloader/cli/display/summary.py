@@ -15,7 +15,6 @@ from unloader.manifest.model import (
     TablesManifest,
     TablesTotals,
     TotalsRecord,
-    VerifiedRecord,
     totals_of,
 )
 from unloader.model import Setting, Snapshot
@@ -32,21 +31,27 @@ Facts = Iterator[tuple[str, str]]
 
 
 def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Show the document that `unload`, `unload_tables` or `resume` returned."""
+    """Show the document that `unload` or `resume` returned."""
     if values["quiet"] and not values["json"]:
         return
+    place = ""
     if "tables" in document:
         run = convert(document, TablesManifest)
-        place = run.options.directory
-        done, text = f"the run is complete in {place}", render.facts(_of_tables(run))
+        place, text = run.options.directory, render.facts(_of_tables(run))
+        done = f"the run is complete in {place}"
     elif ROUTES in document:
         routes = convert(document[ROUTES], list[Manifest])
-        done, text = f"the run is complete: {len(routes)} routes", _routes_text(routes)
-        place = ""
+        totals = totals_of(routes)
+        read = (("routes", render.count(len(routes))), ("rows read", render.count(totals.rows)))
+        shown = [
+            f"route {each.route.name if each.route else ''}\n{_table_text(each)}" for each in routes
+        ]
+        done = f"the run is complete: {len(routes)} routes"
+        text = "\n\n".join((render.facts((*read, *_totals(totals))), *shown))
     else:
         manifest = convert(document, Manifest)
-        place = ",".join(manifest.places)
-        done, text = f"the run is complete in {place}", _table_text(manifest)
+        place, text = ",".join(manifest.places), _table_text(manifest)
+        done = f"the run is complete in {place}"
     if values["json"]:
         render.emit_json(document, done=done)
     elif place and destination_kind((place,)) == "stdout":
@@ -59,26 +64,13 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 def _of_tables(run: TablesManifest) -> Facts:
     yield "tables", render.count(run.totals.tables)
-    yield "rows", render.count(run.totals.rows) + _not_all(selected_by(run.settings))
+    yield "rows", render.count(run.totals.rows) + _not_all(run.settings)
     yield from selection(run.settings)
     yield from render.left_out(run.totals.filtered_rows)
     yield from _totals(run.totals)
     yield "snapshot", _snapshot(run.snapshot)
     yield "verified", ", ".join(sorted({each.verified or "not complete" for each in run.tables}))
     yield from _places((run.options.directory,))
-
-
-def _routes_text(routes: Sequence[Manifest]) -> str:
-    totals = totals_of(routes)
-    known = (
-        ("routes", render.count(len(routes))),
-        ("rows read", render.count(totals.rows)),
-        *_totals(totals),
-    )
-    shown = [
-        f"route {each.route.name if each.route else ''}\n{_table_text(each)}" for each in routes
-    ]
-    return "\n\n".join((render.facts(known), *shown))
 
 
 def _table_text(manifest: Manifest) -> str:
@@ -88,11 +80,24 @@ def _table_text(manifest: Manifest) -> str:
 
 
 def _of_table(manifest: Manifest) -> Facts:
-    selected, totals = selected_by(manifest.settings), manifest.totals
-    yield "rows", render.count(totals.rows) + _not_all(selected)
+    totals, verified = manifest.totals, manifest.verified
+    yield "rows", render.count(totals.rows) + _not_all(manifest.settings)
     yield from selection(manifest.settings)
-    yield from render.left_out(manifest.verified.filtered_rows)
-    yield from _totals(totals, ("speed", _speed(totals)), *_efficiency(manifest))
+    yield from render.left_out(verified.filtered_rows)
+    # A run too short to measure has no rates.
+    rows, size, speed = totals.rows_per_second, totals.bytes_per_second, render.UNKNOWN
+    if rows is not None and size is not None:
+        speed = f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
+    after = [("speed", speed)]
+    for part in manifest.efficiency.parts if manifest.efficiency else ():
+        rates = (
+            f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
+            if part.unit == "rows/s"
+            else f"{part.rate / 1e6:,.1f} of {render.megabytes_per_second(part.ceiling)}"
+        )
+        which = "this disk" if part.what == "disk" else f"the {part.what}"
+        after.append(("efficiency", f"{part.share * 100:.0f} % of {which} ({rates}, {part.basis})"))
+    yield from _totals(totals, *after)
     yield "snapshot", _snapshot(manifest.snapshot)
     masked = [each.name for each in manifest.columns if each.masked is not None]
     if masked:
@@ -101,32 +106,40 @@ def _of_table(manifest: Manifest) -> Facts:
         if each.clear_values_of:
             names = ", ".join(map(render.name, each.clear_values_of))
             yield "not masked", f"{render.name(each.name)}, which has unmasked values of {names}"
-    yield "verified", _verification(manifest.verified, selected)
+    how: str = verified.level
+    if how == "none":
+        yield "verified", "no (--verify none)"
+    else:
+        if verified.source_rows is not None:
+            how += f", {counted(verified.source_rows, 'row')}"
+            selected = {each.name for each in manifest.settings if each.effect == "selects"}
+            if selected - {"filter"}:
+                how += " of the same selection"
+            how += " in the source"
+            if verified.filtered_rows is not None:
+                how += ", with the rows that the filter left out"
+        yield "verified", f"{verified.result} ({how})"
     yield from _places(manifest.places, manifest)
 
 
 def _totals(totals: TotalsRecord | RoutesTotals | TablesTotals, *after: tuple[str, str]) -> Facts:
     """Yield what all runs have; `after` comes after the seconds."""
-    yield "bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"
+    yield "bytes", render.exact_size(totals.bytes)
     yield "files", render.count(totals.files)
     yield "seconds", f"{totals.seconds:.2f}"
     yield from after
     yield "CPU seconds", f"{totals.cpu_seconds:.2f}"
 
 
-def selected_by(settings: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Return the settings that select rows or columns."""
-    return tuple(each for each in settings if each.effect == "selects")
-
-
 def selection(settings: Sequence[Setting]) -> Facts:
     """Yield the lines on the settings that select rows or columns."""
-    for each in selected_by(settings):
-        yield "selected by", each.text
+    for each in settings:
+        if each.effect == "selects":
+            yield "selected by", each.text
 
 
-def _not_all(selected: Sequence[Setting]) -> str:
-    names = {each.name for each in selected}
+def _not_all(settings: Sequence[Setting]) -> str:
+    names = {each.name for each in settings if each.effect == "selects"}
     if "query" in names:
         return " (the rows of the query)"
     if not {"where", "partition", "sample", "limit-rows", "part", "session-sql"} & names:
@@ -148,54 +161,17 @@ def _places(places: Sequence[str], manifest: Manifest | None = None) -> Facts:
     yield "manifest", below(first, MANIFEST)
 
 
-def _speed(totals: TotalsRecord) -> str:
-    # A run too short to measure has no rates.
-    rows, size = totals.rows_per_second, totals.bytes_per_second
-    if rows is None or size is None:
-        return render.UNKNOWN
-    return f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
-
-
-def _efficiency(manifest: Manifest) -> Facts:
-    for part in manifest.efficiency.parts if manifest.efficiency else ():
-        rates = (
-            f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
-            if part.unit == "rows/s"
-            else f"{part.rate / 1e6:,.1f} of {render.megabytes_per_second(part.ceiling)}"
-        )
-        which = {"disk": "this disk", "source": "the source", "encoder": "the encoder"}[part.what]
-        yield "efficiency", f"{part.share * 100:.0f} % of {which} ({rates}, {part.basis})"
-
-
 def _snapshot(snapshot: Snapshot | None) -> str:
     if snapshot is None or snapshot.kind == "none":
         return "none: each work unit was read at its own time"
     return f"{snapshot.kind} {snapshot.value}".strip()
 
 
-def _verification(verified: VerifiedRecord, selected: Sequence[Setting]) -> str:
-    if verified.level == "none":
-        return "no (--verify none)"
-    if verified.source_rows is None:
-        return f"{verified.result} ({verified.level})"
-    which = " of the same selection" if any(each.name != "filter" for each in selected) else ""
-    filtered = "" if verified.filtered_rows is None else ", with the rows that the filter left out"
-    in_source = f"{counted(verified.source_rows, 'row')}{which} in the source{filtered}"
-    return f"{verified.result} ({verified.level}, {in_source})"
-
-
 def placement_tables(nodes: Sequence[NodeRecord], workers: Sequence[WorkerRecord]) -> str:
     """Return a table of the nodes, and one of the workers if they are few; "" on one node."""
     if len(nodes) < 2:
         return ""
-    shown = [_of_nodes(nodes, workers)]
-    if len(workers) <= FEW_WORKERS:
-        shown.append(_of_workers(workers))
-    return "\n\n".join(shown)
-
-
-def _of_nodes(nodes: Sequence[NodeRecord], workers: Sequence[WorkerRecord]) -> str:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for node in nodes:
         mine = [each for each in workers if each.seat.node == node.node]
         shares = [each.local_share for each in mine if each.local_share is not None]
@@ -209,12 +185,11 @@ def _of_nodes(nodes: Sequence[NodeRecord], workers: Sequence[WorkerRecord]) -> s
                 _percent(min(shares, default=None)),
             )
         )
-    return render.table((">node", ">workers", ">rows/s", ">MB/s", ">least local memory"), rows)
-
-
-def _of_workers(workers: Sequence[WorkerRecord]) -> str:
-    places = (">worker", ">node", "seat's CPUs", "ran on CPUs", ">local memory")
-    rows = (
+    by_node = render.table((">node", ">workers", ">rows/s", ">MB/s", ">least local memory"), rows)
+    if len(workers) > FEW_WORKERS:
+        return by_node
+    heads = (">worker", ">node", "seat's CPUs", "ran on CPUs", ">local memory")
+    rows = [
         (
             str(each.worker),
             str(each.seat.node),
@@ -225,8 +200,8 @@ def _of_workers(workers: Sequence[WorkerRecord]) -> str:
             str(each.restarts),
         )
         for each in workers
-    )
-    return render.table((*places, ">rows", ">restarts"), rows)
+    ]
+    return f"{by_node}\n\n{render.table((*heads, '>rows', '>restarts'), rows)}"
 
 
 def _percent(share: float | None) -> str:

@@ -13,6 +13,7 @@ from unloader.cli.display.bar import BarDisplay
 from unloader.events import (
     Event,
     PhaseStarted,
+    PointMeasured,
     RunStarted,
     TableFinished,
     UnitAdvanced,
@@ -48,16 +49,16 @@ def test_every_worker_keeps_its_line() -> None:
     """A worker without a unit is shown as idle; no line moves when another worker finishes."""
     advanced = UnitAdvanced(worker=2, unit="0003", rows=1234, bytes=9)
     before = picture(taken(0, "0001"), taken(2, "0003"), advanced)
-    assert [line.split()[:3] for line in before[1:]] == [
+    assert [line.split()[:3] for line in before[2:]] == [
         ["worker", "0", "unit"],
         ["worker", "1", "idle"],
         ["worker", "2", "unit"],
     ]
-    assert "1,234 rows" in before[3]
+    assert "1,234 rows" in before[4]
     done = UnitFinished(worker=0, unit="0001", rows=100, bytes=9, seconds=1.0)
     after = picture(taken(0, "0001"), taken(2, "0003"), advanced, done)
-    assert after[1].split() == ["worker", "0", "idle"]
-    assert after[3].split(" rows")[0] == before[3].split(" rows")[0]
+    assert after[2].split() == ["worker", "0", "idle"]
+    assert after[4].split(" rows")[0] == before[4].split(" rows")[0]
     assert len(after) == len(before)
 
 
@@ -67,8 +68,8 @@ def test_several_tables_have_a_line() -> None:
     over = TableFinished(table="s.a", rows=1, bytes=9, directory="d", tables=counts)
     done = UnitFinished(worker=0, unit="s.a/0001", rows=100, bytes=900, seconds=1.0)
     lines = picture(taken(0, "s.a/0001"), done, over, taken(0, "s.big/0001"))
-    assert lines[1].startswith("2/5 tables, 1 failed, largest still open: s.big, 900 B of about 8")
-    assert "unit s.big/0001" in lines[2]
+    assert lines[2].startswith("2/5 tables, 1 failed, largest still open: s.big, 900 B of about 8")
+    assert "unit s.big/0001" in lines[3]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
@@ -83,29 +84,44 @@ def test_a_line_is_one_line_on_any_terminal(width: int) -> None:
 def test_workers_beyond_the_screen_are_counted() -> None:
     """As many workers as fit have their lines, the rest is one figure."""
     lines = picture(taken(0, "0001"), taken(39, "0040"), height=10, workers=40)
-    assert [line.split()[1] for line in lines[1:-1]] == ["0", "1", "2", "3", "4", "5"]
-    assert lines[-1].strip() == "and 34 more workers, 1 of them busy"
+    assert [line.split()[1] for line in lines[2:-1]] == ["0", "1", "2", "3", "4"]
+    assert lines[-1].strip() == "and 35 more workers, 1 of them busy"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_no_figure_of_the_run_is_cut(width: int) -> None:
-    """Where one line has no room for share, time left, units, rows and both rates there are two."""
+    """Share, time left and units are on one line, rows and both rates on the next."""
     advanced = UnitAdvanced(worker=0, unit="0001", rows=123_456_789, bytes=98_765_432_100)
     lines = picture(taken(0, "0001"), advanced, width=width)
     run = " ".join(lines[:-3])
-    assert len(lines[:-3]) == (2 if width < 100 else 1)
-    assert re.search(r"\d+ % .*, 0/9 units,? +123,456,789 rows, [\d,]+ rows/s, [\d,.]+ MB/s$", run)
+    assert re.search(r"\d+ % .*, 0/9 units +123,456,789 rows, [\d,]+ rows/s, [\d,.]+ MB/s$", run)
 
 
 def test_a_rate_that_is_not_known_yet_is_not_zero() -> None:
     """Rows may be on their way long before the first full buffer is written."""
     lines = picture(taken(0, "0001"), UnitAdvanced(worker=0, unit="0001", rows=100, bytes=0))
-    assert lines[0].endswith(", - MB/s")
+    assert lines[1].endswith(", - MB/s")
 
 
 def test_phases_without_workers_show_the_run_alone() -> None:
     """While rows are counted and files get their names, no worker has a line."""
-    assert len(picture(taken(0, "0001"), PhaseStarted(phase="counting"))) == 1
+    assert len(picture(taken(0, "0001"), PhaseStarted(phase="counting"))) == 2
+
+
+def test_measurements_of_a_sweep_stay_in_sight() -> None:
+    """Each has a line above the run; a repeat beyond the plan does not change its number."""
+    paper = io.StringIO()
+    display = BarDisplay(Console(file=paper, width=100, color_system=None))
+    for number in (1, 8):
+        display(
+            PointMeasured(
+                number=number, of=6, settings="--parallelism 4", parallelism=4, rows_per_second=900
+            )
+        )
+    display.close(True)
+    planned, repeated = re.findall(r"measured .*?rows/s", paper.getvalue())
+    assert planned == "measured 1 of 6: --parallelism 4: 900 rows/s"
+    assert repeated.startswith("measured 8 (6 planned, repeated because speeds differ): ")
 
 
 def test_the_curve_of_a_run_grows(monkeypatch: pytest.MonkeyPatch) -> None:

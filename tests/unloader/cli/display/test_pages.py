@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from unloader.cli.display.pages import status_page
-from unloader.cli.display.sparkline import means
+from unloader.cli.display.render import speeds_text
 from unloader.status.model import LiveStatus, UnitCounts
 from unloader.status.reading import RunStatus
 from unloader.storage.storage_protocol import Leftover
@@ -32,10 +32,10 @@ def so_far(speeds: tuple[float, ...], width: int | None) -> list[str]:
 
 def test_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark for each mean, with the highest in figures; a single mean is not shown."""
-    monkeypatch.setattr("unloader.cli.display.pages.can_show_blocks", lambda _: True)
+    monkeypatch.setattr("unloader.cli.display.render.can_show_blocks", lambda _: True)
     assert so_far((0.0, 500.0, 1000.0), None) == ["so far       ▁▄█ up to 1,000 rows/s"]
     assert so_far((500.0,), None) == []
-    monkeypatch.setattr("unloader.cli.display.pages.can_show_blocks", lambda _: False)
+    monkeypatch.setattr("unloader.cli.display.render.can_show_blocks", lambda _: False)
     assert so_far((0.0, 1000.0), None) == ["so far       _# up to 1,000 rows/s"]
 
 
@@ -77,8 +77,8 @@ def test_rows_of_a_killed_run_may_be_older_than_its_units(kept: int, seen: int, 
     assert lines["rows"].endswith(f" {rows}")
 
 
-def test_means_of_neighbours() -> None:
-    """All values count, the last group may be smaller."""
-    assert means([1.0, 3.0, 5.0, 7.0, 9.0], 3) == [2.0, 6.0, 9.0]
-    assert means([1.0, 3.0], 5) == [1.0, 3.0]
-    assert means([], 5) == []
+def test_a_narrow_curve_has_means_of_neighbours() -> None:
+    """All values count: each mark is a mean, and the figure is the highest value."""
+    curve = speeds_text([float(each) for each in range(16)], 30, unicode=True)
+    assert curve == "▁▂▃▄▅▆▇█ up to 15 rows/s"
+    assert speeds_text([0.0, 0.0], 30, unicode=False) == "__ up to 0 rows/s"
