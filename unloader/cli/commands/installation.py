@@ -14,14 +14,13 @@ from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
 from unloader.cli.options.parameter import given
 from unloader.cli.options.request_of import seats_of
-from unloader.cli.options.rules import validate_seats
+from unloader.cli.options.rules import seats_out_of_place
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES
 from unloader.nouns import counted
 from unloader.placement.survey import Survey
 from unloader.sources.registry import schemes, source_of
 from writers import registry
-from writers.parquet import writer as parquet
 
 
 @declared(
@@ -34,10 +33,12 @@ from writers.parquet import writer as parquet
 def formats(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
     # Imported on use: it loads Arrow, which no help page needs.
-    from writers.text import dialects, text_writer
+    from writers.native import encoder
+    from writers.parquet.native import metadata
+    from writers.text import dialects
 
     codecs, known = registry.codecs(), dialects.DIALECTS
-    reasons = {"text": text_writer.why_not_native(), "parquet": parquet.why_not_native()}
+    reasons = {"text": encoder.why_not(), "parquet": metadata.why_not()}
     tables = {kind: _installed(library) for kind, library in LIBRARIES.items()}
     encoders = {
         f"{name}_encoder": {"name": "plain" if reason else "native", "why_not_native": reason}
@@ -185,7 +186,8 @@ def topology(context: click.Context, /, **values: Any) -> None:
     that can be used in parallel.
     """
     asked = given(context)
-    validate_seats(values, asked)
+    for error in seats_out_of_place(values, asked):
+        raise error
     for option in ("sysfs", "record"):
         if values[option] == "":
             # A script's variable that is not set, which must not mean this machine.
