@@ -34,11 +34,11 @@ def formats(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
     # Imported on use: it loads Arrow, which no help page needs.
     from writers.native import encoder
-    from writers.parquet.native import metadata
+    from writers.parquet.native import pages
     from writers.text import dialects
 
     codecs, known = registry.codecs(), dialects.DIALECTS
-    reasons = {"text": encoder.why_not(), "parquet": metadata.why_not()}
+    reasons = {"text": encoder.why_not(), "parquet": pages.why_not()}
     tables = {kind: _installed(library) for kind, library in LIBRARIES.items()}
     encoders = {
         f"{name}_encoder": {"name": "plain" if reason else "native", "why_not_native": reason}
