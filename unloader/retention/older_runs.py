@@ -35,7 +35,7 @@ from unloader.resolve.places import home_above
 from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
 from unloader.status.clearing import clear
-from unloader.storage.directories.directory_leftovers import strangers
+from unloader.storage.directories.directory_records import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, WhoWasHere

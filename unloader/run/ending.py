@@ -36,7 +36,7 @@ from unloader.redaction import redact
 from unloader.resolve.places import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
-from unloader.storage.directories.directory_leftovers import is_removed
+from unloader.storage.directories.directory_records import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RunStorage

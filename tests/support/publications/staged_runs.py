@@ -13,7 +13,7 @@ from reports.manifests import manifest
 
 from unloader.manifest.model import DirectoryRecord, Manifest
 from unloader.manifest.read import manifest_bytes, read_index
-from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.directories.directory_storage import RunDirectories
 from unloader.storage.storage_protocol import Claim, Move
 from writers.model import WrittenFile
 

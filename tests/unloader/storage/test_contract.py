@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from publications.storage_promises import check_storage
 
-from unloader.storage.directories import directory_lock, directory_publishing, run_directories
+from unloader.storage.directories import directory_lock, directory_publishing, directory_storage
 from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import (
     Cleaning,
@@ -52,7 +52,7 @@ def cut_short(
 ) -> None:
     """Begin to commit, and die before a step."""
     with monkeypatch.context() as patch:
-        patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
+        patch.setattr(directory_storage.RunDirectories, "_take_back", lambda *_: None)
         patch.setattr(directory_publishing, step, killed)
         with pytest.raises(Killed):
             run.commit(moves, manifest)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -32,7 +32,18 @@ _TOGETHER = 16
 
 
 class Journal:
-    """One file that only grows."""
+    """One file that only grows.
+
+    Args:
+        path: The file; it is made if it does not exist.
+        folders: Directories with the staged files that its lines name. They are synced before the
+            lines.
+        directories: Their ways are synced before the lines.
+        patience_seconds: The delay before a line is synced, unless an earlier line is due.
+
+    Raises:
+        OSError: The file system refused.
+    """
 
     def __init__(
         self,
@@ -42,18 +53,6 @@ class Journal:
         *,
         patience_seconds: float = 0.0,
     ) -> None:
-        """Open the file, or make it.
-
-        Args:
-            path: The file.
-            folders: Directories with the staged files that its lines name. They are synced before
-                the lines.
-            directories: Their ways are synced before the lines.
-            patience_seconds: The delay before a line is synced, unless an earlier line is due.
-
-        Raises:
-            OSError: The file system refused.
-        """
         self._descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._folders = (path.parent, *folders)
         self._directories = tuple(directories)
@@ -96,13 +95,13 @@ class Journal:
         Raises:
             OSError: Files that the lines name could not be synced. They are removed.
         """
-        _SYNCING.rest(self)
+        _SYNCING.take_out(self)
         if self._lost is not None:
             raise self._lost
 
     def close(self) -> None:
         """Sync the rest, and close the file; never raises."""
-        waiting = _SYNCING.leave(self)
+        waiting = _SYNCING.take_out(self, known=False)
         with suppress(OSError):
             # The file of a published run is removed, and not needed any more.
             if waiting and self._error is None and os.fstat(self._descriptor).st_nlink:
@@ -117,14 +116,22 @@ class Journal:
             OSError: The file system refused.
         """
         began = time.monotonic()
+        files, self._files = self._files, []
         try:
             way = [each for directory in self._directories for each in directory.way()]
             # The directories of a published run are removed.
             folders = [folder for folder in self._folders if os.path.lexists(folder)]
-            files, self._files = self._files, []
             try:
                 with ExitStack() as opened:
-                    yield (*way, *folders, *_opened(files, opened))
+                    descriptors = []
+                    for path in files:
+                        try:
+                            descriptors.append(opened_for_sync(path, opened))
+                        except WriteError as error:
+                            # It was published and removed.
+                            if not isinstance(error.__cause__, FileNotFoundError):
+                                raise
+                    yield (*way, *folders, *descriptors)
             except (OSError, WriteError) as error:
                 if files:
                     remove_unsynced(files)
@@ -134,12 +141,11 @@ class Journal:
                 directory.is_durable(began)
             self._directories = ()
             os.fdatasync(self._descriptor)
-        except OSError as error:
+        except (OSError, WriteError) as error:
             # A second sync would not report the lines that were lost in the first.
-            self._error = error
-            raise
-        except WriteError as error:
             self._error = _of_the_system(error)
+            if self._error is error:
+                raise
             raise self._error from error
 
 
@@ -151,16 +157,6 @@ def remove_unsynced(files: Iterable[Path]) -> None:
     for path in files:
         with suppress(OSError):
             path.unlink()
-
-
-def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
-    """Open files to be synced, except files that were published and removed."""
-    for path in files:
-        try:
-            yield opened_for_sync(path, opened)
-        except WriteError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
 
 
 def _of_the_system(error: OSError | WriteError) -> OSError:
@@ -201,22 +197,25 @@ class _Syncing:
                     self._change.notify_all()
         return True
 
-    def rest(self, journal: Journal) -> None:
-        """Treat a journal's lines as synced, as soon as it is not being synced."""
+    def take_out(self, journal: Journal, *, known: bool = True) -> bool:
+        """Treat a journal's lines as synced, as soon as it is not being synced.
+
+        Args:
+            journal: The journal.
+            known: It stays open. The thread ends without open journals.
+
+        Returns:
+            Whether it had lines that were not synced.
+        """
+        ended = None
         with self._change:
             self._change.wait_for(lambda: journal not in self._in_hand)
-            self._waiting.pop(journal, None)
-
-    def leave(self, journal: Journal) -> bool:
-        """Sync a journal no more; return whether it has lines that are not synced."""
-        with self._change:
-            while journal in self._in_hand:
-                self._change.wait()
-            self._known.discard(journal)
-            found = journal in self._waiting
-            self._waiting.pop(journal, None)
-            ended, self._thread = (None, self._thread) if self._known else (self._thread, None)
-            self._change.notify_all()
+            found = self._waiting.pop(journal, None) is not None
+            if not known:
+                self._known.discard(journal)
+                if not self._known:
+                    ended, self._thread = self._thread, None
+                    self._change.notify_all()
         if ended is not None:
             ended.join()
         return found
@@ -226,38 +225,32 @@ class _Syncing:
         with SyncThreads() as threads:
             while True:
                 with self._change:
-                    self._await_some(me)
+                    while self._thread is me:
+                        now = time.monotonic()
+                        due = min(self._waiting.values(), default=None)
+                        if due is not None and due <= now:
+                            break
+                        self._change.wait(None if due is None else due - now)
                     if self._thread is not me:
                         return
-                    now = time.monotonic()
                     journals = [each for each, due in self._waiting.items() if due <= now]
                 for first in range(0, len(journals), _TOGETHER):
-                    self._carry(journals[first : first + _TOGETHER], threads)
+                    with self._change:
+                        some = journals[first : first + _TOGETHER]
+                        self._in_hand = [each for each in some if each in self._waiting]
+                        for journal in self._in_hand:
+                            del self._waiting[journal]
+                    try:
+                        # The journal keeps an error, and the next append raises it.
+                        acts = [journal.carrying() for journal in self._in_hand]
+                        for _ in together(acts, threads):
+                            pass
+                    finally:
+                        with self._change:
+                            self._in_hand = []
+                            self._change.notify_all()
                 with self._change:
                     self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
-
-    def _await_some(self, me: threading.Thread) -> None:
-        """Wait until a sync is due or the thread is to end; the caller has the lock."""
-        while self._thread is me:
-            now = time.monotonic()
-            due = min(self._waiting.values(), default=None)
-            if due is not None and due <= now:
-                return
-            self._change.wait(None if due is None else due - now)
-
-    def _carry(self, journals: Sequence[Journal], threads: SyncThreads) -> None:
-        with self._change:
-            self._in_hand = [each for each in journals if each in self._waiting]
-            for journal in self._in_hand:
-                del self._waiting[journal]
-        try:
-            # The journal keeps an error, and the next append raises it.
-            for _ in together([journal.carrying() for journal in self._in_hand], threads):
-                pass
-        finally:
-            with self._change:
-                self._in_hand = []
-                self._change.notify_all()
 
 
 _SYNCING = _Syncing()

@@ -82,17 +82,8 @@ def owners_for(*directories: Path) -> frozenset[int]:
     return frozenset(users)
 
 
-def is_directory_of(path: Path, owners: Collection[int]) -> bool:
-    """Return whether a path is a directory of one of these users, and not a symbolic link."""
-    return _is(stat.S_IFDIR, path, owners)
-
-
-def is_file_of(path: Path, owners: Collection[int]) -> bool:
-    """Return whether a path is a file of one of these users, and not a symbolic link."""
-    return _is(stat.S_IFREG, path, owners)
-
-
-def _is(kind: int, path: Path, owners: Collection[int]) -> bool:
+def is_of(path: Path, owners: Collection[int], kind: int = stat.S_IFDIR) -> bool:
+    """Return whether a path is a directory, or else a file, of one of these users, and no link."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -100,24 +91,19 @@ def _is(kind: int, path: Path, owners: Collection[int]) -> bool:
     return stat.S_IFMT(found.st_mode) == kind and found.st_uid in owners
 
 
-class Locked(Exception):
-    """Another process holds the lock, or lives on a machine that the lock does not reach."""
-
-
-def take_lock(room: Path, *, create: bool = True) -> int:
+def take_lock(room: Path, *, create: bool = True) -> int | None:
     """Lock a `_run`; return the descriptor, which holds the lock until it is closed.
 
-    Args:
-        room: The `_run`, which exists.
-        create: Make the lock file if it does not exist.
+    None means that another process holds the lock, or lives on a machine that it does not reach.
 
     Raises:
-        Locked: Another process holds it.
-        FileNotFoundError: It does not exist, or the run that held it has just removed it.
+        FileNotFoundError: The lock file does not exist and `create` is off, or the run that held it
+            has just removed it.
         OSError: The file system refused.
     """
     path = f"{room}/{LOCK}"
     descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+    held = None
     try:
         for tries in range(_TRIES, -1, -1):
             try:
@@ -126,19 +112,19 @@ def take_lock(room: Path, *, create: bool = True) -> int:
             except BlockingIOError:
                 # Another process may only be asking; see `is_locked`.
                 if not tries:
-                    raise Locked from None
+                    return None
                 time.sleep(_TRY_SECONDS)
         # A lock on a file that was removed or exchanged meanwhile protects nothing.
         locked = os.fstat(descriptor)
         if not os.path.samestat(locked, os.stat(path)):
             raise FileNotFoundError(path)
         # An empty file was made here just now, and names no run yet.
-        if locked.st_size and lives_elsewhere(room):
-            raise Locked
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        if not (locked.st_size and lives_elsewhere(room)):
+            held = descriptor
+        return held
+    finally:
+        if held is None:
+            os.close(descriptor)
 
 
 def is_locked(room: Path) -> bool:
@@ -160,12 +146,8 @@ def is_locked(room: Path) -> bool:
 
 
 def holder_of(room: Path, owners: Collection[int]) -> Holder:
-    """Return the run of a `_run` that these users have made, else an empty record.
-
-    Raises:
-        OSError: As `read_holder`.
-    """
-    if is_directory_of(room, owners) and is_file_of(room / LOCK, owners):
+    """Return the run of a `_run` that these users have made, else an empty record."""
+    if is_of(room, owners) and is_of(room / LOCK, owners, stat.S_IFREG):
         return read_holder(room)
     return Holder()
 
@@ -174,7 +156,7 @@ def read_holder(room: Path) -> Holder:
     """Return the run that a `_run` belongs to, as far as its lock records it.
 
     Raises:
-        OSError: The lock exists and cannot be read: the run must not be guessed.
+        OSError: The lock exists and cannot be read. The run must not be guessed.
     """
     try:
         return _HOLDER.decode(read_regular(room / LOCK).partition(b"\n")[0])
@@ -183,11 +165,7 @@ def read_holder(room: Path) -> Holder:
 
 
 def write_holder(descriptor: int, holder: Holder) -> bytes:
-    """Write a run into a lock file; return its bytes. The caller syncs it.
-
-    Raises:
-        OSError: The file system refused.
-    """
+    """Write a run into a lock file; return its bytes. The caller syncs it."""
     try:
         data = encode(holder) + b"\n"
     except UnicodeEncodeError as error:
@@ -226,35 +204,24 @@ def lives_elsewhere(room: Path) -> bool:
 
 
 def is_replaced(records: Sequence[Path], run_id: str) -> bool:
-    """Watch status records; return whether one of them is replaced meanwhile.
-
-    Args:
-        records: Where the run may keep it.
-        run_id: The run; a record of another run does not count.
-    """
+    """Watch status records of a run; return whether one of them is replaced meanwhile."""
     known: dict[Path, object] = {}
     # Looks are counted, not seconds: a suspended machine makes no looks.
     for waits in range(1 + math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
         if waits:
             time.sleep(_LOOK_SECONDS)
-        for path in records:
-            state = _state(path, run_id)
+        for record in records:
             # A record that cannot be read for a moment is not a sign of life afterwards.
-            if state is not None and known.setdefault(path, state) != state:
-                return True
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                # A network file system looks at the server again when a directory is opened.
+                os.listdir(record.parent)
+                with open(open_regular(record), "rb") as file:
+                    document = json.load(file)
+                    # A run on a full disk only changes the time of its record.
+                    state = os.fstat(file.fileno()).st_mtime_ns, document["sequence"]
+                if document["run_id"] == run_id and known.setdefault(record, state) != state:
+                    return True
     return False
-
-
-def _state(record: Path, run_id: str) -> object:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        # A network file system looks at the server again when a directory is opened.
-        os.listdir(record.parent)
-        with open(open_regular(record), "rb") as file:
-            document = json.load(file)
-            # A run on a full disk only changes the time of its record.
-            state = os.fstat(file.fileno()).st_mtime_ns, document["sequence"]
-        return state if document["run_id"] == run_id else None
-    return None
 
 
 def read_record(room: Path, name: str) -> bytes:
@@ -269,41 +236,29 @@ def read_record(room: Path, name: str) -> bytes:
         return b""
 
 
-class Status:
-    """The status record of a run in its `_run`, wherever that is moved."""
+def replace_status(room: int, data: bytes) -> None:
+    """Replace the status record in a `_run`; readers see the old one or the new one.
 
-    def __init__(self, room: Path) -> None:
-        self._room = room
-        self._descriptor: int | None = None
+    Args:
+        room: A descriptor: the `_run` has another path after an exchange of directories.
+        data: The record.
 
-    def replace(self, data: bytes) -> None:
-        """Replace the record; readers see the old one or the new one.
-
-        Raises:
-            OSError: The file system refused.
-        """
-        # By descriptor: the `_run` has another path after an exchange of directories.
-        if self._descriptor is None:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self._room, flags)
-        room, staged = self._descriptor, f"{STATUS}{PART_SUFFIX}"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            with open(open_regular(staged, flags, dir_fd=room), "wb") as file:
-                file.write(data)
-            os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(staged, dir_fd=room)
-            with suppress(OSError):
-                # A sign of life that needs no space.
-                os.utime(STATUS, dir_fd=room)
-            raise
-
-    def close(self) -> None:
-        """Close the `_run`."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+    Raises:
+        OSError: The file system refused.
+    """
+    staged = f"{STATUS}{PART_SUFFIX}"
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(open_regular(staged, flags, dir_fd=room), "wb") as file:
+            file.write(data)
+        os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(staged, dir_fd=room)
+        with suppress(OSError):
+            # A sign of life that needs no space.
+            os.utime(STATUS, dir_fd=room)
+        raise
 
 
 def read_requests(room: Path, holder: Holder) -> Requests:

@@ -19,36 +19,23 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NamedTuple
 
-from msgspec import Meta, Struct
-from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.directory_leftovers import (
+from unloader.storage.directories.directory_lock import is_of
+from unloader.storage.directories.directory_records import (
     REPLACED,
     STAGED,
-    publishing_lines,
+    Placed,
+    Publication,
+    Share,
     remove_room,
     strangers,
 )
-from unloader.storage.directories.directory_lock import (
-    holder_of,
-    is_directory_of,
-    is_file_of,
-    owners_for,
-)
-from unloader.storage.storage_protocol import (
-    JOURNAL,
-    MANIFEST,
-    PUBLISHING_LINE,
-    RUN,
-)
+from unloader.storage.storage_protocol import MANIFEST, RUN
 from writers.files.publish import exchange, make_twin, rename_if_free
-from writers.files.regular import open_regular, read_regular
-from writers.files.staging import PART_SUFFIX
-from writers.files.syncing import Steps, alone
+from writers.files.syncing import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -67,194 +54,17 @@ def twin_name(directory: Path, run_id: str) -> str:
     return name if len(os.fsencode(name)) <= _LONGEST_NAME else ""
 
 
-class Placed(NamedTuple):
-    """A staged file and its final name."""
-
-    source: str
-    """Relative to `_run`."""
-    final: str
-    bytes: int
-
-
-class Share(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The part of a publication that concerns one directory."""
-
-    path: str
-    """Absolute, without symbolic links."""
-    twin: str
-    """Name of the twin, next to the directory; empty if the files get their names one by one."""
-    files: tuple[Placed, ...]
-    """In the first directory the manifest is the last one."""
-    replaced: tuple[str, ...]
-    """Names of earlier runs' files and manifest here; all of them are removed."""
-
-    @property
-    def directory(self) -> Path:
-        """The directory itself."""
-        return Path(self.path)
-
-    @property
-    def room(self) -> Path:
-        """Its `_run`, until it is exchanged."""
-        return Path(self.path, RUN)
-
-    @property
-    def beside(self) -> Path:
-        """The twin: before the exchange with the new files, after it with the old ones."""
-        if not self.twin:
-            return Path(self.path, RUN, "twin")
-        return Path(self.path).with_name(self.twin)
-
-
-class Publication(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    tag_field="event",
-    tag="publishing",
-):
-    """The record of a publication."""
-
-    run_id: str
-    shares: Annotated[tuple[Share, ...], Meta(min_length=1)]
-    """In the order of the run's directories."""
-    owners: frozenset[int] = frozenset()
-    """Users whose directories and locks are trusted, see `owners_for`. They are not recorded."""
-
-    @property
-    def home(self) -> Share:
-        """The share of the first directory, which gets the manifest."""
-        return self.shares[0]
-
-    def line(self) -> bytes:
-        """Return the record, one line of a journal."""
-        data = encode(replace(self, owners=frozenset())) + b"\n"
-        assert data.startswith(PUBLISHING_LINE)
-        return data
-
-    def writing(self) -> Steps[None]:
-        """Append it to the journal in each directory, synced, beginning with the first one.
-
-        Raises:
-            OSError: The file system refused, for example because it is full.
-            WriteError: It did not sync.
-        """
-        for share in self.shares:
-            if self.holds(share.room):
-                yield from _append(share.room / JOURNAL, self.line())
-
-    def forget(self) -> None:
-        """Remove the record, from the first directory last.
-
-        Raises:
-            OSError: The file system refused.
-        """
-        for share in reversed(self.shares):
-            if self.holds(share.room):
-                end, lines = publishing_lines(share.room)
-                if lines:
-                    # It is not synced. A record that a power cut restores is carried out, because
-                    # all that it needs exists.
-                    os.truncate(share.room / JOURNAL, end)
-
-    def holds(self, room: Path) -> bool:
-        """Return whether a `_run` belongs to this run, not to a later one in the same directory."""
-        for share in self.shares:
-            if room.parent == share.beside and not self.has_twin(share):
-                return False
-        return holder_of(room, self.owners).run_id == self.run_id
-
-    def has_twin(self, share: Share) -> bool:
-        """Return whether a directory's twin exists and was not made by another user.
-
-        It may have been given the directory's owner.
-        """
-        return is_directory_of(share.beside, self.owners | owners_for(share.directory))
-
-
-_PUBLICATION = Decoder(Publication)
-
-
-def _append(path: Path, line: bytes) -> Steps[None]:
-    """Append a line to a journal, which need not exist, and sync it."""
-    is_new = not os.path.lexists(path)
-    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-    try:
-        end = os.fstat(descriptor).st_size
-        if end and os.pread(descriptor, 1, end - 1) != b"\n":
-            # A power cut has torn the line before.
-            end = read_regular(path).rfind(b"\n") + 1
-            os.ftruncate(descriptor, end)
-        try:
-            written = 0
-            # After a short write the next one reports the reason.
-            while written < len(line):
-                written += os.write(descriptor, line[written:])
-        except OSError:
-            os.ftruncate(descriptor, end)
-            raise
-        yield (descriptor, *((path.parent,) if is_new else ()))
-    finally:
-        os.close(descriptor)
-
-
-def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
-    """Return the publication on record in a `_run` of these users; None without a record.
-
-    Raises:
-        OutputFailed: It cannot be read.
-    """
-    path = room / JOURNAL
-    try:
-        if not (is_directory_of(room, owners) and is_file_of(path, owners)):
-            return None
-        for line in publishing_lines(room)[1]:
-            # A power cut may leave zeros in a line that was not synced. Nothing was renamed then.
-            if b"\0" not in line:
-                publication = replace(_PUBLICATION.decode(line), owners=owners)
-                for share in publication.shares:
-                    _check(share)
-                return publication
-    except (OSError, ValueError, RecursionError) as error:
-        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
-        raise OutputFailed(
-            f"{path} may have the record of a run that was interrupted while it was published, but "
-            f"it cannot be read: {why}",
-            f"restore it, or remove {room} and the files that are not in a manifest",
-        ) from error
-    return None
-
-
-def _check(share: Share) -> None:
-    """Check that a record stays within its directory: other programs may have changed it.
-
-    Raises:
-        ValueError: It does not.
-    """
-    if not os.path.isabs(share.path):
-        raise ValueError(f"the path {share.path!r} is not absolute")
-    names = [share.twin, *share.replaced, *(file.final for file in share.files)]
-    for file in share.files:
-        folder, name = os.path.split(file.source)
-        names.append(name)
-        is_staged = name.endswith(PART_SUFFIX)
-        if folder not in (STAGED, "") or not (folder or is_staged or name == MANIFEST):
-            raise ValueError(f"it names a file from {file.source!r}")
-    for name in names:
-        if name != os.path.basename(name) or name in (".", ".."):
-            raise ValueError(f"the name {name!r} is not a plain file name")
-
-
-def carry_out(publication: Publication) -> tuple[str, ...]:
-    """Complete a publication; return messages for the user.
+def carrying_out(
+    publication: Publication, clearing: Callable[[], None] = lambda: None
+) -> Steps[tuple[str, ...]]:
+    """Complete a publication in steps; return messages for the user.
 
     The first of several directories is last, because it has the manifest. The caller holds their
     locks.
 
     Args:
         publication: The one on record.
+        clearing: Called before a `_run` is removed, after all files have their final names.
 
     Raises:
         OutputFailed: A file is missing or changed, or another file has its name.
@@ -264,35 +74,6 @@ def carry_out(publication: Publication) -> tuple[str, ...]:
     check_real(publication)
     out = is_out(publication)
     check_found(publication, out=out)
-    return alone(_carrying_out(publication, out=out))
-
-
-def carrying_out(publication: Publication, clearing: Callable[[], None]) -> Steps[tuple[str, ...]]:
-    """Complete a publication in steps, for the run itself, which has just made the record.
-
-    Args:
-        publication: The one on record.
-        clearing: Called before a `_run` is removed, after all files have their final names.
-
-    Raises:
-        OutputFailed: As `carry_out`.
-        OSError: As `carry_out`.
-        WriteError: As `carry_out`.
-    """
-    if len(publication.shares) == 1 and not publication.home.twin:
-        # The caller has just made and checked all of it.
-        yield from _one_by_one(publication.home)
-        clearing()
-        remove_room(publication.home.room)
-        return ()
-    check_real(publication)
-    check_found(publication, out=False)
-    return (yield from _carrying_out(publication, out=False, clearing=clearing))
-
-
-def _carrying_out(
-    publication: Publication, *, out: bool, clearing: Callable[[], None] = lambda: None
-) -> Steps[tuple[str, ...]]:
     if not out:
         for share in publication.shares if len(publication.shares) > 1 else ():
             # No manifest may exist while its files are removed, directory by directory.
@@ -313,7 +94,7 @@ def _carrying_out(
 
 
 def take_back(publication: Publication) -> None:
-    """Undo a publication that `carry_out` gave up, back to staged files and the earlier run.
+    """Undo a publication that `carrying_out` gave up: staged files, and the earlier run.
 
     Raises:
         OSError: The file system refused; the record stays, so that it can be completed.
@@ -356,20 +137,9 @@ def check_real(publication: Publication) -> None:
     Raises:
         OutputFailed: A directory is a symbolic link, or belongs to another user.
     """
-    for share in publication.shares:
-        for room in (share.room, share.beside / RUN):
-            if publication.holds(room):
-                check_real_room(publication, room)
-
-
-def check_real_room(publication: Publication, room: Path) -> None:
-    """Check the same for one `_run` of the run.
-
-    Raises:
-        OutputFailed: As `check_real`.
-    """
-    for path in (f"{room}/{STAGED}", f"{room}/{REPLACED}"):
-        if os.path.lexists(path) and not is_directory_of(Path(path), publication.owners):
+    rooms = [room for share in publication.shares for room in publication.rooms(share)]
+    for path in (room / name for room in rooms for name in (STAGED, REPLACED)):
+        if os.path.lexists(path) and not is_of(path, publication.owners):
             raise OutputFailed(
                 f"{path} is a symbolic link or belongs to another user, so nothing is moved there",
                 "find out which program created it, remove it, and run the same command again",
@@ -382,14 +152,8 @@ def check_found(publication: Publication, *, out: bool) -> None:
     Args:
         publication: The one on record.
         out: All files have their final names, and a directory may be cleared already.
-
-    Raises:
-        OutputFailed: A directory does not have its share.
     """
-    held = [
-        next((room for room in (share.room, share.beside / RUN) if publication.holds(room)), None)
-        for share in publication.shares
-    ]
+    held = [next(iter(publication.rooms(share)), None) for share in publication.shares]
     record = next((room for room in held if room is not None), None)
     for share, room in zip(publication.shares, held, strict=True):
         is_filled = all(os.path.lexists(share.directory / file.final) for file in share.files)
@@ -413,7 +177,15 @@ def _settle(publication: Publication, number: int) -> Steps[Publication]:
         why = _against_exchange(share)
         if not why:
             try:
-                yield from _exchange(share)
+                make_twin(share.directory, share.beside, {file.final for file in share.files})
+                # After a power cut there must be a path to every file that was moved.
+                yield (share.directory.parent,)
+                for file in share.files:
+                    _move_if_there(share.room / file.source, share.beside / file.final)
+                    _check_size(share.beside, file)
+                yield (share.beside,)
+                exchange(share.directory, share.beside)
+                yield (share.directory.parent,)
                 return publication
             except OSError as error:
                 why = error.strerror or str(error)
@@ -446,19 +218,6 @@ def _against_exchange(share: Share) -> str:
     if not os.access(here.parent, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
         return f"this user may not both read and write {here.parent}"
     return ""
-
-
-def _exchange(share: Share) -> Steps[None]:
-    """Fill the twin, and exchange it with the directory."""
-    make_twin(share.directory, share.beside, {file.final for file in share.files})
-    # After a power cut there must be a path to every file that was moved.
-    yield (share.directory.parent,)
-    for file in share.files:
-        _move_if_there(share.room / file.source, share.beside / file.final)
-        _check_size(share.beside, file)
-    yield (share.beside,)
-    exchange(share.directory, share.beside)
-    yield (share.directory.parent,)
 
 
 def _gather(publication: Publication, share: Share) -> None:

@@ -8,38 +8,36 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import stat
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.directory_leftovers import (
-    leftover,
-    publishing_lines,
-    remove_room,
-    strangers,
-)
 from unloader.storage.directories.directory_lock import (
     LOCK,
-    Locked,
     holder_of,
-    is_directory_of,
-    is_file_of,
+    is_of,
     owners_for,
     take_lock,
 )
 from unloader.storage.directories.directory_publishing import (
     TWIN,
-    Publication,
-    Share,
-    carry_out,
+    carrying_out,
     check_found,
     is_out,
-    read_publication,
     take_back,
     twin_name,
+)
+from unloader.storage.directories.directory_records import (
+    Publication,
+    leftover,
+    publishing_lines,
+    read_publication,
+    remove_room,
+    strangers,
 )
 from unloader.storage.storage_protocol import (
     MANIFEST,
@@ -51,43 +49,33 @@ from unloader.storage.storage_protocol import (
 )
 from writers.errors import WriteError
 from writers.files.regular import read_regular
+from writers.files.syncing import alone
 
 
-def complete(directory: Path) -> tuple[Completed, ...]:
-    """Complete interrupted publications into a directory; return their runs.
+def complete(*directories: Path) -> tuple[Completed, ...]:
+    """Complete interrupted publications into directories; return their runs.
 
-    A run that is still publishing is left alone.
+    A run that is still publishing is left alone. The parents of many directories are listed once.
 
     Raises:
         OutputFailed: One cannot be completed; everything is as it was, and a later try may succeed.
     """
-    found = []
-    here = Path(os.path.realpath(directory))
-    places = {here} if os.path.lexists(here / MANIFEST) else set()
-    for publication in pending(directory):
-        with _locked(publication) as ours:
-            if ours:
-                found.append(_finished(publication))
-                places |= {share.directory for share in publication.shares}
-    for place in places:
-        _clear_finished(place)
-    return tuple(found)
-
-
-def complete_all(directories: Iterable[Path]) -> tuple[Completed, ...]:
-    """Complete publications into many directories; their parents are listed only once.
-
-    Raises:
-        OutputFailed: As `complete`.
-    """
-    beside: dict[Path, set[str]] = {}
-    found: list[Completed] = []
+    found, finished = [], set()
+    _beside.clear()
     for directory in directories:
         here = Path(os.path.realpath(directory))
-        if here.parent not in beside:
-            beside[here.parent] = _with_twins(here.parent)
-        if here.name in beside[here.parent] or _has_more(here):
-            found += complete(directory)
+        has_twin = len(directories) == 1 or here.name in _with_twins(here.parent)
+        if not (has_twin or _has_more(here)):
+            continue
+        if os.path.lexists(here / MANIFEST):
+            finished.add(here)
+        for publication in pending(directory):
+            with _locked(publication) as ours:
+                if ours:
+                    found.append(_finished(publication))
+                    finished |= {share.directory for share in publication.shares}
+    for place in finished:
+        _clear_finished(place)
     return tuple(found)
 
 
@@ -98,19 +86,34 @@ def _has_more(here: Path) -> bool:
         return False
     try:
         first = holder_of(room, owners_for(here)).directories[:1]
-        on_record = bool(publishing_lines(room)[1])
+        return bool(publishing_lines(room)[1]) or first not in ((), (str(here),))
     except OSError:
-        return True  # `complete` reports the reason.
-    return on_record or first not in ((), (str(here),))
+        return True  # `pending` reports the reason.
 
 
-def _with_twins(parent: Path) -> set[str]:
-    """Return the names of the directories that have a twin, or seem to."""
+_beside: dict[Path, tuple[int, Collection[str]]] = {}
+"""When a directory was last changed, and the names in it that have twins."""
+
+_MOST_BESIDE = 256
+"""A guess: tables are in the directory of the run, or in one for each schema."""
+
+
+def _with_twins(parent: Path) -> Collection[str]:
+    """Return the names of the directories that have a twin, or seem to.
+
+    The parent is listed again only after a change: a list of a thousand names for each of a
+    thousand directories is a million names.
+    """
     try:
-        names = os.listdir(parent)
+        changed = os.stat(parent).st_mtime_ns
+        if _beside.get(parent, (0, ()))[0] != changed:
+            if len(_beside) >= _MOST_BESIDE:
+                _beside.clear()
+            names = (name for name in os.listdir(parent) if name[0] == "." and TWIN in name)
+            _beside[parent] = changed, {name[1:].rpartition(TWIN)[0] for name in names}
     except OSError:
-        return set()
-    return {name[1:].rpartition(TWIN)[0] for name in names if name[0] == "." and TWIN in name}
+        return ()
+    return _beside[parent][1]
 
 
 def pending(directory: Path) -> tuple[Publication, ...]:
@@ -150,9 +153,6 @@ def is_under_way(directory: Path, *, beside: bool = True) -> bool:
         directory: The directory.
         beside: Look also at its twins. The `_run` of a publication into this directory alone is
             in a twin only after its manifest is in place.
-
-    Raises:
-        OutputFailed: The record of one cannot be read.
     """
     if not beside:
         here = Path(os.path.realpath(directory))
@@ -176,48 +176,29 @@ def _twins(directory: Path, owners: frozenset[int]) -> list[Path]:
     with suppress(OSError):
         names = os.listdir(directory.parent)
         found = [directory.with_name(name) for name in names if name.startswith(beginning)]
-        return sorted(twin for twin in found if is_directory_of(twin, owners))
+        return sorted(twin for twin in found if is_of(twin, owners))
     return []
 
 
-def sweep(directory: Path) -> None:
+def sweep(directory: Path, *, one_of_many: bool = False) -> None:
     """Remove empty twins of a directory; the caller has the directory's lock."""
     here = Path(os.path.realpath(directory))
+    if one_of_many and here.name not in _with_twins(here.parent):
+        return
     owners = owners_for(here)
     for twin in _twins(here, owners):
-        if os.path.lexists(twin / RUN) and not is_directory_of(twin / RUN, owners):
-            continue
-        with suppress(OSError, Locked):
-            if (twin / RUN).exists() and os.listdir(twin) == [RUN]:
-                if os.listdir(twin / RUN) == [LOCK]:
-                    os.close(take_lock(twin / RUN, create=False))
-                    (twin / RUN / LOCK).unlink()
-                (twin / RUN).rmdir()
+        room = twin / RUN
+        with suppress(OSError):
+            if os.path.lexists(room):
+                if not is_of(room, owners) or os.listdir(twin) != [RUN]:
+                    continue
+                if os.listdir(room) == [LOCK]:
+                    if (lock := take_lock(room, create=False)) is None:
+                        continue
+                    os.close(lock)
+                    (room / LOCK).unlink()
+                room.rmdir()
             twin.rmdir()
-
-
-def sweep_one_of_many(directory: Path) -> None:
-    """Remove empty twins of the directory of one of many tables.
-
-    The directory around them is listed again only after a change: a list of a thousand names for
-    each of a thousand directories is a million names.
-    """
-    here = Path(os.path.realpath(directory))
-    with suppress(OSError):
-        changed = os.stat(here.parent).st_mtime_ns
-        if _beside.get(here.parent, (0, ()))[0] != changed:
-            if len(_beside) >= _MOST_BESIDE:
-                _beside.clear()
-            _beside[here.parent] = changed, _with_twins(here.parent)
-        if here.name in _beside[here.parent][1]:
-            sweep(here)
-
-
-_beside: dict[Path, tuple[int, Collection[str]]] = {}
-"""When a directory was last changed, and the names in it that have twins."""
-
-_MOST_BESIDE = 256
-"""A guess: tables are in the directory of the run, or in one for each schema."""
 
 
 def _clear_finished(here: Path) -> None:
@@ -227,16 +208,17 @@ def _clear_finished(here: Path) -> None:
     change them leaves them.
     """
     room, owners = here / RUN, owners_for(here)
-    with suppress(OSError, Locked):
+    with suppress(OSError):
         if os.path.lexists(room):
-            if not is_directory_of(room, owners) or set(os.listdir(room)) - {LOCK}:
+            if not is_of(room, owners) or set(os.listdir(room)) - {LOCK}:
                 return
         elif _twins(here, owners):
             # Only the holder of the directory's lock may remove them.
             room.mkdir()
         else:
             return
-        lock = take_lock(room)
+        if (lock := take_lock(room)) is None:
+            return
         try:
             if os.listdir(room) == [LOCK]:
                 sweep(here)
@@ -268,35 +250,31 @@ def _rebased(publication: Publication, home: Path) -> Publication:
 def _locked(publication: Publication) -> Iterator[bool]:
     """Hold the locks of a publication's directories; yield False if another process has one."""
     with ExitStack() as held:
-        for share in publication.shares:
-            try:
-                for room in _held_rooms(publication, share):
-                    held.callback(os.close, take_lock(room, create=False))
-            except (Locked, FileNotFoundError):
-                yield False
-                return
-            except OSError as error:
-                raise _failed(publication, error.strerror or str(error)) from error
-        yield True
-
-
-def _held_rooms(publication: Publication, share: Share) -> Iterator[Path]:
-    for room in (share.room, share.beside / RUN):
-        if publication.holds(room):
-            yield room
+        ours = True
+        try:
+            for room in (room for share in publication.shares for room in publication.rooms(share)):
+                if (lock := take_lock(room, create=False)) is None:
+                    ours = False
+                    break
+                held.callback(os.close, lock)
+        except FileNotFoundError:
+            ours = False
+        except OSError as error:
+            raise _failed(publication, error.strerror or str(error)) from error
+        yield ours
 
 
 def _finished(publication: Publication) -> Completed:
     """Complete a publication whose locks are held."""
     record = b""
-    for room in _held_rooms(publication, publication.home):
+    for room in publication.rooms(publication.home):
         # The publication does not need the record, so it may be unreadable.
         with suppress(OSError):
-            if not record and is_file_of(room / RUN_RECORD, publication.owners):
+            if not record and is_of(room / RUN_RECORD, publication.owners, stat.S_IFREG):
                 record = read_regular(room / RUN_RECORD)
     try:
         was_out = is_out(publication)
-        messages = carry_out(publication)
+        messages = alone(carrying_out(publication))
     except OSError as error:
         raise _failed(publication, f"{error.filename}: {error.strerror or error}") from error
     except WriteError as error:
@@ -324,15 +302,7 @@ def _failed(publication: Publication, why: str, how: str = "completed") -> Outpu
 
 
 def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:
-    """Remove unpublished files of dead runs from directories; see `Storage.clear`.
-
-    Args:
-        directories: As they were given with `--to`.
-        dry_run: Change nothing.
-
-    Raises:
-        OutputFailed: A directory does not exist, a run is writing to it, or the system refused.
-    """
+    """Remove unpublished files of dead runs from directories; see `Storage.clear`."""
     completed: list[str] = []
     removed: list[Leftover] = []
     kept: list[str] = []
@@ -340,7 +310,15 @@ def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:
         chosen = _with_others(directories)
     for directory in chosen:
         with _cleaning(directory):
-            completed += _would_complete(directory) if dry_run else _complete_or_undo(directory)
+            completed += (
+                _complete_or_undo(directory)
+                if not dry_run
+                else (
+                    f"run {each.run_id} was interrupted while it was published into "
+                    f"{each.home.path}: the publication would be completed"
+                    for each in pending(directory)
+                )
+            )
             foreign = strangers(directory / RUN)
             kept += map(str, foreign)
             left = _clear(directory, dry_run=dry_run)
@@ -382,38 +360,27 @@ def _with_others(directories: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def _would_complete(directory: Path) -> tuple[str, ...]:
-    return tuple(
-        f"run {each.run_id} was interrupted while it was published into {each.home.path}: the "
-        "publication would be completed"
-        for each in pending(directory)
-    )
-
-
 def _complete_or_undo(directory: Path) -> tuple[str, ...]:
+    """Complete publications; stage the files of others again, and restore the replaced runs."""
     try:
         return tuple(text for run in complete(directory) for text in run.messages)
     except OutputFailed as error:
         for publication in pending(directory):
             with _locked(publication) as ours:
-                if ours:
-                    _undo(publication)
+                if not ours:
+                    continue
+                try:
+                    out = is_out(publication)
+                    # Files in a directory that is not mounted cannot be moved back.
+                    check_found(publication, out=out)
+                    if out:
+                        why = "its manifest already has its final name"
+                        raise _failed(publication, why, "undone")
+                    take_back(publication)
+                except OSError as failure:
+                    why = f"{failure.filename}: {failure.strerror or failure}"
+                    raise _failed(publication, why, "undone") from failure
         return (f"{error.message}; this publication is abandoned",)
-
-
-def _undo(publication: Publication) -> None:
-    """Stage the files of a publication again, and restore the run that it replaced."""
-    try:
-        out = is_out(publication)
-        # Files in a directory that is not mounted cannot be moved back.
-        check_found(publication, out=out)
-        if out:
-            raise _failed(publication, "its manifest already has its final name", "undone")
-        take_back(publication)
-    except OSError as error:
-        raise _failed(
-            publication, f"{error.filename}: {error.strerror or error}", "undone"
-        ) from error
 
 
 def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
@@ -422,21 +389,21 @@ def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
         if not dry_run:
             sweep(directory)
         return []
-    if not is_directory_of(room, owners_for(directory)):
+    if not is_of(room, owners_for(directory)):
         raise OutputFailed(
             f"{room} is a symbolic link or belongs to another user",
             "run the same command as its owner, or find out which program created it",
         )
     try:
         lock = take_lock(room, create=not dry_run)
-    except Locked:
-        raise OutputFailed(
-            f"a run is writing to {directory}",
-            f"wait until the run ends, or end it with: unloader stop {directory}",
-        ) from None
     except FileNotFoundError:
         # Without a lock no run has it; or its run has just ended.
         return [leftover(directory)] if dry_run and room.is_dir() else []
+    if lock is None:
+        raise OutputFailed(
+            f"a run is writing to {directory}",
+            f"wait until the run ends, or end it with: unloader stop {directory}",
+        )
     try:
         if not dry_run and is_under_way(directory):
             # A run that had its lock until now has begun to publish, and died.

@@ -3,7 +3,7 @@
 DIR/_manifest.json        comes last; its presence means that the run is finished. Of several
                           directories only the first has one
 DIR/<data files>          complete and synced, all of them or none
-DIR/_run/                 of a running or a dead run; see `directory_leftovers`
+DIR/_run/                 of a running or a dead run; see `directory_records`
 """
 
 from __future__ import annotations
@@ -12,123 +12,37 @@ import errno
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.directory_access import Access, foreign_link
-from unloader.storage.directories.directory_leftovers import (
+from unloader.storage.directories.directory_lock import (
+    LOCK,
+    Holder,
+    is_of,
+    owners_for,
+    read_holder,
+    read_record,
+    replace_status,
+    take_lock,
+    write_holder,
+)
+from unloader.storage.directories.directory_records import (
     STAGED,
     is_removed,
     leftover,
     remove_bulk,
     remove_room,
 )
-from unloader.storage.directories.directory_lock import (
-    LOCK,
-    Holder,
-    Locked,
-    Status,
-    is_directory_of,
-    is_locked,
-    lives_elsewhere,
-    owners_for,
-    read_holder,
-    read_record,
-    take_lock,
-    write_holder,
-)
-from unloader.storage.directories.directory_recovery import sweep, sweep_one_of_many
-from unloader.storage.place_names import overlapping, two_are_one
-from unloader.storage.storage_protocol import (
-    MANIFEST,
-    REQUESTS,
-    RUN,
-    RUN_RECORD,
-    STATUS,
-    Leftover,
-)
+from unloader.storage.directories.directory_recovery import sweep
+from unloader.storage.storage_protocol import REQUESTS, RUN, RUN_RECORD, STATUS, Leftover
 from writers.files.syncing import Wanted, sync_directory
 
 
-def refusal(path: Path, *, overwrite: bool) -> OutputFailed | None:
-    """Return why a run would be refused a directory; None if no reason is known.
-
-    Args:
-        path: The directory, which may be missing.
-        overwrite: An earlier run in it may be replaced.
-    """
-    if (link := foreign_link(path)) is not None:
-        return _linked(link)
-    try:
-        there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
-        if not there.is_dir():
-            return _refused("create", path, f"{there} is not a directory")
-        if not os.access(there, os.W_OK | os.X_OK):
-            return _refused("create" if there != path else "prepare", path, "Permission denied")
-        if there != path:
-            return None
-        room = path / RUN
-        if room.exists():
-            if not is_directory_of(room, owners_for(path)):
-                return _foreign_room(room)
-            if is_locked(room) or lives_elsewhere(room):
-                return _held(path)
-        return None if overwrite else _not_free(path)
-    except OSError as error:
-        return _refused("prepare", path, error.strerror or str(error))
-
-
-def missing(places: Iterable[str]) -> frozenset[str]:
-    """Return the directories that do not exist and that this user seems able to make.
-
-    The directories that they are in are looked at only once.
-    """
-    can_hold: dict[str, bool] = {}
-
-    def can_be_made(place: str) -> bool:
-        path = os.path.abspath(place)
-        above, name = os.path.split(path)
-        if name == RUN or not name:
-            return False
-        try:
-            os.lstat(path)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            return False  # The process that takes it reports the reason.
-        else:
-            return False
-        if above not in can_hold:
-            can_hold[above] = _can_hold(above)
-        return can_hold[above]
-
-    return frozenset(filter(can_be_made, places))
-
-
-def _can_hold(above: str) -> bool:
-    """Return whether this user may make a directory in another one, which need not exist."""
-    if RUN in os.path.realpath(above).split(os.sep) or foreign_link(Path(above)) is not None:
-        return False
-    there = next(each for each in (Path(above), *Path(above).parents) if os.path.lexists(each))
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-
-
-def _not_free(path: Path, *, shared: bool = False) -> OutputFailed | None:
-    """Return the error for a directory with anything except leftovers of dead runs, else None."""
-    others = sorted(entry.name for entry in path.iterdir() if entry.name != RUN)
-    finished = MANIFEST in others
-    if not others or (shared and not finished):
-        return None
-    what = "a finished run" if finished else f"{others[0]} and possibly other files"
-    return OutputFailed(
-        f"{path} is not empty: it holds {what}",
-        "choose an empty directory with --to, or replace an earlier run with --overwrite",
-    )
-
-
-def _held(path: Path) -> OutputFailed:
+def held(path: Path) -> OutputFailed:
+    """Return the error for a directory that another run is writing to."""
     who = read_holder(path / RUN).text()
     return OutputFailed(
         f"another run is writing to {path}{who and f': {who}'}",
@@ -136,90 +50,69 @@ def _held(path: Path) -> OutputFailed:
     )
 
 
-def _linked(link: Path) -> OutputFailed:
+def linked(link: Path) -> OutputFailed:
+    """Return the error for a symbolic link that may mislead a run."""
     return OutputFailed(
         f"{link} is a symbolic link of another user, in a directory that all users may write to",
         "find out which program created it and remove it, or choose another --to",
     )
 
 
-def _foreign_room(room: Path) -> OutputFailed:
+def foreign_room(room: Path) -> OutputFailed:
+    """Return the error for a `_run` that another user may change."""
     return OutputFailed(
         f"{room} is a symbolic link or belongs to another user",
         "find out which program created it and remove it, or choose another --to",
     )
 
 
-def _refused(verb: str, path: Path, why: str) -> OutputFailed:
+def refused(verb: str, path: Path, why: str) -> OutputFailed:
+    """Return the error for what the file system did not do with a directory."""
     return OutputFailed(
         f"cannot {verb} {path}: {why}",
         "check the path, its permissions and the free space, or choose another --to",
     )
 
 
-def check_different(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the directories without symbolic links; they are apart from each other.
+class RunDirectory:
+    """One directory, taken by one run until `close`; it is made where needed.
+
+    Args:
+        path: The directory.
+        access: Permissions and owner of the directories that are made.
 
     Raises:
-        OutputFailed: Two are the same or nested, or one is in the `_run` of another run.
+        OutputFailed: It cannot be made or written, or another run is using it.
     """
-    resolved = tuple(os.path.realpath(path) for path in paths)
-    for path, real in zip(paths, resolved, strict=True):
-        if RUN in real.split(os.sep):
-            # The end of a run into the directory around it removes it, with finished files.
-            raise OutputFailed(
-                f"{path} is inside a directory {RUN}, which is removed when the run ends",
-                "choose another directory",
-            )
-    pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
-    if pair is not None:
-        first, second = pair
-        same = resolved[first] == resolved[second]
-        raise OutputFailed(
-            two_are_one(str(paths[first]), str(paths[second]), same=same),
-            "give separate directories",
-        )
-    return resolved
-
-
-class RunDirectory:
-    """One directory, taken by one run until `close`."""
 
     def __init__(self, path: Path, access: Access) -> None:
-        """Take the directory, creating it where needed; change nothing else in it.
-
-        Args:
-            path: The directory.
-            access: Permissions and owner of the directories that are made.
-
-        Raises:
-            OutputFailed: It cannot be created or written, or another run is using it.
-        """
         self.path = path
         self._access = access
         self.room = path / RUN
         self.staged = self.room / STAGED
         """The directory of staged files; the `_run` itself for one of many tables."""
-        self.status = Status(self.room)
+        self._descriptor: int | None = None
+        """Of the `_run`, which has another path after an exchange of directories."""
         self._is_durable = False
         self._written = b""
         """The bytes that this run has written into the lock."""
         self._above: tuple[Path, ...] = ()
         """Directories above this one that are to be synced, as `way` has returned them."""
         if (link := foreign_link(path)) is not None:
-            raise _linked(link)
+            raise linked(link)
         self._created = self._create()
         self._made_at = time.monotonic()
         with self.refused("prepare"):
             try:
-                self._lock = take_lock(self.room)
-            except Locked:
-                raise _held(path) from None
+                lock = take_lock(self.room)
             except FileNotFoundError:
                 # The run that held it has just ended, and removed it.
                 raise OutputFailed(
                     f"another run was writing to {path} until now", "start again"
                 ) from None
+            if lock is None:
+                raise held(path)
+            self._lock = lock
             try:
                 if not self._made_room:
                     # They were requests to an earlier process.
@@ -234,7 +127,7 @@ class RunDirectory:
         try:
             yield
         except OSError as error:
-            raise _refused(verb, self.path, error.strerror or str(error)) from error
+            raise refused(verb, self.path, error.strerror or str(error)) from error
 
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return the new directories, innermost first."""
@@ -267,27 +160,14 @@ class RunDirectory:
         if self._made_room:
             # A network file system that maps users shows another owner than this user.
             self.owners |= {os.lstat(self.room).st_uid}
-        if not is_directory_of(self.room, self.owners):
-            raise _foreign_room(self.room)
+        if not is_of(self.room, self.owners):
+            raise foreign_room(self.room)
         return tuple(made)
 
     @property
     def is_new(self) -> bool:
         """Whether it did not exist before it was taken."""
         return self.path in self._created
-
-    def check_free(self, *, shared: bool) -> None:
-        """Check that the directory has nothing except leftovers of dead runs.
-
-        Args:
-            shared: Other runs may have directories in it.
-
-        Raises:
-            OutputFailed: It has other files, or cannot be read.
-        """
-        with self.refused("prepare"):
-            if (error := _not_free(self.path, shared=shared)) is not None:
-                raise error
 
     def begin(
         self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]
@@ -302,9 +182,6 @@ class RunDirectory:
 
         Returns:
             The leftovers of a dead run, which are removed.
-
-        Raises:
-            OSError: The file system refused.
         """
         if self.is_new and not durable:
             # It is empty, and the caller has looked for its twins.
@@ -312,7 +189,7 @@ class RunDirectory:
         else:
             left = leftover(self.path)
             remove_bulk(self.room, kept)
-            (sweep if durable else sweep_one_of_many)(self.path)
+            sweep(self.path, one_of_many=not durable)
         self._written = write_holder(self._lock, holder)
         if flat and self.is_new and self._access.is_usual:
             self.staged = self.room
@@ -323,19 +200,15 @@ class RunDirectory:
             self._make_durable()
         return left
 
-    def resume(self, holder: Holder, is_of_it: Callable[[bytes], bool] | None) -> None:
+    def resume(self, holder: Holder, is_record_of_it: Callable[[bytes], bool] | None) -> None:
         """Record this process in the lock, and keep the files of the dead run.
-
-        Args:
-            holder: The run.
-            is_of_it: See `Claim.is_record_of_it`.
 
         Raises:
             OutputFailed: The run has no files here any more.
-            OSError: The file system refused.
         """
         here = read_holder(self.room).run_id == holder.run_id
-        if not here and not (is_of_it and is_of_it(read_record(self.room, RUN_RECORD))):
+        record = b"" if here else read_record(self.room, RUN_RECORD)
+        if not here and not (is_record_of_it and is_record_of_it(record)):
             raise OutputFailed(
                 f"run {holder.run_id} has no files in {self.path} any more",
                 "start the unload again, without resume",
@@ -349,7 +222,7 @@ class RunDirectory:
 
     def _make_staged(self) -> None:
         self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
-        if not is_directory_of(self.staged, self.owners):
+        if not is_of(self.staged, self.owners):
             raise FileExistsError(
                 errno.EEXIST, "its _run/staged belongs to another user", self.staged
             )
@@ -382,11 +255,7 @@ class RunDirectory:
         return (self._lock, *filter(_is_readable, (self.path, *self._above)))
 
     def is_durable(self, since: float) -> None:
-        """Remember that the way is synced.
-
-        Args:
-            since: When the sync began, by the monotonic clock.
-        """
+        """Remember that the way is synced, by a sync that began then, by the monotonic clock."""
         _synced.update((folder, since) for folder in self._above)
         self._above, self._is_durable = (), True
 
@@ -402,6 +271,13 @@ class RunDirectory:
             return read_holder(self.room).run_id == run_id
         except OSError:
             return False
+
+    def show(self, data: bytes) -> None:
+        """Replace the status record, wherever the `_run` is."""
+        if self._descriptor is None:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self.room, flags)
+        replace_status(self._descriptor, data)
 
     def give_back(self) -> None:
         """Leave the directory as it was before it was taken."""
@@ -429,7 +305,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Release the directory to others."""
-        self.status.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
         os.close(self._lock)
 
 

@@ -1,76 +1,543 @@
-"""Local directories as a storage, and the requests of other commands to their runs."""
+"""Local directories as a storage: the directories of one run, and the requests of other commands.
+
+One directory is the usual case. Each of several has its own lock and its own staged files, so that
+a file never crosses from one file system to another. The records and the manifest are in the first.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import IO
 
 from msgspec.json import encode
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.directory_leftovers import leftover
+from unloader.storage.directories.directory_access import Access, foreign_link
+from unloader.storage.directories.directory_journal import SHORT_SECONDS, Journal, remove_unsynced
 from unloader.storage.directories.directory_lock import (
+    LOCK,
+    Holder,
     holder_of,
-    is_directory_of,
-    is_file_of,
     is_locked,
+    is_of,
     lives_elsewhere,
     owners_for,
     read_record,
     read_requests,
 )
-from unloader.storage.directories.directory_recovery import clean, complete, complete_all
-from unloader.storage.directories.directory_staging import missing, refusal
-from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.directories.directory_publishing import (
+    carrying_out,
+    check_real,
+    take_back,
+    twin_name,
+)
+from unloader.storage.directories.directory_records import (
+    STAGED,
+    Placed,
+    Publication,
+    Share,
+    leftover,
+    read_publication,
+    staged_files,
+    strangers,
+)
+from unloader.storage.directories.directory_recovery import clean, complete, is_under_way
+from unloader.storage.directories.directory_staging import (
+    RunDirectory,
+    foreign_room,
+    held,
+    linked,
+    refused,
+)
+from unloader.storage.earlier_runs import EarlierRuns, not_free
+from unloader.storage.place_names import overlapping, two_are_one
 from unloader.storage.storage_protocol import (
+    JOURNAL,
     MANIFEST,
     REQUESTS,
     RUN,
+    RUN_RECORD,
     STATUS,
     Claim,
     Cleaning,
     Completed,
     Disk,
     Leftover,
+    Move,
+    Place,
     Requests,
+    RunStorage,
+    Staging,
     WhoWasHere,
+    boot_id,
+    host_name,
+    record_name,
 )
-from writers.files.publish import write_new
+from writers.errors import WriteError
+from writers.files.publish import (
+    NamedLater,
+    check_moves,
+    remove_staged,
+    write_atomically,
+    write_new,
+)
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
+from writers.files.syncing import Steps, Wanted, opened_for_sync
+from writers.model import UncompletedUpload
+
+_TRIES = 3
+_FILE_AND_MANIFEST = 2
+
+
+def _resolved(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return the directories without symbolic links; they are apart from each other.
+
+    Raises:
+        OutputFailed: Two are the same or nested, or one is in the `_run` of another run.
+    """
+    resolved = tuple(os.path.realpath(path) for path in paths)
+    for path, real in zip(paths, resolved, strict=True):
+        if RUN in real.split(os.sep):
+            # The end of a run into the directory around it removes it, with finished files.
+            raise OutputFailed(
+                f"{path} is inside a directory {RUN}, which is removed when the run ends",
+                "choose another directory",
+            )
+    pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
+    if pair is not None:
+        first, second = pair
+        same = resolved[first] == resolved[second]
+        raise OutputFailed(
+            two_are_one(str(paths[first]), str(paths[second]), same=same),
+            "give separate directories",
+        )
+    return resolved
+
+
+class RunDirectories(RunStorage):
+    """One or more directories, taken by one run; see `RunStorage`."""
+
+    def __init__(self, claim: Claim) -> None:
+        """Lock all the directories, by the rules of `Storage.take`."""
+        paths = [Path(place) for place in claim.places]
+        resolved = _resolved(paths)
+        self.places = tuple(Place(name=str(path), address=os.path.abspath(path)) for path in paths)
+        self.all: tuple[RunDirectory, ...]
+        self.notices: tuple[str, ...] = ()
+        self._one_of_many = bool(claim.home)
+        self._shared = claim.shared
+        self._publishing = False
+        self._journal: Journal | None = None
+        self._unsynced: dict[tuple[int, str], None] = {}
+        """Staged files that may not be synced, in their order."""
+        self._is_shown, self._show_lock = True, threading.Lock()
+        self._access = Access.of(claim.mode, claim.owner_group)
+        self._me = Holder(
+            run_id=claim.run_id or os.urandom(6).hex(),
+            pid=os.getpid(),
+            directories=resolved,
+            host=host_name(),
+            boot_id=boot_id(),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            home=os.path.abspath(claim.home) if claim.home else "",
+        )
+        with self._take(paths) as undo:
+            for directory in () if claim.overwrite else self.all:
+                with directory.refused("prepare"):
+                    names = os.listdir(directory.path)
+                if error := not_free(str(directory.path), names, shared=claim.shared):
+                    raise error
+            # A run that cannot be replaced is refused before the work.
+            self._earlier = EarlierRuns(LocalDirectories(), claim.places, claim.read_index)
+            for directory in self.all:
+                with directory.refused("prepare"):
+                    if claim.resumed:
+                        directory.resume(self._me, claim.is_record_of_it)
+                        continue
+                    left = directory.begin(
+                        self._me,
+                        durable=not self._one_of_many,
+                        flat=self._one_of_many and len(self.all) == 1,
+                        kept=(RUN_RECORD,) if claim.keeps_record else (),
+                    )
+                    self.notices += () if left.is_empty else (f"removed {left.text()}",)
+            self.notices += tuple(
+                f"kept {path}: no run wrote it"
+                for directory in self.all
+                if not directory.is_new
+                for path in strangers(directory.room)
+            )
+            undo.pop_all()
+
+    def _take(self, paths: Sequence[Path]) -> ExitStack:
+        """Take all directories when nothing is being published into them; return the undo."""
+        for _ in range(_TRIES):
+            for path in () if self._one_of_many else paths:
+                self.notices += tuple(text for run in complete(path) for text in run.messages)
+            with ExitStack() as undo:
+                self.all = ()
+                for path in paths:
+                    directory = RunDirectory(path, self._access)
+                    undo.callback(directory.close)
+                    undo.callback(directory.give_back)
+                    self.all = (*self.all, directory)
+                # Another run may have begun to publish, and died, before the locks were ours.
+                # A new directory of one of many tables has no record and no twin. A look at the
+                # twins of a thousand tables would list a thousand names for each.
+                if not any(
+                    is_under_way(each.path, beside=not self._one_of_many)
+                    for each in self.all
+                    if not (self._one_of_many and each.is_new)
+                ):
+                    return undo.pop_all()
+        raise OutputFailed(
+            f"another run is being published into {' or '.join(str(path) for path in paths)}",
+            "wait until it ends, then start again",
+        )
+
+    @property
+    def first(self) -> RunDirectory:
+        """The directory of the records and the manifest."""
+        return self.all[0]
+
+    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
+        for number, name in finals:
+            path = f"{self.all[number].path}/{name}"
+            if name not in self._earlier.files[number] and os.path.lexists(path):
+                raise OutputFailed(
+                    f"{path} already exists, and no earlier run wrote it",
+                    "move it away, or choose another --to or --file-name",
+                )
+
+    def staging(self, place: int) -> Staging:
+        staged = str(self.all[place].staged)
+        return Staging(label=staged, directory=staged)
+
+    def marks(self) -> tuple[str, ...]:
+        return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
+
+    def check(self) -> None:
+        """Do nothing: the workers notice a lost directory."""
+
+    def open_staged(self, place: int, name: str) -> IO[bytes]:
+        return open(self.staged_file(place, name), "xb")
+
+    def staged_file(self, place: int, name: str) -> Path:
+        return self.all[place].staged / name
+
+    def keep(self, name: str, data: bytes) -> None:
+        write_atomically(self.first.room / record_name(name), data)
+        if name == JOURNAL and self._journal is not None:
+            # It has the file that was there before.
+            self._journal.close()
+            self._journal = None
+
+    def recorded(self, name: str) -> bytes:
+        with self.first.refused("read"):
+            return read_record(self.first.room, record_name(name))
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        new = dict.fromkeys(files)
+        self._unsynced |= new
+        paths = [self.staged_file(place, name) for place, name in new]
+        self._opened_journal().sync_before(paths)
+
+    def append(self, name: str, line: bytes) -> None:
+        if name != JOURNAL:
+            raise ValueError(f"lines can be appended only to {JOURNAL}")
+        journal = self._opened_journal()
+        with self.first.refused("write the journal in"):
+            journal.append(line)
+
+    def _opened_journal(self) -> Journal:
+        if self._journal is None:
+            with self.first.refused("write the journal in"):
+                self._journal = Journal(
+                    self.first.room / JOURNAL,
+                    self._apart(),
+                    self.all,
+                    patience_seconds=SHORT_SECONDS if self.first.staged == self.first.room else 0.0,
+                )
+        return self._journal
+
+    def _apart(self) -> list[Path]:
+        """Return the directories of staged files, except a `_run` with staged files."""
+        return [each.staged for each in self.all if each.staged != each.room]
+
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        raise WriteError(f"{upload.name} is not in an object store.", "unload it again.")
+
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
+        stay = frozenset(kept)
+        for number, directory in enumerate(self.all):
+            with directory.refused("clear"):
+                for entry in staged_files(directory.room):
+                    if (number, entry.name) not in stay:
+                        os.unlink(entry.path)
+
+    def show(self, data: bytes) -> None:
+        with self._show_lock:
+            if not self._is_shown:
+                return
+            try:
+                self.first.show(data)
+            except FileNotFoundError:
+                # A publication may move the `_run` before the first record.
+                if not self._publishing:
+                    raise
+
+    def stop_asked(self) -> bool:
+        return read_requests(self.first.room, self._me).stop
+
+    def wish(self) -> bytes:
+        return read_requests(self.first.room, self._me).change.encode()
+
+    def discard(self, *stems: str) -> None:
+        for directory in self.all:
+            remove_staged(directory.staged, stems)
+
+    def committing(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> Steps[tuple[str, ...]]:
+        for directory in self.all:
+            if not directory.is_held(self._me.run_id):
+                raise OutputFailed(
+                    f"{directory.room / LOCK} was removed, replaced or made unreadable while the "
+                    "run was writing, so nothing is published",
+                    "find out which program did this, and unload again; the files of this run "
+                    f"are in {directory.staged}, if that directory still exists",
+                )
+        self._earlier.check_unchanged()
+        for number, directory in enumerate(self.all):
+            ours = [(move.staged, move.final) for move in moves if move.place == number]
+            check_moves(directory.staged, ours, directory.path, self._earlier.files[number])
+        if self._journal is not None:
+            # From here on the record of the publication replaces the journal's lines.
+            with self.first.refused("write the journal in"):
+                self._journal.rest()
+        for move in moves if not self._access.is_usual else ():
+            self._access.give(self.staged_file(move.place, move.staged))
+        with ExitStack() as opened:
+            wanted = self._write_manifest(moves, manifest, opened)
+            publication = self._publication(moves)
+            check_real(publication)
+            self._publishing = True
+            waiting = [then]
+
+            def clearing() -> None:
+                while waiting:
+                    waiting.pop()()
+                self._show_no_more()
+
+            try:
+                began = time.monotonic()
+                try:
+                    yield wanted
+                except (OSError, WriteError):
+                    # It is unknown whether the disk has them.
+                    unsynced = (each for each in moves if each[:2] in self._unsynced)
+                    remove_unsynced(self.staged_file(*each[:2]) for each in unsynced)
+                    raise
+                yield from publication.writing()
+                for directory in self.all:
+                    directory.is_durable(began)
+                # Until `clearing` machines that the lock does not reach see the status.
+                messages = yield from carrying_out(publication, clearing)
+                self._check_out(manifest)
+                return messages
+            except BaseException as error:
+                self._take_back(publication, error)
+                with self.first.refused("publish in"):
+                    raise
+
+    def _write_manifest(
+        self, moves: Sequence[Move], manifest: bytes, opened: ExitStack
+    ) -> tuple[Wanted, ...]:
+        """Write the manifest into `_run`; return the files to sync before the record.
+
+        After a power cut the files in the record must be found by their names, with their bytes.
+        The manifest has its name in `_run` before the record exists, and means nothing until then.
+        """
+        file = NamedLater(self.first.room / MANIFEST, manifest)
+        opened.callback(file.close)
+        try:
+            file.name()
+        except WriteError:
+            file.drop()
+            raise
+        self._access.give(file.path)
+        way = [each for directory in self.all for each in directory.way()]
+        folders = [*self._apart(), *(each.room for each in self.all)]
+        unsynced = [
+            opened_for_sync(self.staged_file(move.place, move.staged), opened)
+            for move in moves
+            if (move.place, move.staged) in self._unsynced
+        ]
+        return (*way, *folders, *unsynced, file.descriptor)
+
+    def _publication(self, moves: Sequence[Move]) -> Publication:
+        shares = []
+        for number, directory in enumerate(self.all):
+            room, here = directory.room, Path(os.path.realpath(directory.path))
+            files = []
+            for move in moves:
+                if move.place == number:
+                    path = directory.staged / move.staged
+                    source = move.staged if path.parent == room else f"{STAGED}/{move.staged}"
+                    files.append(Placed(source, move.final, os.stat(path).st_size))
+            if directory is self.first:
+                files.append(Placed(MANIFEST, MANIFEST, os.stat(room / MANIFEST).st_size))
+            # Files of others in a shared directory must not move. And a new directory of one of
+            # many tables with one file and the manifest needs no twin: readers cannot see half of
+            # it, and this takes fewer steps.
+            few = self._one_of_many and directory.is_new and len(files) <= _FILE_AND_MANIFEST
+            shares.append(
+                Share(
+                    path=str(here),
+                    twin="" if self._shared or few else twin_name(here, self._me.run_id),
+                    files=tuple(files),
+                    replaced=tuple(sorted(self._earlier.replaced[number])),
+                )
+            )
+        owners = frozenset().union(*(directory.owners for directory in self.all))
+        return Publication(run_id=self._me.run_id, shares=tuple(shares), owners=owners)
+
+    def _check_out(self, manifest: bytes) -> None:
+        """Check that readers find this run now."""
+        path = f"{self.first.path}/{MANIFEST}"
+        try:
+            with open(open_regular(path), "rb", buffering=0) as file:
+                found = "" if file.read(len(manifest) + 1) == manifest else "its content differs"
+        except OSError as error:
+            found = repr(error)
+        if found:
+            raise OutputFailed(
+                f"after the publication, {path} is not the manifest of this run: {found}",
+                "find out which program changes files there, then unload again",
+            )
+
+    def _take_back(self, publication: Publication, error: BaseException) -> None:
+        """Undo a publication after an error.
+
+        Raises:
+            OutputFailed: It cannot be undone; the record stays, so that it can be completed.
+        """
+        try:
+            # The record shows which directories got their files one by one after all.
+            rooms = (publication.home.room, publication.home.beside / RUN)
+            read = (read_publication(room, publication.owners) for room in rooms)
+            known = [found for found in read if found is not None]
+            take_back(known[0] if known else publication)
+            self._publishing = False
+        except OSError:
+            raise OutputFailed(
+                f"publishing in {self.first.path} was interrupted: {error}",
+                "fix the cause, then complete the publication with: unloader verify "
+                f"{self.first.path}",
+            ) from error
+
+    def abandon(self, manifest: bytes | None) -> None:
+        if self._publishing:
+            # The publication on record needs the manifest that is there.
+            return
+        self._show_no_more()
+        # A directory that was lost may be another run's by now.
+        held = [directory for directory in self.all if directory.is_held(self._me.run_id)]
+        for directory in self.all:
+            if directory not in held:
+                directory.leave_remains()
+        for directory in reversed(held):
+            if manifest is None:
+                directory.leave_no_trace()
+            else:
+                write_atomically(directory.room / MANIFEST, manifest)
+
+    def _show_no_more(self) -> None:
+        # A process that clears or moves a directory must be alone in it.
+        with self._show_lock:
+            self._is_shown = False
+
+    def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        for directory in self.all:
+            directory.close()
 
 
 class LocalDirectories:
     """Directories of this machine, network file systems included; see `Storage`."""
 
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
-        """Return why a run would be refused a directory."""
-        return refusal(Path(place), overwrite=overwrite)
+        path = Path(place)
+        if (link := foreign_link(path)) is not None:
+            return linked(link)
+        try:
+            there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+            if not there.is_dir():
+                return refused("create", path, f"{there} is not a directory")
+            if not os.access(there, os.W_OK | os.X_OK):
+                verb = "create" if there != path else "prepare"
+                return refused(verb, path, "Permission denied")
+            if there != path:
+                return None
+            room = path / RUN
+            if room.exists():
+                if not is_of(room, owners_for(path)):
+                    return foreign_room(room)
+                if is_locked(room) or lives_elsewhere(room):
+                    return held(path)
+            return None if overwrite else not_free(place, os.listdir(path))
+        except OSError as error:
+            return refused("prepare", path, error.strerror or str(error))
 
     def missing(self, places: Sequence[str]) -> frozenset[str]:
-        """Return the directories that do not exist and can be made."""
-        return missing(places)
+        found, can_hold = set(), dict[str, bool]()
+        for place in places:
+            path = os.path.abspath(place)
+            above, name = os.path.split(path)
+            try:
+                os.lstat(path)
+                continue
+            except FileNotFoundError:
+                if name in (RUN, ""):
+                    continue
+            except OSError:
+                continue  # The process that takes it reports the reason.
+            # The directories that they are in are looked at only once.
+            if above not in can_hold:
+                way = (Path(above), *Path(above).parents)
+                there = next(each for each in way if os.path.lexists(each))
+                can_hold[above] = (
+                    RUN not in os.path.realpath(above).split(os.sep)
+                    and foreign_link(Path(above)) is None
+                    and there.is_dir()
+                    and os.access(there, os.W_OK | os.X_OK)
+                )
+            if can_hold[above]:
+                found.add(place)
+        return frozenset(found)
 
     def take(self, claim: Claim) -> RunDirectories:
-        """Take the directories of a run."""
         return RunDirectories(claim)
 
     def complete(self, *places: str) -> tuple[Completed, ...]:
-        """Finish interrupted publications; many directories are looked at together."""
-        if len(places) == 1:
-            return complete(Path(places[0]))
-        return complete_all(map(Path, places))
+        return complete(*map(Path, places))
 
     def names(self, place: str) -> tuple[str, ...]:
-        """Return the names of the files in a directory."""
         return tuple(sorted(path.name for path in Path(place).iterdir() if path.is_file()))
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
-        """Return the directories with a manifest or a `_run`, except links and hidden ones."""
         found: list[str] = []
         level = [place]
         for _ in range(depth + 1):
@@ -85,29 +552,24 @@ class LocalDirectories:
         return tuple(sorted(found))
 
     def levels(self, place: str) -> tuple[str, ...]:
-        """Return the names of the directories in one, except links."""
         with suppress(OSError):
             return tuple(sorted(name for name, inner in _entries(place).items() if inner))
         return ()
 
     def read(self, place: str, name: str) -> bytes:
-        """Return a whole file. Devices and pipes are refused: they may have no end."""
+        # Devices and pipes are refused: they may have no end.
         return read_regular(Path(place, name))
 
     def put_new(self, place: str, name: str, data: bytes) -> None:
-        """Write a small file unless the name is in use."""
         write_new(Path(place, name), data)
 
     def size(self, place: str, name: str) -> int:
-        """Return the bytes of a file."""
         return os.stat(Path(place, name)).st_size
 
     def file(self, place: str, name: str) -> Path:
-        """Return the path of a file."""
         return Path(place, name)
 
     def disk(self, place: str) -> Disk | None:
-        """Return the disk of a directory, or of the directory that it would be made in."""
         directory = Path(place).absolute()
         try:
             while not directory.exists() and directory != directory.parent:
@@ -120,25 +582,21 @@ class LocalDirectories:
         return Disk(number=status.st_dev, directory=str(directory))
 
     def record(self, place: str, name: str) -> bytes:
-        """Return a file of a directory's `_run`, if this user may trust it."""
         room, owners = Path(place) / RUN, owners_for(Path(place))
-        if not (is_directory_of(room, owners) and is_file_of(room / name, owners)):
+        if not (is_of(room, owners) and is_of(room / name, owners, stat.S_IFREG)):
             return b""
         return read_record(room, name)
 
     def ask_to_stop(self, place: str) -> None:
-        """Write a file into the `_run` of the run's first directory."""
         _ask(place, stop=True)
 
     def ask(self, place: str, wish: bytes) -> None:
-        """Write a file into the `_run` of the run's first directory."""
         _ask(place, change=wish.decode())
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
-        """Return the run whose `_run` is in a directory, if this user may trust it."""
         directory = Path(place)
         room, owners = directory / RUN, owners_for(directory)
-        if not is_directory_of(room, owners):
+        if not is_of(room, owners):
             return None
         holder = holder_of(room, owners)
         uncounted = Leftover(directory=str(directory), run_id=holder.run_id)
@@ -154,7 +612,6 @@ class LocalDirectories:
         )
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
-        """Remove the leftovers of dead runs."""
         return clean([Path(place) for place in places], dry_run=dry_run)
 
 
@@ -164,7 +621,7 @@ def _ask(place: str, *, stop: bool = False, change: str = "") -> None:
     holder = holder_of(room, owners)
     if holder.directories[:1] and not (room / STATUS).exists():
         room = Path(holder.directories[0]) / RUN
-    if not is_directory_of(room, owners) or not holder.process.strip():
+    if not is_of(room, owners) or not holder.process.strip():
         raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
     before = read_requests(room, holder)
     asked = Requests(process=holder.process, stop=stop or before.stop, change=change)

@@ -77,7 +77,7 @@ def _pending(room: Room) -> tuple[Room, Holder, object] | None:
 
 
 def complete(place: str) -> tuple[Completed, ...]:
-    """Complete an interrupted publication; see `Storage.complete_all`.
+    """Complete an interrupted publication; see `Storage.complete`.
 
     Raises:
         OutputFailed: It cannot be completed.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from publications.staged_runs import as_bytes, manifest_of, stage, taken
 
-from unloader.storage.directories.directory_recovery import complete_all
-from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.directories.directory_recovery import complete
+from unloader.storage.directories.directory_storage import RunDirectories
 from unloader.storage.storage_protocol import JOURNAL
 
 
@@ -120,7 +120,7 @@ def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path)
         (tmp_path / name).mkdir()
     twin = tmp_path / ".one.unloader-dead"
     twin.mkdir()
-    assert complete_all([tmp_path / "one", tmp_path / "other", tmp_path / "missing"]) == ()
+    assert complete(tmp_path / "one", tmp_path / "other", tmp_path / "missing") == ()
     assert twin.exists()
     taken([tmp_path / "one"], overwrite=False, home="home").close()
     assert not twin.exists()

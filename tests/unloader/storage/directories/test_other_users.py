@@ -15,8 +15,8 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
-from unloader.storage.directories import directory_publishing, directory_recovery, run_directories
-from unloader.storage.directories.directory_leftovers import publishing_lines
+from unloader.storage.directories import directory_publishing, directory_recovery, directory_storage
+from unloader.storage.directories.directory_records import publishing_lines
 from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import JOURNAL, RUN, STATUS
 
@@ -94,7 +94,7 @@ def test_a_publisher_killed_before_the_lock_is_taken(
     finish(out, "o1.csv", "o2.csv")
     (out / "mine.txt").write_text("mine")
     kills = [killed_halfway(out)]
-    module = run_directories if comes == "run" else directory_recovery
+    module = directory_storage if comes == "run" else directory_recovery
     find = module.complete
 
     def then_killed(directory: Path) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def test_a_record_of_another_user_is_not_believed(shared: Path, comes: str) -> N
     elif comes == "clean":
         assert directory_recovery.clean([shared / "dest"], dry_run=False).completed == ()
     else:
-        assert run_directories.complete(shared / "dest") == ()
+        assert directory_storage.complete(shared / "dest") == ()
     assert content_of(shared) == before
 
 

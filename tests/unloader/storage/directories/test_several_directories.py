@@ -12,8 +12,8 @@ from publications.staged_runs import as_bytes, manifest_of, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, read_manifest
-from unloader.storage.directories import directory_publishing, directory_recovery, run_directories
-from unloader.storage.directories.run_directories import RunDirectories
+from unloader.storage.directories import directory_publishing, directory_recovery, directory_storage
+from unloader.storage.directories.directory_storage import RunDirectories
 from unloader.storage.storage_protocol import JOURNAL, Move
 
 Files = dict[str, int]
@@ -159,7 +159,7 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
     with taken(pair, overwrite=True) as directories:
         moves = stage(directories, {"c.csv": 0, "d.csv": 1})
         with monkeypatch.context() as patch:
-            patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
+            patch.setattr(directory_storage.RunDirectories, "_take_back", lambda *_: None)
             if moment == "all exchanged":
                 patch.setattr(directory_publishing, "_remove_old", _break_off)
             else:
