@@ -51,7 +51,7 @@ def asked(source: str, place: str, mode: str = "append") -> tuple[str, ...]:
 
 @pytest.mark.long("runs into tables of a lakehouse")
 def test_the_promises_of_a_format(tmp_path: Path, env: dict[str, str]) -> None:
-    """All that `unloader.lakehouse.lake_formats` promises, in places that DuckDB takes for patterns."""
+    """All that `unloader.lakehouse.table_commits` promises, in places that DuckDB takes for patterns."""
     root = tmp_path / "a [l]ake=1"
     root.mkdir()
     DuckLake.made(root, kind="", env=env).check_contract("main.t")

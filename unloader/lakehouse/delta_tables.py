@@ -1,4 +1,4 @@
-"""Delta Lake tables through deltalake (delta-rs); see `unloader.lakehouse.lake_formats.LakeFormat`.
+"""Delta Lake tables through deltalake (delta-rs); see `table_commits.LakeFormat`.
 
 A commit is a numbered file that only one writer can make. It names the run in a transaction id,
 which the table keeps, and in the properties of the commit.
@@ -36,7 +36,6 @@ from unloader.lakehouse.table_commits import (
     Committed,
     LaterChange,
     RunLog,
-    Wanted,
     check_alike,
     check_for_all_rows,
     check_is_the_same,
@@ -69,11 +68,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what a text of `--to` means.
-
-        Raises:
-            UsageError: It does not name a table.
-        """
+        """Return what a text of `--to` means."""
         place = text.removeprefix(MARK)
         if not place:
             raise UsageError(f"--to {text} does not name a table", "write delta:DIRECTORY")
@@ -98,63 +93,59 @@ class Address(Struct, frozen=True, kw_only=True):
         return cls(place=str(found), uri=uri, options=options)
 
 
-class DeltaTables:
-    """Tables in directories and object stores, without a catalog."""
+def absolute_name(name: str) -> str:
+    return f"{MARK}{Address.parse(name).place}"
 
-    def absolute_name(self, name: str) -> str:
-        """Return the name with the absolute path of a directory."""
-        return f"{MARK}{Address.parse(name).place}"
 
-    def prepared(self, wanted: Wanted) -> LakeTable:
-        """Return the table as it is, or as it will be made."""
-        check_for_all_rows(wanted)
-        address = Address.parse(wanted.name)
-        table = load(address)
-        check_wanted(wanted, is_there=table is not None)
-        if table is None:
-            table_schema(wanted.schema)
-        else:
-            _check_plain(table, wanted.name)
-            check_columns(wanted.schema, table, wanted.name)
-        return LakeTable(
-            kind="delta",
-            name=self.absolute_name(wanted.name),
-            save_mode=wanted.save_mode,
-            location=address.uri,
-            files=address.uri,
-            table_id="" if table is None else str(table.metadata().id),
-            base="" if table is None else str(table.version()),
-        )
+def prepared(wanted: LakeTable, schema: pa.Schema) -> LakeTable:
+    check_for_all_rows(wanted)
+    address = Address.parse(wanted.name)
+    table = load(address)
+    check_wanted(wanted, is_there=table is not None)
+    if table is None:
+        table_schema(schema)
+    else:
+        _check_plain(table, wanted.name)
+        check_columns(schema, table, wanted.name)
+    return LakeTable(
+        kind="delta",
+        name=absolute_name(wanted.name),
+        save_mode=wanted.save_mode,
+        location=address.uri,
+        files=address.uri,
+        table_id="" if table is None else str(table.metadata().id),
+        base="" if table is None else str(table.version()),
+    )
 
-    def data_place(self, name: str) -> str:
-        """Return where the table is, which is where its files are."""
-        return Address.parse(name).place
 
-    def committed(self, table: LakeTable, run_id: str) -> str:
-        """Return the version that a run has committed."""
-        address = Address.parse(table.name)
-        found = load(address)
-        return "" if found is None else _version_of_run(address, found, run_id)
+def data_place(name: str) -> str:
+    return Address.parse(name).place
 
-    def commit(self, commit: Commit) -> Committed:
-        """Make all files part of the table in one step."""
-        return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
-    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return the entries of a table's log about a run and its files."""
-        address = Address.parse(table.name)
-        found = load(address)
-        check_is_the_table(table, "" if found is None else str(found.metadata().id))
-        assert found is not None
-        home = table.files.removeprefix(f"{table.location}/")
-        files = {f"{home}/{name}": name for name in names}
-        with answering(address):
-            used = _rows_of_files(found)
-            if files.keys() <= used.keys():
-                rows = _total([used[path] for path in files])
-                return RunLog(is_known=True, rows=rows, changes=())
-            left = {path: name for path, name in files.items() if path not in used}
-            return _log_of_removed(address, found, run_id, left)
+def committed(table: LakeTable, run_id: str) -> str:
+    address = Address.parse(table.name)
+    found = load(address)
+    return "" if found is None else _version_of_run(address, found, run_id)
+
+
+def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+    address = Address.parse(table.name)
+    found = load(address)
+    check_is_the_table(table, "" if found is None else str(found.metadata().id))
+    assert found is not None
+    home = table.files.removeprefix(f"{table.location}/")
+    files = {f"{home}/{name}": name for name in names}
+    with answering(address):
+        used = _rows_of_files(found)
+        if files.keys() <= used.keys():
+            rows = _total([used[path] for path in files])
+            return RunLog(is_known=True, rows=rows, changes=())
+        left = {path: name for path, name in files.items() if path not in used}
+        return _log_of_removed(address, found, run_id, left)
+
+
+def commit(commit: Commit) -> Committed:
+    return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
 
 def _commit_to(address: Address, commit: Commit) -> Committed | None:
@@ -179,11 +170,7 @@ def _commit_to(address: Address, commit: Commit) -> Committed | None:
 
 
 def _check_plain(table: DeltaTable, name: str) -> None:
-    """Refuse a table whose rules on rows would not be kept by files that are only added.
-
-    Raises:
-        OutputFailed: It is partitioned, or has such rules.
-    """
+    """Refuse a table whose rules on rows would not be kept by files that are only added."""
     known = table.metadata()
     rules = [
         each
@@ -313,14 +300,7 @@ def _actions(kind: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
 def _log_of_removed(
     address: Address, table: DeltaTable, run_id: str, gone: dict[str, str]
 ) -> RunLog:
-    """Return the entries of the log about a run and its files that left the table.
-
-    Args:
-        address: Of the table.
-        table: The table as it is now; it is loaded as it was before.
-        run_id: The run.
-        gone: Names of the files by their paths in the log.
-    """
+    """Return the entries of the log about a run and its files that left the table."""
     is_known = table.transaction_version(_transaction(run_id)) is not None
     rows, changes, left = None, [], dict(gone)
     for version, lines in _commits(address, table.version()):
@@ -391,11 +371,7 @@ def _schema_of(address: Address, commit: Commit) -> pa.Schema:
 
 
 def load(address: Address) -> DeltaTable | None:
-    """Return a table as it is now; None if it does not exist.
-
-    Raises:
-        OutputFailed: The table cannot be read.
-    """
+    """Return a table as it is now; None if it does not exist."""
     with answering(address):
         try:
             return DeltaTable(address.uri, storage_options=address.options)
@@ -417,25 +393,12 @@ def answering(address: Address) -> Iterator[None]:
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a table that holds such files, as Arrow has them.
-
-    Raises:
-        OutputFailed: Delta has no type that holds all values of a column exactly.
-    """
+    """Return the columns of a table that holds such files, as Arrow has them."""
     return pa.schema([pa.field(each.name, _type(each), each.nullable) for each in schema])
 
 
 def check_columns(schema: pa.Schema, table: DeltaTable, name: str) -> None:
-    """Check that files have the columns of a table.
-
-    Args:
-        schema: The columns of the files.
-        table: The table.
-        name: Its name, for messages.
-
-    Raises:
-        OutputFailed: Columns are missing, have another type, or may not be null.
-    """
+    """Check that files have the columns of a table."""
     wanted = Schema.from_arrow(table_schema(schema)).fields
     check_alike(map(_column, wanted), map(_column, table.schema().fields), name)
 

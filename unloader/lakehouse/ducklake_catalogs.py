@@ -44,11 +44,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what a text of `--to` means.
-
-        Raises:
-            UsageError: It does not name a table, or has a password.
-        """
+        """Return what a text of `--to` means."""
         rest = text.removeprefix(MARK)
         if holds_password(rest):
             raise UsageError(
@@ -161,11 +157,7 @@ def _connection(address: Address) -> DuckDBPyConnection:
 
 
 def extensions(connection: DuckDBPyConnection, catalog: str) -> None:
-    """Load what a connection needs for a catalog.
-
-    Raises:
-        ConfigError: DuckDB has no such extension.
-    """
+    """Load what a connection needs for a catalog."""
     other = _EXTENSIONS.get(catalog.partition(":")[0])
     for extension in filter(None, ("ducklake", other)):
         _load(connection, extension)

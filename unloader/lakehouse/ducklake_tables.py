@@ -1,4 +1,4 @@
-"""DuckLake tables; see `unloader.lakehouse.lake_formats.LakeFormat`.
+"""DuckLake tables; see `unloader.lakehouse.table_commits.LakeFormat`.
 
 A commit is a snapshot of the whole catalog, and a number of it that only one writer can take. It
 names the run in its properties, and each file of the run has the run's id in its path.
@@ -25,7 +25,6 @@ from unloader.lakehouse.table_commits import (
     Committed,
     LaterChange,
     RunLog,
-    Wanted,
     check_alike,
     check_for_all_rows,
     check_is_the_same,
@@ -47,58 +46,53 @@ _Snapshots = dict[str, tuple[int, tuple[str, ...]]]
 """Time in microseconds and operations on a table, by the number of the snapshot, in order."""
 
 
-class DuckLakeTables:
-    """Tables of a catalog, whose data is on a file system."""
+def absolute_name(name: str) -> str:
+    return Address.parse(name).name
 
-    def absolute_name(self, name: str) -> str:
-        """Return the name with the absolute path of the catalog."""
-        return Address.parse(name).name
 
-    def prepared(self, wanted: Wanted) -> LakeTable:
-        """Return the table as it is, or as it will be made."""
-        check_for_all_rows(wanted)
-        address = Address.parse(wanted.name)
-        with attached(address) as lake:
-            place = _place(lake, address)
-            table_id = _table_id(lake, address)
-            check_wanted(wanted, is_there=bool(table_id))
-            if not table_id:
-                columns_of(wanted.schema)
-            else:
-                _check_plain(lake, address.name, table_id)
-                check_alike(columns_of(wanted.schema), _columns(lake, address), wanted.name)
-            return LakeTable(
-                kind="ducklake",
-                name=address.name,
-                save_mode=wanted.save_mode,
-                location=place,
-                files=place,
-                table_id=table_id,
-                base=str(_newest_snapshot(lake)),
-            )
+def prepared(wanted: LakeTable, schema: pa.Schema) -> LakeTable:
+    check_for_all_rows(wanted)
+    address = Address.parse(wanted.name)
+    with attached(address) as lake:
+        place = _place(lake, address)
+        table_id = _table_id(lake, address)
+        check_wanted(wanted, is_there=bool(table_id))
+        columns = columns_of(schema)
+        if table_id:
+            _check_plain(lake, address.name, table_id)
+            check_alike(columns, _columns(lake, address), wanted.name)
+        return LakeTable(
+            kind="ducklake",
+            name=address.name,
+            save_mode=wanted.save_mode,
+            location=place,
+            files=place,
+            table_id=table_id,
+            base=str(_newest_snapshot(lake)),
+        )
 
-    def data_place(self, name: str) -> str:
-        """Return where the files of a table lie, whether or not it exists yet."""
-        address = Address.parse(name)
-        with attached(address) as lake:
-            return _place(lake, address)
 
-    def committed(self, table: LakeTable, run_id: str) -> str:
-        """Return the snapshot that a run has committed."""
-        with attached(Address.parse(table.name)) as lake:
-            return _snapshot_of_run(lake, run_id)
+def data_place(name: str) -> str:
+    address = Address.parse(name)
+    with attached(address) as lake:
+        return _place(lake, address)
 
-    def commit(self, commit: Commit) -> Committed:
-        """Make all files part of the table in one step."""
-        return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
-    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return the entries of a table's log about a run and its files."""
-        address = Address.parse(table.name)
-        with attached(address) as lake:
-            table_id = _table_id(lake, address)
-            check_is_the_table(table, table_id)
-            return _run_log(lake, _table_number(lake, table_id), run_id, names)
+def committed(table: LakeTable, run_id: str) -> str:
+    with attached(Address.parse(table.name)) as lake:
+        return _snapshot_of_run(lake, run_id)
+
+
+def commit(commit: Commit) -> Committed:
+    return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
+
+
+def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+    address = Address.parse(table.name)
+    with attached(address) as lake:
+        table_id = _table_id(lake, address)
+        check_is_the_table(table, table_id)
+        return _log_of_run(lake, _table_number(lake, table_id), run_id, names)
 
 
 def _commit_to(address: Address, commit: Commit) -> Committed | None:
@@ -123,11 +117,7 @@ def _commit_to(address: Address, commit: Commit) -> Committed | None:
 
 
 def _place(lake: DuckDBPyConnection, address: Address) -> str:
-    """Return where the files of a table lie: below the catalog's data, by the table's name.
-
-    Raises:
-        OutputFailed: The schema is missing; data is encrypted, or is not on a file system.
-    """
+    """Return where the files of a table lie: below the catalog's data, by the table's name."""
     settings = dict(lake.execute(f"SELECT key, value FROM {RECORDS}.ducklake_metadata").fetchall())
     if settings.get("encrypted") == "true":
         raise OutputFailed(
@@ -296,7 +286,7 @@ def _said_of_run(lake: DuckDBPyConnection, run_id: str) -> tuple[str, dict[str, 
     return None
 
 
-def _run_log(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence[str]) -> RunLog:
+def _log_of_run(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence[str]) -> RunLog:
     """Return what a catalog knows of a run.
 
     A file that was deleted stays on record while a snapshot still has it, with the snapshot that
@@ -424,11 +414,7 @@ def _newest_snapshot(lake: DuckDBPyConnection) -> int:
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
-    """Return the columns of a table that holds such files.
-
-    Raises:
-        OutputFailed: DuckLake has no type that holds all values of a column exactly.
-    """
+    """Return the columns of a table that holds such files."""
     return [Column(name=each.name, kind=_kind(each), nullable=each.nullable) for each in schema]
 
 

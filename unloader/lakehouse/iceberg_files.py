@@ -48,11 +48,7 @@ _SUFFIXES = {"truncate": "trunc"}
 
 
 def table_schema(schema: pa.Schema) -> Schema:
-    """Return the schema of a table that holds such files, its fields numbered from 1.
-
-    Raises:
-        OutputFailed: Iceberg has no type that holds all values of a column exactly.
-    """
+    """Return the schema of a table that holds such files, its fields numbered from 1."""
     fields = [
         types.NestedField(
             field_id=number, name=field.name, field_type=_type(field), required=not field.nullable
@@ -63,11 +59,7 @@ def table_schema(schema: pa.Schema) -> Schema:
 
 
 def field_ids(schema: pa.Schema, table: Schema, name: str) -> tuple[int, ...]:
-    """Return the numbers that a table has for the columns of files, in their order.
-
-    Raises:
-        OutputFailed: The table has other columns, or one of another type, or that may not be null.
-    """
+    """Return the numbers that a table has for the columns of files, in their order."""
     wanted = table_schema(schema).fields
     check_alike(map(_column, wanted), map(_column, table.fields), name)
     ids = {each.name: each.field_id for each in table.fields}
@@ -109,21 +101,13 @@ def _type(field: pa.Field) -> Any:
 
 
 def schema_of(io: FileIO, commit: Commit) -> pa.Schema:
-    """Return the columns of a run's files.
-
-    Raises:
-        OutputFailed: The run has no file.
-    """
+    """Return the columns of a run's files."""
     with io.new_input(commit.first_file()).open() as file:
         return pq.read_schema(file)
 
 
 def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[DataFile]:
-    """Return the records of a run's files in the table; files without rows are left out.
-
-    Raises:
-        OutputFailed: A file is not the one that was written, or has no place in the table.
-    """
+    """Return the records of a run's files in the table; files without rows are left out."""
     found: list[Any] = []
     for file in commit.files:
         if not file.rows:
@@ -184,15 +168,7 @@ def _other(commit: Commit, what: str) -> OutputFailed:
 
 
 def partition_spec(schema: Schema, fields: tuple[PartitionBy, ...]) -> PartitionSpec:
-    """Return the partitions of a table that is made.
-
-    Args:
-        schema: Of the table, which has all columns that the fields name.
-        fields: The requested fields.
-
-    Raises:
-        UsageError: A column has no such value, or a field's name is taken.
-    """
+    """Return the partitions of a table that is made."""
     found: list[PartitionField] = []
     taken = {each.name for each in schema.fields}
     for each in fields:
@@ -235,11 +211,7 @@ def sort_order(schema: Schema, columns: tuple[SortColumn, ...]) -> SortOrder:
 
 
 def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
-    """Refuse a partition field whose value does not follow from the bounds of a file.
-
-    Raises:
-        OutputFailed: There is one: a bucket, or a number among which NaN may be.
-    """
+    """Refuse a partition field whose value does not follow from the bounds of a file."""
     for field in spec.fields:
         column = schema.find_field(field.source_id)
         may_be_nan = isinstance(column.field_type, (types.FloatType, types.DoubleType))
@@ -257,15 +229,6 @@ def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) 
 
     pyiceberg compares the partitions of the lowest and of the highest value. This function makes
     sure that every row group has these values, or that all values are null.
-
-    Args:
-        footer: Of the file, as pyarrow has it.
-        path: Of the file.
-        metadata: Of the table.
-        commit: For messages.
-
-    Raises:
-        OutputFailed: It has nulls and values, or lacks statistics.
     """
     spec, schema = metadata.spec(), metadata.schema()
     if spec.is_unpartitioned():
@@ -328,11 +291,7 @@ def _kinds(footer: Any, column: str | None) -> Iterator[str]:
 
 
 def check_filter(text: str, schema: Schema) -> None:
-    """Check that a condition can be read, and that the table has its columns.
-
-    Raises:
-        UsageError: It cannot be read, or a column does not exist.
-    """
+    """Check that a condition can be read, and that the table has its columns."""
     try:
         bind(schema, parse(text), case_sensitive=True)
     except (ParseException, ValueError, TypeError) as error:
@@ -346,9 +305,6 @@ def replaced_files(table: Table, target: LakeTable) -> list[DataFile]:
     """Return the files of the branch to replace; a new branch has the files of main.
 
     These are all files, or the files whose rows all meet a condition. No file is rewritten.
-
-    Raises:
-        OutputFailed: Some rows of a file meet the condition, and some may not.
     """
     refs = table.metadata.refs
     branch = next((each for each in (target.branch, "main") if each in refs), None)
@@ -374,11 +330,7 @@ def replaced_files(table: Table, target: LakeTable) -> list[DataFile]:
 
 
 def check_condition(files: list[DataFile], metadata: TableMetadata, commit: Commit) -> None:
-    """Refuse new files with rows that may not meet the condition: those would stay for ever.
-
-    Raises:
-        OutputFailed: There is one.
-    """
+    """Refuse new files with rows that may not meet the condition: those would stay for ever."""
     text = commit.table.replace_where
     if text is None:
         return

@@ -39,11 +39,7 @@ def head_of(table: Table, branch: str | None) -> str:
 
 
 def check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
-    """Check that a run without a snapshot was never committed.
-
-    Raises:
-        OutputFailed: Snapshots have expired since it began.
-    """
+    """Check that a run without a snapshot was never committed."""
     known = table.metadata.snapshots
     if was.base:
         sure = any(str(each.snapshot_id) == was.base for each in known)
@@ -57,8 +53,8 @@ def check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
         )
 
 
-def run_log(table: Table, was: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-    """Return what a table knows of a run, as `LakeFormat.run_log` does."""
+def log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+    """Return the entries of a table's log about a run, as `LakeFormat.run_log` does."""
     paths = {f"{was.files}/{name}": name for name in names}
     known = {each.snapshot_id: each for each in table.metadata.snapshots}
     own, head = _of_run(known.values(), run_id), known.get(int(head_of(table, was.branch) or 0))

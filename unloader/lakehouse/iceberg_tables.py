@@ -1,4 +1,4 @@
-"""Apache Iceberg tables through pyiceberg; see `unloader.lakehouse.lake_formats.LakeFormat`.
+"""Apache Iceberg tables through pyiceberg; see `unloader.lakehouse.table_commits.LakeFormat`.
 
 A catalog takes a commit only if the branch is where the commit expects it. A process that looked
 through all snapshots and did not find the run is therefore refused if another process has committed
@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -26,6 +27,7 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.config import Config
@@ -47,14 +49,13 @@ from unloader.lakehouse.iceberg_history import (
     MAIN,
     check_remembers,
     head_of,
-    run_log,
+    log_of_run,
     snapshot_of_run,
 )
 from unloader.lakehouse.table_commits import (
     Commit,
     Committed,
     RunLog,
-    Wanted,
     check_is_the_same,
     check_is_the_table,
     check_wanted,
@@ -76,11 +77,7 @@ class Name(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Name:
-        """Return what a text of `--to` means.
-
-        Raises:
-            UsageError: It does not name a table.
-        """
+        """Return what a text of `--to` means."""
         catalog, _, rest = text.removeprefix(MARK).partition("/")
         parts = tuple(rest.split("."))
         if not catalog or len(parts) < 2 or not all(parts) or "/" in rest:
@@ -91,135 +88,128 @@ class Name(Struct, frozen=True, kw_only=True):
         return cls(catalog=catalog, identifier=parts)
 
 
-class IcebergTables:
-    """Tables in the catalogs that pyiceberg knows."""
+def absolute_name(name: str) -> str:
+    return name
 
-    def absolute_name(self, name: str) -> str:
-        """Return the name, which is the same in each directory."""
-        return name
 
-    def prepared(self, wanted: Wanted) -> LakeTable:
-        """Return the table as it is, or as it will be made."""
-        name = Name.parse(wanted.name)
-        catalog = open_catalog(name)
-        table = loaded(catalog, name)
-        check_wanted(wanted, is_there=table is not None)
-        if table is None:
-            return self._to_be_made(wanted, catalog, name)
-        return self._there(wanted, name, table)
-
-    def _to_be_made(self, wanted: Wanted, catalog: Catalog, name: Name) -> LakeTable:
-        schema = table_schema(wanted.schema)
-        check_spec(partition_spec(schema, wanted.partition_by), schema, wanted.name)
-        with answering(name):
-            _check_namespace(catalog, name)
-            made = catalog.create_table_transaction(name.identifier, schema)
-        location = str(made.table_metadata.location).rstrip("/")
-        return LakeTable(
-            kind="iceberg",
-            name=wanted.name,
-            save_mode=wanted.save_mode,
-            location=location,
-            files=data_location(made._table),
-            field_ids=tuple(each.field_id for each in schema.fields),
-            partition_by=wanted.partition_by,
-            sorted_by=wanted.sorted_by,
+def prepared(wanted: LakeTable, schema: pa.Schema) -> LakeTable:
+    name = Name.parse(wanted.name)
+    catalog = open_catalog(name)
+    table = loaded(catalog, name)
+    check_wanted(wanted, is_there=table is not None)
+    if table is None:
+        columns = table_schema(schema)
+        check_spec(partition_spec(columns, wanted.partition_by), columns, wanted.name)
+        made = _to_be_made(catalog, name, columns)
+        return replace(
+            wanted,
+            replace_where=None,
+            branch=None,
+            location=str(made.location()).rstrip("/"),
+            files=data_location(made),
+            field_ids=tuple(each.field_id for each in columns.fields),
         )
-
-    def _there(self, wanted: Wanted, name: Name, table: Table) -> LakeTable:
-        ids = field_ids(wanted.schema, table.schema(), wanted.name)
-        check_spec(table.spec(), table.schema(), wanted.name)
-        if wanted.branch not in (None, MAIN) and not table.metadata.snapshots:
-            raise OutputFailed(
-                f"the table {wanted.name} has no snapshot yet, so it cannot have a branch",
-                "write to it without --branch first",
-            )
-        ref = table.metadata.refs.get(wanted.branch or MAIN)
-        if ref is not None and ref.snapshot_ref_type != "branch":
-            raise UsageError(
-                f"{wanted.branch} is a tag of {wanted.name}, not a branch", "choose another name"
-            )
-        found = LakeTable(
-            kind="iceberg",
-            name=wanted.name,
-            save_mode=wanted.save_mode,
-            replace_where=wanted.replace_where,
-            branch=wanted.branch,
-            location=str(table.location()).rstrip("/"),
-            files=data_location(table),
-            table_id=str(table.metadata.table_uuid),
-            base=head_of(table, wanted.branch),
-            field_ids=ids,
+    ids = field_ids(schema, table.schema(), wanted.name)
+    check_spec(table.spec(), table.schema(), wanted.name)
+    if wanted.branch not in (None, MAIN) and not table.metadata.snapshots:
+        raise OutputFailed(
+            f"the table {wanted.name} has no snapshot yet, so it cannot have a branch",
+            "write to it without --branch first",
         )
-        if wanted.replace_where is not None:
-            check_filter(wanted.replace_where, table.schema())
-            with answering(name):
-                replaced_files(table, found)
-        return found
-
-    def data_place(self, name: str) -> str:
-        """Return where the files of a table are."""
-        known = Name.parse(name)
-        catalog = open_catalog(known)
-        table: Any = loaded(catalog, known)
-        if table is None:
-            with answering(known):
-                _check_namespace(catalog, known)
-                made = catalog.create_table_transaction(
-                    known.identifier, table_schema(pa.schema([("x", pa.int64())]))
-                )
-            table = made._table
-        return place_in(data_location(table), table.io.properties)
-
-    def committed(self, table: LakeTable, run_id: str) -> str:
-        """Return the snapshot that a run has committed."""
-        name = Name.parse(table.name)
-        found = loaded(open_catalog(name), name)
-        if found is None or table.table_id not in ("", str(found.metadata.table_uuid)):
-            return ""
-        snapshot = snapshot_of_run(found, run_id)
-        if not snapshot:
-            check_remembers(found, table, run_id)
-        return snapshot
-
-    def commit(self, commit: Commit) -> Committed:
-        """Make all files part of the table in one step."""
-        name = Name.parse(commit.table.name)
-        return committed_once(commit, partial(commit_to, open_catalog(name), name, commit))
-
-    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return the entries of a table's log about a run and its files."""
-        name = Name.parse(table.name)
-        found = loaded(open_catalog(name), name)
-        check_is_the_table(table, "" if found is None else str(found.metadata.table_uuid))
-        assert found is not None
-        with answering(name):
-            return run_log(found, table, run_id, names)
-
-
-def _check_namespace(catalog: Catalog, name: Name) -> None:
-    with suppress(NoSuchNamespaceError):
-        if catalog.namespace_exists(name.identifier[:-1]):
-            return
-    space = ".".join(name.identifier[:-1])
-    raise OutputFailed(
-        f"the catalog {name.catalog} has no namespace {space}",
-        f"create it, for instance with: pyiceberg create namespace {space}",
+    ref = table.metadata.refs.get(wanted.branch or MAIN)
+    if ref is not None and ref.snapshot_ref_type != "branch":
+        raise UsageError(
+            f"{wanted.branch} is a tag of {wanted.name}, not a branch", "choose another name"
+        )
+    found = replace(
+        wanted,
+        location=str(table.location()).rstrip("/"),
+        files=data_location(table),
+        table_id=str(table.metadata.table_uuid),
+        base=head_of(table, wanted.branch),
+        field_ids=ids,
+        partition_by=(),
+        sorted_by=(),
     )
+    if wanted.replace_where is not None:
+        check_filter(wanted.replace_where, table.schema())
+        with answering(name):
+            replaced_files(table, found)
+    return found
 
 
-def commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None:
-    """Commit a run, or find it in the table; None if another commit was faster.
+def data_place(name: str) -> str:
+    known = Name.parse(name)
+    catalog = open_catalog(known)
+    table: Any = loaded(catalog, known)
+    if table is None:
+        table = _to_be_made(catalog, known, table_schema(pa.schema([("x", pa.int64())])))
+    # With the catalog's options of the store.
+    location, properties = data_location(table), table.io.properties
+    options = (("endpoint", "s3.endpoint"), ("region", "s3.region"))
+    chosen = [f"{option}={properties[key]}" for option, key in options if properties.get(key)]
+    return place_of(location, "&".join(chosen) if location.startswith("s3") else "")
 
-    Raises:
-        OutputFailed: As `unloader.lakehouse.lake_formats.LakeFormat.commit`.
-    """
+
+def _to_be_made(catalog: Catalog, name: Name, schema: Schema) -> Any:
+    """Return a table as it would be made; its namespace exists."""
+    with answering(name):
+        with suppress(NoSuchNamespaceError):
+            if catalog.namespace_exists(name.identifier[:-1]):
+                return catalog.create_table_transaction(name.identifier, schema)._table
+        space = ".".join(name.identifier[:-1])
+        raise OutputFailed(
+            f"the catalog {name.catalog} has no namespace {space}",
+            f"create it, for instance with: pyiceberg create namespace {space}",
+        )
+
+
+def committed(table: LakeTable, run_id: str) -> str:
+    name = Name.parse(table.name)
+    found = loaded(open_catalog(name), name)
+    if found is None or table.table_id not in ("", str(found.metadata.table_uuid)):
+        return ""
+    snapshot = snapshot_of_run(found, run_id)
+    if not snapshot:
+        check_remembers(found, table, run_id)
+    return snapshot
+
+
+def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+    name = Name.parse(table.name)
+    found = loaded(open_catalog(name), name)
+    check_is_the_table(table, "" if found is None else str(found.metadata.table_uuid))
+    assert found is not None
+    with answering(name):
+        return log_of_run(found, table, run_id, names)
+
+
+def commit(commit: Commit) -> Committed:
+    name = Name.parse(commit.table.name)
+    return committed_once(commit, partial(_commit_to, open_catalog(name), name, commit))
+
+
+def _commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None:
+    """Commit a run, or find it in the table; None if another commit was faster."""
     table = loaded(catalog, name)
     if table is not None and (found := snapshot_of_run(table, commit.run_id)):
         return Committed(snapshot=found, is_new=False)
     with answering(name):
         _check_is_as_it_was(table, commit)
-        transaction = _transaction(catalog, name, commit, table)
+        if table is not None:
+            # Only in this object: a repetition by the library would not look for the run again.
+            table.metadata.properties["commit.retry.num-retries"] = "0"
+            transaction = table.transaction()
+        else:
+            io = catalog._load_file_io(location=commit.table.location)
+            schema = table_schema(schema_of(io, commit))
+            transaction = catalog.create_table_transaction(
+                name.identifier,
+                schema,
+                location=commit.table.location,
+                partition_spec=partition_spec(schema, commit.table.partition_by),
+                sort_order=sort_order(schema, commit.table.sorted_by),
+            )
         try:
             _write(transaction, commit, table)
             done = _sent(transaction, name)
@@ -264,22 +254,6 @@ def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
         )
 
 
-def _transaction(catalog: Catalog, name: Name, commit: Commit, table: Table | None) -> Transaction:
-    if table is not None:
-        # Only in this object: a repetition by the library would not look for the run again.
-        table.metadata.properties["commit.retry.num-retries"] = "0"
-        return table.transaction()
-    io = catalog._load_file_io(location=commit.table.location)
-    schema = table_schema(schema_of(io, commit))
-    return catalog.create_table_transaction(
-        name.identifier,
-        schema,
-        location=commit.table.location,
-        partition_spec=partition_spec(schema, commit.table.partition_by),
-        sort_order=sort_order(schema, commit.table.sorted_by),
-    )
-
-
 def _write(transaction: Transaction, commit: Commit, table: Table | None) -> None:
     branch = commit.table.branch or MAIN
     metadata = transaction.table_metadata
@@ -306,11 +280,7 @@ def _write(transaction: Transaction, commit: Commit, table: Table | None) -> Non
 
 
 def open_catalog(name: Name) -> Catalog:
-    """Return the catalog of a table.
-
-    Raises:
-        ConfigError: pyiceberg does not know the catalog, or a library of the catalog is missing.
-    """
+    """Return the catalog of a table."""
     try:
         learn_fields(Config().get_catalog_config(name.catalog) or {})
         catalog = load_catalog(name.catalog)
@@ -354,34 +324,21 @@ def answering(name: Name) -> Iterator[None]:
 
 def known_errors() -> tuple[type[Exception], ...]:
     """Return the errors of catalogs and stores whose libraries are loaded."""
-    own = [
-        each
-        for each in vars(exceptions).values()
-        if isinstance(each, type) and issubclass(each, Exception)
-    ]
+    own = [each for each in vars(exceptions).values() if isinstance(each, type)]
     others = (
         ("sqlalchemy.exc", "SQLAlchemyError"),
         ("botocore.exceptions", "BotoCoreError"),
         ("botocore.exceptions", "ClientError"),
     )
-    loaded_ones = (
-        getattr(sys.modules[module], each) for module, each in others if module in sys.modules
-    )
-    return (*own, *loaded_ones, OSError, ValueError)
+    known = [getattr(sys.modules[name], each) for name, each in others if name in sys.modules]
+    errors = (each for each in (*own, *known) if issubclass(each, Exception))
+    return (*errors, OSError, ValueError)
 
 
 def data_location(table: Any) -> str:
     """Return where the files of a table belong, as its records write it."""
     chosen = table.properties.get("write.data.path") if hasattr(table, "properties") else None
     return str(chosen or f"{str(table.location()).rstrip('/')}/data").rstrip("/")
-
-
-def place_in(location: str, properties: dict[str, Any]) -> str:
-    """Return a location as a place of `--to`, with the catalog's options of the store."""
-    known = (("endpoint", "s3.endpoint"), ("region", "s3.region"))
-    options = [f"{name}={properties[key]}" for name, key in known if properties.get(key)]
-    is_s3 = location.startswith("s3")
-    return place_of(location, "&".join(options) if is_s3 else "")
 
 
 def said(error: Exception) -> str:

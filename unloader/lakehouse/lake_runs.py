@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 from unloader.errors import OutputFailed, UnloaderError
-from unloader.lakehouse.lake_formats import LakeFormat, lake_format, lake_kind
-from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile
+from unloader.lakehouse.lake_formats import lake_format, lake_kind
+from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, LakeFormat, NewFile
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.storage.objects.object_lock import Holder
@@ -161,12 +161,7 @@ def _properties(manifest: Manifest) -> dict[str, str]:
 
 
 def homes(name: str) -> tuple[str, ...]:
-    """Return the places of the runs for a table, the newest first.
-
-    Raises:
-        OutputFailed: The table, or where its data is, cannot be looked at.
-        ConfigError: The library is missing, or the catalog is not configured.
-    """
+    """Return the places of the runs for a table, the newest first."""
     place = _format_of(name).data_place(name)
     try:
         found = storage_at(place).levels(place)
@@ -202,9 +197,6 @@ def has_begun(home: str) -> bool:
     """Return whether the run in a home can be resumed or is active.
 
     A run that was killed before it was on record has read nothing.
-
-    Raises:
-        OSError: The record cannot be read.
     """
     storage = storage_at(home)
     if storage.record(home, RUN_RECORD):
@@ -217,9 +209,6 @@ def home_of(name: str) -> str:
     """Return the place of the run that a command means by the name of a table.
 
     That is the newest run that has begun and is not part of the table, or else the newest run.
-
-    Raises:
-        OutputFailed: No run wrote to the table; or as `homes`.
     """
     left = dict(uncommitted(name))
     begun = (home for home, manifest in left.items() if manifest is not None or has_begun(home))

@@ -1,4 +1,4 @@
-"""The request of a run to a lakehouse table, its commit, and the checks that all formats share."""
+"""The protocol of a format of lakehouse tables, its records, and the checks that all share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.model import LakeTable, PartitionBy, SaveMode
-from writers.model import SortColumn
+from unloader.model import LakeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,22 +25,6 @@ _MOST_DIFFERENCES = 5
 _TRIES = 50
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0
-
-
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What a run is to do with a table."""
-
-    name: str
-    """The text of `--to`."""
-    save_mode: SaveMode
-    replace_where: str | None
-    branch: str | None
-    schema: Any
-    """The Arrow schema of the files."""
-    partition_by: tuple[PartitionBy, ...] = ()
-    """Of a table that is made."""
-    sorted_by: tuple[SortColumn, ...] = ()
-    """The order of the rows in each file; a table that is made asks for it from then on."""
 
 
 class NewFile(Struct, frozen=True, kw_only=True):
@@ -66,11 +49,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     only from the table whether that was done."""
 
     def first_file(self) -> str:
-        """Return the path of a file; all files of a run have the same columns.
-
-        Raises:
-            OutputFailed: The run has no file.
-        """
+        """Return the path of a file; all files of a run have the same columns."""
         if not self.files:
             raise OutputFailed(
                 f"run {self.run_id} has no file, so its columns are unknown",
@@ -130,6 +109,64 @@ class RunLog(Struct, frozen=True, kw_only=True):
     Files that none of them names are part of the table."""
 
 
+class LakeFormat(Protocol):
+    """One format of tables: a module with these functions, which reads and writes metadata only.
+
+    `format_checks.Checks` of the tests checks every promise of this protocol. Each function raises
+    UsageError if the name of a table cannot be read, ConfigError if a library is missing or the
+    catalog is not configured, and OutputFailed if the catalog does not answer.
+    """
+
+    def absolute_name(self, name: str) -> str:
+        """Return the name of a table so that it means the same from any directory."""
+
+    def prepared(self, wanted: LakeTable, schema: pa.Schema) -> LakeTable:
+        """Return the table as it is now, once it is certain that such files can become part of it.
+
+        Nothing is changed. A table that is to be created does not exist yet; its location is
+        the one that it will have.
+
+        Args:
+            wanted: The table with the request; its other fields are not set.
+            schema: Of the files.
+
+        Raises:
+            UsageError: An option does not go with the format.
+            OutputFailed: The table exists and should not, or the other way around; its columns
+                differ; a column has a type that it cannot hold.
+        """
+
+    def data_place(self, name: str) -> str:
+        """Return where the files of a table are, whether or not it exists yet."""
+
+    def committed(self, table: LakeTable, run_id: str) -> str:
+        """Return the snapshot that a run has committed; empty if the table does not know it."""
+
+    def commit(self, commit: Commit) -> Committed:
+        """Make all files part of the table in one step; do nothing if the run did so before.
+
+        Several processes may do this at the same time, for one run or for several: each run is
+        committed once. Appending is repeated if another commit was faster.
+
+        Raises:
+            OutputFailed: The table is not as it was, and the commit would undo work of another
+                program; it is unknown whether the run was committed before; the catalog refused.
+                Nothing was changed, unless the result of the commit is unknown.
+        """
+
+    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+        """Return the entries of a table's log about a run and the files that it committed.
+
+        Args:
+            table: As the run's manifest has it.
+            run_id: The run.
+            names: Of the files.
+
+        Raises:
+            OutputFailed: The table does not exist any more.
+        """
+
+
 class Column(Struct, frozen=True, kw_only=True):
     """A column of a table."""
 
@@ -148,14 +185,16 @@ def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) ->
         wanted: The columns of a table that was made for the files.
         table: Its own.
         name: Of the table, for messages.
-
-    Raises:
-        OutputFailed: Its columns differ in name or type, have rules, or may not be null.
     """
     needed = {each.name: each for each in wanted}
     has = {each.name: each for each in table}
+    alike = {each.lower(): f", but {each!r}" for each in reversed(has)}
     wrong = [
-        *(f"it has no column {each!r}{_alike(each, has)}" for each in needed if each not in has),
+        *(
+            f"it has no column {each!r}{alike.get(each.lower(), '')}"
+            for each in needed
+            if each not in has
+        ),
         *(f"its column {each!r} is not in the files" for each in has if each not in needed),
     ]
     for each in needed.values():
@@ -179,11 +218,6 @@ def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) ->
         )
 
 
-def _alike(name: str, has: Iterable[str]) -> str:
-    alike = next((each for each in has if each.lower() == name.lower()), None)
-    return "" if alike is None else f", but {alike!r}"
-
-
 def no_exact_type(field: pa.Field, arrow: pa.DataType, kind: str) -> OutputFailed:
     """Return the refusal of a column of the files whose type no table of a kind has."""
     return OutputFailed(
@@ -193,12 +227,8 @@ def no_exact_type(field: pa.Field, arrow: pa.DataType, kind: str) -> OutputFaile
     )
 
 
-def check_wanted(wanted: Wanted, *, is_there: bool) -> None:
-    """Refuse a table that is there and should not be, or the other way around.
-
-    Raises:
-        OutputFailed: It is so.
-    """
+def check_wanted(wanted: LakeTable, *, is_there: bool) -> None:
+    """Refuse a table that exists and should not, or the other way around."""
     if wanted.save_mode == "create":
         if is_there:
             raise OutputFailed(
@@ -212,12 +242,8 @@ def check_wanted(wanted: Wanted, *, is_there: bool) -> None:
         )
 
 
-def check_for_all_rows(wanted: Wanted) -> None:
-    """Refuse what a format without conditions and branches cannot do.
-
-    Raises:
-        UsageError: It is asked for.
-    """
+def check_for_all_rows(wanted: LakeTable) -> None:
+    """Refuse the options that a format without conditions and branches does not have."""
     if wanted.replace_where is not None or wanted.branch is not None:
         raise UsageError(
             "--replace-where and --branch work only with Iceberg tables",
@@ -226,14 +252,11 @@ def check_for_all_rows(wanted: Wanted) -> None:
 
 
 def check_is_the_same(commit: Commit, table_id: str) -> None:
-    """Refuse a commit to a table that is another one than when the run began.
+    """Refuse a commit to a table that another program has created, removed or replaced.
 
     Args:
         commit: The commit.
         table_id: The id of the table of that name now; empty without a table.
-
-    Raises:
-        OutputFailed: Another program has created, removed or replaced the table.
     """
     was, run = commit.table, f"run {commit.run_id}"
     if was.save_mode == "create":
@@ -254,9 +277,6 @@ def check_is_the_table(table: LakeTable, table_id: str) -> None:
     Args:
         table: As the run's manifest has it.
         table_id: The id of the table of that name now; empty without a table.
-
-    Raises:
-        OutputFailed: The table does not exist any more, or is another one.
     """
     if not table_id:
         raise OutputFailed(
@@ -276,9 +296,6 @@ def place_of(location: str, options: str = "") -> str:
     Args:
         location: A URI, or an absolute path.
         options: Options of an object store, as a place has them after the `?`.
-
-    Raises:
-        OutputFailed: It is in a kind of store that is not known.
     """
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):

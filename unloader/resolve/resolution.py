@@ -32,9 +32,9 @@ from unloader.errors import (
 )
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
-from unloader.lakehouse.table_commits import Wanted
 from unloader.model import (
     Extract,
+    LakeTable,
     OutputOptions,
     Projection,
     Request,
@@ -611,18 +611,21 @@ def _in_table(options: OutputOptions, ready: PreparedTable, run_id: str) -> Outp
     folding = ready.catalog.capabilities.folding
     tables = lake_format(kind)
     table = tables.prepared(
-        Wanted(
+        LakeTable(
+            kind=kind,
             name=name,
             save_mode=options.save_mode or "create",
             replace_where=options.replace_where,
             branch=options.branch,
-            schema=read_schema(projection.schema),
+            location="",
+            files="",
             partition_by=tuple(
                 replace(each, column=one_column(names, each.column, folding))
                 for each in options.partition_by
             ),
             sorted_by=ready.format.sorted_by if isinstance(ready.format, ParquetFormat) else (),
-        )
+        ),
+        read_schema(projection.schema),
     )
     return replace(
         options,

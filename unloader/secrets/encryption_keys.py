@@ -2,7 +2,8 @@
 
 A Parquet key is 16, 24 or 32 random bytes, written in base64. It is found in the file of
 `--parquet-key-file`, else in UNLOADER_PARQUET_KEY, else in the systemd credential
-`unloader-parquet-key`. Private keys of age are in a file as `age-keygen` makes it.
+`unloader-parquet-key`. Private keys of age are in a file as `age-keygen` makes it. A key that is
+missing, wrong, or readable by other users is a ConfigError.
 """
 
 from __future__ import annotations
@@ -38,11 +39,7 @@ _KEY_FORM = "give 32 random bytes in base64, in the format of `openssl rand -bas
 
 
 def parquet_key_reference(path: Path | None) -> SecretReference:
-    """Return the place of the Parquet key; its kind is `none` without a key.
-
-    Args:
-        path: Its file, if one was given.
-    """
+    """Return the place of the Parquet key; its kind is `none` without a key."""
     if path is None and PARQUET_KEY_VARIABLE not in os.environ:
         path = usual_credential(USUAL_PARQUET_KEY)
     if path is not None:
@@ -60,11 +57,7 @@ def identity_reference(path: Path | None) -> SecretReference:
 
 
 def parquet_key(reference: SecretReference) -> bytes:
-    """Return the Parquet key, and hide it in all output from now on.
-
-    Raises:
-        ConfigError: It is missing or invalid, or other users can read its file.
-    """
+    """Return the Parquet key, and hide it in all output from now on."""
     text, where = "", PARQUET_KEY_VARIABLE
     if reference.kind == "file":
         where = "the file of the Parquet key"
@@ -86,11 +79,7 @@ def parquet_key(reference: SecretReference) -> bytes:
 
 
 def identities(reference: SecretReference) -> tuple[str, ...]:
-    """Return private keys of age; empty without a file.
-
-    Raises:
-        ConfigError: The file cannot be read, has no key, or other users can read it.
-    """
+    """Return private keys of age; empty without a file."""
     if reference.kind == "none":
         return ()
     path = Path(reference.name)
@@ -105,12 +94,7 @@ def identities(reference: SecretReference) -> tuple[str, ...]:
 
 
 def check_identities(found: Sequence[str], recipients: Sequence[str]) -> None:
-    """Check that one of the private keys belongs to one of the public keys.
-
-    Raises:
-        ConfigError: The private keys cannot read the files.
-        FormatError: One is not a private key of age.
-    """
+    """Check that one of the private keys belongs to one of the public keys."""
     if not set(public_keys(found)) & set(recipients):
         raise ConfigError(
             "no private key in the file of --decrypt-with belongs to a recipient of the files",
@@ -119,11 +103,7 @@ def check_identities(found: Sequence[str], recipients: Sequence[str]) -> None:
 
 
 def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:
-    """Return the options of the writer of a Parquet file, with the key.
-
-    Raises:
-        ConfigError: The key is missing, or was replaced by another one.
-    """
+    """Return the options of the writer of a Parquet file, with the key of the run."""
     if options is None or not spec.encryption.keyed:
         return spec
     key = parquet_key(options.key)
@@ -137,23 +117,14 @@ def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> Out
 
 
 def with_keys(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:
-    """Return the options of a reader of the files, with the Parquet key or the keys of age.
-
-    Raises:
-        ConfigError: A key is missing or wrong.
-    """
+    """Return the options of a reader of the files, with the Parquet key or the keys of age."""
     if options is None:
         return spec
     return with_identities(with_parquet_key(spec, options), options)
 
 
 def with_identities(spec: OutputSpec, options: EncryptionOptions) -> OutputSpec:
-    """Return the options of a reader of encrypted text, with the keys that are given.
-
-    Raises:
-        ConfigError: The file cannot be read, or its keys belong to other recipients.
-        FormatError: It contains text that is not a key.
-    """
+    """Return the options of a reader of encrypted text, with the keys that are given."""
     known = identities(options.identity) if spec.encryption.recipients else ()
     if known:
         check_identities(known, spec.encryption.recipients)
@@ -161,9 +132,5 @@ def with_identities(spec: OutputSpec, options: EncryptionOptions) -> OutputSpec:
 
 
 def check_key(options: EncryptionOptions) -> bool:
-    """Return whether the Parquet key has the recorded proof. Text needs no key, so it is right.
-
-    Raises:
-        ConfigError: The key is missing or invalid, or other users can read its file.
-    """
+    """Return whether the Parquet key has the recorded proof. Text needs no key, so it is right."""
     return not options.keyed or is_proof_of(parquet_key(options.key), options.key_proof)

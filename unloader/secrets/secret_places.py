@@ -47,12 +47,7 @@ _MEMORY = frozenset(("tmpfs", "ramfs"))
 
 
 def credential(name: str) -> Path:
-    """Return the file of a credential.
-
-    Raises:
-        UsageError: It is not a possible name.
-        ConfigError: The service has no credential of this name.
-    """
+    """Return the file of a credential of this service."""
     if not _NAME.fullmatch(name):
         # Not shown: who took the option for --password gave the password itself.
         raise UsageError(
@@ -93,7 +88,7 @@ def secret_in(path: Path, what: str, hint: str) -> str:
         hint: What to do if it cannot be read.
 
     Raises:
-        ConfigError: It cannot be read, or others can read it, too.
+        ConfigError: It cannot be read, or other users can read it too.
     """
     check_private(path, what)
     try:
@@ -117,9 +112,6 @@ def keyring_password(service: str, user: str) -> str:
     """Return the password that the keyring has for a user of a service.
 
     It is asked once in each process: a keyring may be locked by the time a session is lost.
-
-    Raises:
-        ConfigError: The package, the keyring or the password is missing.
     """
     try:
         import keyring
@@ -164,15 +156,7 @@ def _hash(secret: bytes, salt: str) -> str:
 
 
 def check_private(path: Path, what: str) -> None:
-    """Refuse a file that another user can read or change. A missing file is not refused.
-
-    Args:
-        path: The file.
-        what: Its name in the error.
-
-    Raises:
-        ConfigError: Another user can; the hint has the command that changes its rights.
-    """
+    """Refuse a file that another user can read or change. A missing file is not refused."""
     try:
         real = Path(os.path.realpath(path))
         status = real.stat()
@@ -180,24 +164,20 @@ def check_private(path: Path, what: str) -> None:
         return  # Reading it will fail with a better error.
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & OTHERS:
         return
-    if _is_handed_over(real, status) or any(map(_keeps_others_out, real.parents)):
+    if any(map(_keeps_others_out, real.parents)):
         return
+    if status.st_uid == 0:
+        # Root or a service manager has created it for this process.
+        rights = status.st_mode & OTHERS
+        is_readable = not rights & ~(stat.S_IRGRP | stat.S_IROTH)
+        if rights == stat.S_IRGRP or (is_readable and _is_read_only_memory(real, status)):
+            return
     mode = stat.S_IMODE(status.st_mode)
     raise ConfigError(
         f"other users can read the {what} {path} (mode {mode:03o})",
         f"chmod 600 {shlex.quote(str(path))}; if other users could read it until now, change the "
         "secret",
     )
-
-
-def _is_handed_over(real: Path, status: os.stat_result) -> bool:
-    """Return whether root or a service manager created the file for this process."""
-    if status.st_uid != 0:
-        return False
-    rights = status.st_mode & OTHERS
-    if rights == stat.S_IRGRP:
-        return True
-    return not rights & ~(stat.S_IRGRP | stat.S_IROTH) and _is_read_only_memory(real, status)
 
 
 def _keeps_others_out(directory: Path) -> bool:
@@ -215,10 +195,7 @@ def _is_read_only_memory(real: Path, status: os.stat_result) -> bool:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
         return False
-    return read_only and any(_is_memory(line, device) for line in mounts)
-
-
-def _is_memory(mount: str, device: str) -> bool:
-    """Return whether a line of mountinfo, see proc(5), is of a device, and that in memory."""
-    fields, _, rest = mount.partition(" - ")
-    return fields.split(" ")[2:3] == [device] and rest.split(" ")[0] in _MEMORY
+    # The third field is the device, and the first one after the dash is the type: proc(5).
+    lines = (line.partition(" - ") for line in mounts)
+    kinds = {rest.split(" ")[0] for fields, _, rest in lines if fields.split(" ")[2:3] == [device]}
+    return read_only and bool(kinds & _MEMORY)

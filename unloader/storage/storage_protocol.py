@@ -44,11 +44,7 @@ REQUESTS = "requests.json"
 
 
 def record_name(name: str) -> str:
-    """Return the name of a record.
-
-    Raises:
-        ValueError: It is not in `RECORDS`.
-    """
+    """Return the name of a record; a ValueError means that it is not in `RECORDS`."""
     if name not in RECORDS:
         raise ValueError(f"{name!r} is not the name of a record of a run")
     return name
@@ -140,7 +136,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     published; else empty. With it a storage may upload files to their final names."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class Place(NamedTuple):
     """One place of a run."""
 
     name: str
@@ -149,7 +145,7 @@ class Place(Struct, frozen=True, kw_only=True):
     """The same place, as it is found from any directory."""
 
 
-class Disk(Struct, frozen=True, kw_only=True):
+class Disk(NamedTuple):
     """A disk of this machine."""
 
     number: int
@@ -268,10 +264,8 @@ class LiveStorage(Protocol):
     def show(self, data: bytes) -> None:
         """Replace the status record as a whole; it need not survive a power cut.
 
-        It does nothing after the run is committed or abandoned. Any thread may call it.
-
-        Raises:
-            OSError: It could not be written; the earlier record may be gone.
+        It does nothing after the run is committed or abandoned. Any thread may call it. After an
+        OSError the earlier record may be gone.
         """
 
     def marks(self) -> tuple[str, ...]:
@@ -285,7 +279,12 @@ class LiveStorage(Protocol):
 
 
 class RunStorage(LiveStorage, Protocol):
-    """The places of a run. They are taken when this is made, and given back by `close`."""
+    """The places of a run. They are taken when this is made, and given back by `close`.
+
+    A place has a number, and a staged file a name at its place. The arguments `finals`, `kept` and
+    `files` are such pairs. Methods raise OutputFailed, WriteError or OSError if the storage is
+    full, refuses or fails.
+    """
 
     places: tuple[Place, ...]
     """All of them, in the order of their numbers."""
@@ -299,21 +298,10 @@ class RunStorage(LiveStorage, Protocol):
         """Raise OutputFailed if a place is lost; called several times a second."""
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
-        """Check that no file has one of these final names, except files of earlier runs.
-
-        Args:
-            finals: Number of the place, and name.
-
-        Raises:
-            OutputFailed: A file has one of the names.
-        """
+        """Raise OutputFailed if a file that no earlier run wrote has one of these final names."""
 
     def open_staged(self, place: int, name: str) -> IO[bytes]:
-        """Open a new staged file for writing in this process; it counts when it is closed.
-
-        Raises:
-            OSError: It exists already, or cannot be written.
-        """
+        """Open a new staged file for writing in this process; it counts when it is closed."""
 
     def staged_file(self, place: int, name: str) -> Readable:
         """Return a staged file for reading."""
@@ -331,51 +319,27 @@ class RunStorage(LiveStorage, Protocol):
     def discard_others(
         self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
     ) -> None:
-        """Remove all staged files and uploads except these.
-
-        Args:
-            kept: Number of the place, and name.
-            uploads: Ids of uploads.
-        """
+        """Remove all staged files and uploads except these; uploads are given by their ids."""
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write or replace a record of the run as a whole; it survives a power cut.
-
-        Args:
-            name: One of `RECORDS`.
-            data: The whole record.
+        """Write or replace one of `RECORDS` as a whole; it survives a power cut.
 
         Raises:
             WriteError: It could not be written; the earlier record is unchanged.
         """
 
     def recorded(self, name: str) -> bytes:
-        """Return a record of the run; empty if it does not exist.
-
-        Raises:
-            OutputFailed: It cannot be read.
-        """
+        """Return one of `RECORDS`; empty if it does not exist."""
 
     def append(self, name: str, line: bytes) -> None:
-        """Append a line to a record of the run; it survives a kill of the process.
+        """Append a line, with its end, to the `JOURNAL`; it survives a kill of the process.
 
         A power cut may lose the lines of the last one or two seconds: if each line waited for the
         disk, every unit would wait for all workers' data.
-
-        Args:
-            name: One of `RECORDS`.
-            line: With its end.
-
-        Raises:
-            OutputFailed: The storage is full or failed.
         """
 
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
-        """Sync staged files before the next appended line, and before they get final names.
-
-        Args:
-            files: Number of the place, and name.
-        """
+        """Sync staged files before the next appended line, and before they get final names."""
 
     def commit(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
@@ -425,7 +389,11 @@ class RunStorage(LiveStorage, Protocol):
 
 
 class Storage(Protocol):
-    """One kind of place."""
+    """One kind of place.
+
+    Methods raise FileNotFoundError if a place or a file does not exist, and OutputFailed or another
+    OSError if the storage refuses or fails.
+    """
 
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
         """Return why a run would be refused a place, as far as that is seen; change nothing.
@@ -464,34 +432,19 @@ class Storage(Protocol):
         """
 
     def names(self, place: str) -> tuple[str, ...]:
-        """Return the names of the files at a place that have final names, in order.
-
-        Raises:
-            FileNotFoundError: The place does not exist.
-        """
+        """Return the names of the files at a place that have final names, in order."""
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
         """Return in order where runs are or have been, at a place and `depth` levels below it.
 
-        Raises:
-            FileNotFoundError: The place does not exist.
-            OSError: It cannot be read; what cannot be read below it is left out.
+        Links, hidden places, and what cannot be read below the place are left out.
         """
 
     def levels(self, place: str) -> tuple[str, ...]:
-        """Return in order the names of the places within one; none if it does not exist.
-
-        Raises:
-            OSError: An object store refused.
-        """
+        """Return in order the names of the places within one; none if it does not exist."""
 
     def read(self, place: str, name: str) -> bytes:
-        """Return a small file with a final name.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-            OSError: It cannot be read.
-        """
+        """Return a small file with a final name."""
 
     def put_new(self, place: str, name: str, data: bytes) -> None:
         """Write a small file with a final name, as a whole, unless the name is in use.
@@ -504,12 +457,7 @@ class Storage(Protocol):
         """
 
     def size(self, place: str, name: str) -> int:
-        """Return the bytes of a file with a final name.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-            OSError: It cannot be seen.
-        """
+        """Return the bytes of a file with a final name."""
 
     def file(self, place: str, name: str) -> Readable:
         """Return a file with a final name, for reading in pieces."""
@@ -520,35 +468,22 @@ class Storage(Protocol):
     def record(self, place: str, name: str) -> bytes:
         """Return a record of the run that has or had a place; empty if it does not exist.
 
-        Raises:
-            OSError: It cannot be read.
+        Records of other users are not trusted.
         """
 
     def ask_to_stop(self, place: str) -> None:
-        """Ask the run that has a place to end; see `LiveStorage.stop_asked`.
-
-        Raises:
-            OSError: This user may not ask, or no run has the place.
-        """
+        """Ask the run that has a place to end; see `LiveStorage.stop_asked`."""
 
     def ask(self, place: str, wish: bytes) -> None:
         """Ask the run that has a place for other settings; see `LiveStorage.wish`.
 
         It replaces an earlier request that the run has not seen yet.
-
-        Raises:
-            OSError: This user may not ask, or no run has the place.
         """
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run that has a place, or had it when it died; None if the place is free.
 
-        Args:
-            place: The place.
-            counted: Count its leftovers, which takes a look at each file.
-
-        Raises:
-            OSError: Its leftovers cannot be read.
+        With `counted` its leftovers are counted, which takes a look at each file.
         """
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:

@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -50,31 +49,30 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Stream:
-    """Standard output or a named pipe, taken by one run."""
+    """Standard output or a named pipe, taken by one run; made without opening anything.
+
+    Args:
+        name: The path of the pipe, or the name of standard output in messages.
+        is_pipe: It is a named pipe.
+    """
 
     def __init__(self, name: str, *, is_pipe: bool) -> None:
-        """Open nothing yet.
-
-        Args:
-            name: The path of the pipe, or the name of standard output in messages.
-            is_pipe: It is a named pipe.
-        """
-        self._name = name
-        self._pipe = NamedPipe(Path(name)) if is_pipe else None
+        self._name, self._is_pipe = name, is_pipe
+        self._made: os.stat_result | None = None
+        """The pipe, if it was made here."""
         self._relay: Relay | None = None
         self._patience: Patience | None = None
 
     def open(self, patience: Patience) -> None:
-        """Open the stream; of a pipe wait for the reader.
+        """Open the stream. A pipe is made if it does not exist, and waits for its reader.
 
         Raises:
-            OutputFailed: No program opened it in time, or it cannot be opened.
+            OutputFailed: It is not a named pipe, no program opened it in time, or it cannot be
+                opened.
             Interrupted: The wait was ended.
         """
         self._patience = patience
-        self._relay = Relay(
-            os.dup(_STDOUT) if self._pipe is None else self._open_pipe(self._pipe, patience)
-        )
+        self._relay = Relay(self._open_pipe(patience) if self._is_pipe else os.dup(_STDOUT))
         if not os.path.exists(self._relay.path):
             raise OutputFailed(
                 f"{self._name} needs /proc, which this system does not have",
@@ -132,11 +130,26 @@ class Stream:
     def close(self) -> None:
         """End the stream, and remove the pipe if it was made here."""
         self.break_off()
-        if self._pipe is not None:
-            self._pipe.close()
+        with suppress(OSError):
+            if self._made is not None and os.path.samestat(self._made, os.lstat(self._name)):
+                os.unlink(self._name)
+        self._made = None
 
-    def _open_pipe(self, pipe: NamedPipe, patience: Patience) -> int:
-        pipe.provide()
+    def _open_pipe(self, patience: Patience) -> int:
+        try:
+            if not stat.S_ISFIFO(os.stat(self._name).st_mode):
+                raise OutputFailed(
+                    f"{self._name} already exists and is not a named pipe",
+                    "move it away, or give another name after pipe:",
+                )
+        except FileNotFoundError:
+            try:
+                os.mkfifo(self._name)
+                self._made = os.stat(self._name)
+            except OSError as error:
+                raise _refused(self._name, error) from error
+        except OSError as error:
+            raise _refused(self._name, error) from error
         shown = False
 
         def waiting() -> None:
@@ -172,47 +185,6 @@ class Stream:
                 )
 
 
-class NamedPipe:
-    """The named pipe of one run; `close` removes it if the run made it."""
-
-    def __init__(self, path: Path) -> None:
-        """Take the path; look at nothing yet."""
-        self._path = path
-        self._inode: int | None = None
-
-    def provide(self) -> None:
-        """Make the named pipe, or take the one that is there.
-
-        Raises:
-            OutputFailed: Something else is there, or it cannot be made.
-        """
-        try:
-            if not stat.S_ISFIFO(self._path.stat().st_mode):
-                raise OutputFailed(
-                    f"{self._path} already exists and is not a named pipe",
-                    "move it away, or give another name after pipe:",
-                )
-            return
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise _refused(self._path, error) from error
-        try:
-            os.mkfifo(self._path)
-            self._inode = self._path.stat().st_ino
-        except OSError as error:
-            raise _refused(self._path, error) from error
-
-    def close(self) -> None:
-        """Remove the pipe if it was made here; never raises."""
-        try:
-            if self._inode is not None and self._path.lstat().st_ino == self._inode:
-                self._path.unlink()
-        except OSError:
-            pass
-        self._inode = None
-
-
 def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
     """Open a named pipe for writing as soon as a program has opened it for reading.
 
@@ -233,7 +205,7 @@ def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> i
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             if error.errno != errno.ENXIO:
-                raise _refused(Path(path), error) from error
+                raise _refused(path, error) from error
         if seconds and time.monotonic() - begun >= seconds:
             raise OutputFailed(
                 f"no program opened the pipe {path} for reading within {seconds:g} s",
@@ -243,7 +215,7 @@ def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> i
         time.sleep(_OPEN_POLL_SECONDS)
 
 
-def _refused(path: Path, error: OSError) -> OutputFailed:
+def _refused(path: str, error: OSError) -> OutputFailed:
     return OutputFailed(
         f"cannot use the pipe {path}: {error.strerror or error}",
         "check the path and its permissions; its directory must exist",
@@ -256,14 +228,9 @@ _POLL_MILLISECONDS = 200
 
 
 class Relay:
-    """Passes everything on until `finish` or `break_off`."""
+    """Passes everything on to a descriptor, which it closes, until `finish` or `break_off`."""
 
     def __init__(self, target: int) -> None:
-        """Start with nothing passed on.
-
-        Args:
-            target: Where the bytes go; the relay closes it.
-        """
         self._target = target
         self._source, self._entry = os.pipe()
         with suppress(OSError, AttributeError):
@@ -355,23 +322,23 @@ class Relay:
         self._passing = True
         try:
             if self._splices:
-                self._splice()
-            else:
-                self._copy()
+                try:
+                    # Missing in the type stubs of some platforms.
+                    flags = os.SPLICE_F_NONBLOCK  # type: ignore[attr-defined, unused-ignore]
+                    self.passed += os.splice(  # type: ignore[attr-defined, unused-ignore]
+                        self._source, self._target, _STEP_BYTES, flags=flags
+                    )
+                    return
+                except OSError as error:
+                    # Files open for appending and terminals cannot be spliced to.
+                    if error.errno != errno.EINVAL:
+                        raise
+                    self._splices = False
+            self._copy()
         except BlockingIOError:
             pass  # Another program filled it since; the next poll waits.
         finally:
             self._passing = False
-
-    def _splice(self) -> None:
-        try:
-            self.passed += _splice(self._source, self._target, _STEP_BYTES)
-        except OSError as error:
-            # Files open for appending and terminals cannot be spliced to.
-            if error.errno != errno.EINVAL:
-                raise
-            self._splices = False
-            self._copy()
 
     def _copy(self) -> None:
         data = memoryview(os.read(self._source, _PLAIN_BYTES))
@@ -386,9 +353,3 @@ class Relay:
                 # Before the next write, whose failure does not take these bytes back.
                 self.passed += count
                 data = data[count:]
-
-
-def _splice(source: int, target: int, count: int) -> int:
-    # Missing in the type stubs of some platforms; `_splices` checks for it.
-    moved: int = os.splice(source, target, count, flags=os.SPLICE_F_NONBLOCK)  # type: ignore[attr-defined, unused-ignore]
-    return moved

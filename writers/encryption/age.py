@@ -46,11 +46,7 @@ def check_recipients(recipients: Sequence[str]) -> None:
 
 
 def public_keys(identities: Sequence[str]) -> tuple[str, ...]:
-    """Return the public keys of private ones.
-
-    Raises:
-        FormatError: One is not a private key of age; it is not shown.
-    """
+    """Return the public keys of private ones; a text that is not a key is not shown."""
     return tuple(str(each.to_public()) for each in _identities(identities))
 
 
@@ -65,9 +61,6 @@ def encrypt(
         pieces: The bytes. Its errors pass through, and the file has no valid end then.
         put: Takes the encrypted bytes; its errors pass through.
         recipients: Public keys, at least one.
-
-    Raises:
-        WriteError: The library refused.
     """
     library = _library()
     known = [library.x25519.Recipient.from_str(each) for each in recipients]
@@ -123,12 +116,10 @@ class Decrypted(io.RawIOBase):
 
     def _decrypt(self, keys: list[Any]) -> None:
         try:
-            with self._file:
-                _library().decrypt_io(self._file, _Pipe(self._writing), keys)
+            with open(self._writing, "wb", buffering=0) as target, self._file:
+                _library().decrypt_io(self._file, target, keys)
         except Exception as error:
             self._failure = error
-        finally:
-            os.close(self._writing)
 
 
 class _Source:
@@ -175,19 +166,6 @@ class _Target:
             self.failure = error
             raise
         return len(data)
-
-    def flush(self) -> None:
-        pass
-
-
-class _Pipe:
-    """The end of a pipe as the library writes to it."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def write(self, data: bytes) -> int:
-        return os.write(self._descriptor, data)
 
     def flush(self) -> None:
         pass

@@ -2,6 +2,7 @@
 
 The key is used as it is, without one wrapped around it, and no prefix is mixed into the
 authentication: so DuckDB can read the files, too. Every page is encrypted with a separate nonce.
+What cannot be encrypted, and a missing or unusable key, is a FormatError.
 """
 
 from __future__ import annotations
@@ -18,11 +19,7 @@ KEY_BYTES = (16, 24, 32)
 
 
 def check_format(parquet: ParquetFormat) -> None:
-    """Refuse what cannot be encrypted here.
-
-    Raises:
-        FormatError: The format has Bloom filters, or the installed pyarrow takes no key.
-    """
+    """Refuse what cannot be encrypted here."""
     _library()
     if parquet.bloom_filters:
         raise FormatError(
@@ -32,11 +29,7 @@ def check_format(parquet: ParquetFormat) -> None:
 
 
 def check_encryption(spec: OutputSpec) -> None:
-    """Refuse to write files that would not be encrypted as they are to be.
-
-    Raises:
-        FormatError: The key is missing or unusable, or the format cannot be encrypted.
-    """
+    """Refuse to write files that would not be encrypted as requested."""
     if spec.encryption.recipients:
         raise FormatError("Parquet cannot be encrypted with age.", "give a Parquet key.")
     if spec.encryption.keyed and isinstance(spec.format, ParquetFormat):
@@ -45,11 +38,7 @@ def check_encryption(spec: OutputSpec) -> None:
 
 
 def writing_options(encryption: Encryption) -> dict[str, Any]:
-    """Return the options of `pyarrow.parquet.ParquetWriter` for one file.
-
-    Raises:
-        FormatError: The key of encrypted files is missing or unusable.
-    """
+    """Return the options of `pyarrow.parquet.ParquetWriter` for one file."""
     if not encryption.keyed:
         return {}
     properties = _library().create_encryption_properties(_key(encryption))
@@ -57,11 +46,7 @@ def writing_options(encryption: Encryption) -> dict[str, Any]:
 
 
 def reading_options(encryption: Encryption) -> dict[str, Any]:
-    """Return the options of `pyarrow.parquet.ParquetFile` for one file.
-
-    Raises:
-        FormatError: The key of encrypted files is missing or unusable.
-    """
+    """Return the options of `pyarrow.parquet.ParquetFile` for one file."""
     if not encryption.keyed:
         return {}
     properties = _library().create_decryption_properties(_key(encryption))

@@ -47,11 +47,7 @@ _MESSAGE_LENGTH = 300
 
 
 def open_store(location: Location) -> Any:
-    """Return the store of a location's bucket; a process opens each store once.
-
-    Raises:
-        FormatError: The library, or an option that the store needs, is missing.
-    """
+    """Return the store of a location's bucket; a process opens each store once."""
     return _opened(location.store, os.getpid())
 
 
@@ -151,13 +147,14 @@ class Found(NamedTuple):
 
 
 class Bucket:
-    """The objects of one bucket; all keys begin at its root.
+    """The objects of the bucket that a location is in; all keys begin at its root.
 
-    Args:
-        location: Anywhere in the bucket.
+    Methods that read raise FileNotFoundError if an object does not exist, and another OSError if
+    the store refuses or fails. Methods that write raise StoreFailed, which is a WriteError; the
+    object may be written nevertheless.
 
     Raises:
-        FormatError: The store cannot be opened; see `open_store`.
+        FormatError: The library, or an option that the store needs, is missing.
     """
 
     def __init__(self, location: Location) -> None:
@@ -166,32 +163,17 @@ class Bucket:
         self._marks: dict[str, Any] = {"tags": tags} if (tags := self.location.tags) else {}
 
     def read(self, key: str) -> bytes:
-        """Return a small object.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-            OSError: It cannot be read.
-        """
+        """Return a small object."""
         return self.read_version(key)[0]
 
     def read_version(self, key: str) -> tuple[bytes, object]:
-        """Return a small object and its version, which `replace` takes.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-            OSError: It cannot be read.
-        """
+        """Return a small object and its version, which `replace` takes."""
         with self._reading(key):
             answer = self._store.get(key)
             return bytes(answer.bytes()), _version(answer.meta)
 
     def open(self, key: str) -> IO[bytes]:
-        """Return an object open for reading, in pieces and from any position.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-            OSError: It cannot be read.
-        """
+        """Return an object open for reading, in pieces and from any position."""
         with self._reading(key):
             meta = self._store.head(key)
         size, version = int(meta["size"]), meta.get("e_tag")
@@ -207,11 +189,7 @@ class Bucket:
         return io.BufferedReader(_Pieces(size, piece), _READ_BYTES)
 
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object; None if it does not exist.
-
-        Raises:
-            OSError: The store refused.
-        """
+        """Return the bytes of an object; None if it does not exist."""
         try:
             with self._reading(key):
                 return int(self._store.head(key)["size"])
@@ -219,11 +197,7 @@ class Bucket:
             return None
 
     def put(self, key: str, data: bytes) -> object:
-        """Write or replace a small object; return its version.
-
-        Raises:
-            StoreFailed: The store refused or failed; the object may exist nevertheless.
-        """
+        """Write or replace a small object; return its version."""
         return self._put(key, data, "overwrite")
 
     def put_new(self, key: str, data: bytes) -> object:
@@ -234,7 +208,6 @@ class Bucket:
 
         Raises:
             FileExistsError: There is another one.
-            StoreFailed: The store refused or failed.
         """
         try:
             return self._put(key, data, "create")
@@ -249,7 +222,6 @@ class Bucket:
 
         Raises:
             Superseded: It has another version, or does not exist.
-            StoreFailed: The store refused or failed; it may be replaced nevertheless.
         """
         try:
             return self._put(key, data, version)
@@ -289,11 +261,7 @@ class Bucket:
             raise self.failed("write", key, error) from None
 
     def writer(self, key: str, part_bytes: int, in_flight: int) -> Any:
-        """Return obstore's writer of a large object, sent in parts; see `writers.objects.upload`.
-
-        Raises:
-            StoreFailed: The store refused.
-        """
+        """Return obstore's writer of a large object, sent in parts; see `writers.objects.upload`."""
         import obstore
 
         try:
@@ -306,11 +274,7 @@ class Bucket:
     def within(self, prefix: str) -> list[Found]:
         """Return all objects whose keys begin with a prefix, in the order of their keys.
 
-        Args:
-            prefix: Empty, or with a slash at its end.
-
-        Raises:
-            OSError: The store refused.
+        A prefix is empty, or has a slash at its end.
         """
         with self._reading(prefix):
             found = [
@@ -321,11 +285,7 @@ class Bucket:
         return sorted(each for each in found if each.key.startswith(prefix))
 
     def look(self, prefix: str) -> tuple[list[str], list[Found]]:
-        """Return the names of the prefixes and the objects one level below a prefix.
-
-        Raises:
-            OSError: The store refused.
-        """
+        """Return the names of the prefixes and the objects one level below a prefix."""
         with self._reading(prefix):
             answer = self._store.list_with_delimiter(prefix.rstrip("/") or None)
         levels = [each.rstrip("/").rpartition("/")[2] for each in answer["common_prefixes"]]
@@ -337,7 +297,6 @@ class Bucket:
 
         Raises:
             FileNotFoundError: The object does not exist any more.
-            StoreFailed: The store refused or failed.
         """
         special = self.location.option("storage_class") or self.location.tags
         if self.location.scheme == "s3" and (special or size > _LARGEST_COPY_BYTES):
@@ -353,11 +312,7 @@ class Bucket:
             raise self.failed("publish", target, error) from None
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; an object that does not exist is not an error.
-
-        Raises:
-            StoreFailed: The store refused or failed.
-        """
+        """Remove objects; an object that does not exist is not an error."""
         chosen = sorted(keys)
         if not chosen:
             return

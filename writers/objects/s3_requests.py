@@ -2,6 +2,9 @@
 
 They are the credentials of profiles, copies of large objects, and uploads in parts. Readers of
 objects do not see an upload before its completion. Any process can complete it or abort it.
+
+A request raises StoreFailed if another attempt may succeed, and WriteError if the store refuses. A
+FormatError means that boto3, a profile or its credentials are missing.
 """
 
 from __future__ import annotations
@@ -35,11 +38,7 @@ a request after this answer."""
 
 
 def credentials_of_profile(store: Location) -> Any:
-    """Return obstore's provider of the credentials that boto3 finds and renews.
-
-    Raises:
-        FormatError: boto3 is missing, or it finds no credentials.
-    """
+    """Return obstore's provider of the credentials that boto3 finds and renews."""
     session = _session(store.option("profile"))
     from obstore.auth.boto3 import Boto3CredentialProvider
 
@@ -65,20 +64,13 @@ def client(store: Location, *, sends_parts: bool = False) -> Any:
         store: Anywhere in the store.
         sends_parts: The requests have bodies whose checksums are signed with their headers, so the
             bodies are not read again for the signature.
-
-    Raises:
-        FormatError: boto3 or the profile is missing.
     """
     with _making:
         return _client(store.store, sends_parts, os.getpid())
 
 
 def load() -> None:
-    """Load what a client needs, for processes that are forked from this one; send no request.
-
-    Raises:
-        FormatError: boto3 is missing, or a profile that the environment names.
-    """
+    """Load what a client needs, for processes that are forked from this one; send no request."""
     # The session keeps the description of S3 that it reads. With these credentials it looks for no
     # others: a client that sends requests is made later, with the credentials of that time.
     unused = "not used"
@@ -130,12 +122,7 @@ def _session(profile: str) -> Any:
 
 @contextmanager
 def _translated(verb: str, location: Location, but: Any = ()) -> Iterator[None]:
-    """Turn errors of boto3 in the block into our own, except errors of the classes `but`.
-
-    Raises:
-        StoreFailed: Another attempt may succeed.
-        WriteError: The store refused.
-    """
+    """Turn errors of boto3 in the block into our own, except errors of the classes `but`."""
     try:
         yield
     except Exception as error:
@@ -180,11 +167,7 @@ _REFUSALS = {code: hint for hint, codes in _HINTS.items() for code in codes.spli
 
 
 def copy_large(store: Location, source: str, target: str) -> None:
-    """Let the server copy an object within its bucket, in parts if it is large.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
+    """Let the server copy an object within its bucket, in parts if it is large."""
     extra = _marks(store)
     if store.tags:
         # A copy in parts does not take the tags of the original with it.
@@ -234,11 +217,7 @@ def _checksum(name: str, data: bytes | bytearray | memoryview) -> str:
 
 
 def begin(location: Location, algorithm: str) -> str:
-    """Begin an upload of an object; return its id.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
+    """Begin an upload of an object; return its id."""
     more = {"ChecksumAlgorithm": algorithm} if algorithm else {}
     with _translated("begin an upload to", location):
         answer = client(location, sends_parts=True).create_multipart_upload(
@@ -250,11 +229,7 @@ def begin(location: Location, algorithm: str) -> str:
 def send(
     location: Location, upload: str, number: int, body: bytes | bytearray, algorithm: str
 ) -> UploadedPart:
-    """Send a part; parts are numbered from 1.
-
-    Raises:
-        StoreFailed: The store refused, or has received other bytes.
-    """
+    """Send a part; parts are numbered from 1."""
     found = _checksum(algorithm, body)
     more = {f"Checksum{algorithm}": found} if algorithm else {}
     # Without a checksum in a header, only the signature protects the bytes.
@@ -361,11 +336,7 @@ def complete(location: Location, upload: UncompletedUpload, *, replaces: bool) -
 
 
 def is_there(location: Location, upload: UncompletedUpload) -> bool:
-    """Return whether there is an object with the size and the checksum of an upload.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
+    """Return whether there is an object with the size and the checksum of an upload."""
     from botocore.exceptions import ClientError
 
     with _translated("look at", location):
@@ -404,15 +375,7 @@ class Pending(NamedTuple):
 
 
 def pending_uploads(location: Location, *, deep: bool = True) -> list[Pending]:
-    """Return the unfinished uploads within a location.
-
-    Args:
-        location: The keys of the uploads begin with its key and a slash.
-        deep: Include the uploads further down.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
+    """Return the unfinished uploads within a location."""
     more = {} if deep else {"Delimiter": "/"}
     with _translated("list the uploads in", location):
         pages = client(location).get_paginator("list_multipart_uploads")
@@ -431,11 +394,7 @@ def pending_uploads(location: Location, *, deep: bool = True) -> list[Pending]:
 
 
 def abort_uploads(store: Location, uploads: Iterable[Pending]) -> None:
-    """Abort uploads; an upload that has ended meanwhile is not an error.
-
-    Raises:
-        StoreFailed: The store refused.
-    """
+    """Abort uploads; an upload that has ended meanwhile is not an error."""
     asking = client(store)
     with _translated("abort uploads in", store):
         for each in uploads:

@@ -2,7 +2,8 @@
 
 An upload is an `OpenFile` of `writers.files`. Readers see nothing of it before it is completed.
 `Upload` completes it in `finish`, and another process completes a `HeldUpload` later. The parts of
-an upload that is given up are removed; a killed process leaves them.
+an upload that is given up are removed; a killed process leaves them. All methods raise WriteError
+if the store refuses or fails; after a StoreFailed another attempt may succeed.
 
 obstore sends the parts of an `Upload`. It cannot begin, list or abort an upload, and only the
 process that began an upload can complete it. boto3 has these requests, but its own threads complete
@@ -59,9 +60,6 @@ class Upload:
         location: Of the object; an existing object is replaced at the end.
         buffer_bytes: Of the output; a part has at least as much.
         in_flight: Parts that are sent at the same time. One more is held in memory.
-
-    Raises:
-        WriteError: The store refused or cannot be opened.
     """
 
     is_regular = False
@@ -79,11 +77,7 @@ class Upload:
         return buffer_bytes
 
     def put(self, pieces: Sequence[BytesLike]) -> None:
-        """Append the pieces; wait while `in_flight` parts are being sent.
-
-        Raises:
-            WriteError: The store refused or failed, or the object becomes too large.
-        """
+        """Append the pieces; wait while `in_flight` parts are being sent."""
         for piece in pieces:
             # obstore keeps the piece and sends it later, so it must not be memory that is reused.
             self._put(piece if isinstance(piece, bytes) else bytes(piece))
@@ -100,11 +94,7 @@ class Upload:
         self.written += len(piece)
 
     def finish(self) -> None:
-        """Complete the object, and compare its size with the bytes that were sent.
-
-        Raises:
-            WriteError: The store refused or failed.
-        """
+        """Complete the object, and compare its size with the bytes that were sent."""
         try:
             self._writer.close()
         except Exception as error:
@@ -157,9 +147,6 @@ class HeldUpload:
         location: Of the object, under its final name.
         buffer_bytes: Of the output; a part has at least as much.
         in_flight: Parts that are sent at the same time. One more is held in memory.
-
-    Raises:
-        WriteError: The store cannot be opened.
     """
 
     is_regular = False
@@ -189,11 +176,7 @@ class HeldUpload:
         return buffer_bytes
 
     def put(self, pieces: Sequence[BytesLike]) -> None:
-        """Append the pieces; wait while `in_flight` parts are being sent.
-
-        Raises:
-            WriteError: The store refused or failed, or the object becomes too large.
-        """
+        """Append the pieces; wait while `in_flight` parts are being sent."""
         for piece in pieces:
             rest = memoryview(piece).cast("B")
             if self.written + len(rest) > self._part_bytes * MOST_PARTS:
@@ -250,12 +233,7 @@ class HeldUpload:
             self._free.append(self._sending.pop(each))
 
     def finish(self) -> None:
-        """Send the rest, and compare all parts with the parts in the store.
-
-        Raises:
-            StoreFailed: The store failed, or has other parts: another attempt may succeed.
-            WriteError: The store refused.
-        """
+        """Send the rest, and compare all parts with the parts in the store."""
         if self._filled or not self._parts:
             # An object without bytes has one part without bytes.
             self._filling = self._filling or bytearray(1)
@@ -300,11 +278,7 @@ class HeldUpload:
 
 
 def remove(location: Location) -> None:
-    """Remove an object, if it exists.
-
-    Raises:
-        WriteError: The store refused or failed.
-    """
+    """Remove an object, if it exists."""
     Bucket(location).delete([location.key])
 
 

@@ -15,14 +15,13 @@ import duckdb
 from lakehouse.format_checks import Checks
 
 from unloader.lakehouse.ducklake_catalogs import Address, attached, extensions
-from unloader.lakehouse.ducklake_tables import DuckLakeTables
 
 
 def main() -> None:
     """Do it."""
     what, name, *rest = sys.argv[1:]
     if what == "contract":
-        Checks(DuckLakeTables(), name, _rows).check_format()
+        Checks("ducklake", name, _rows).check_format()
         return
     with duckdb.connect() as connection:
         extensions(connection, name)

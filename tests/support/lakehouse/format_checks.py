@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile, RunLog, Wanted
+from unloader.lakehouse.lake_formats import lake_format
+from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile, RunLog
 from unloader.model import LakeTable, SaveMode
 from writers.schema import with_field_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unloader.lakehouse.lake_formats import LakeFormat
+    from unloader.lakehouse.lake_formats import LakeKind
+    from unloader.lakehouse.table_commits import LakeFormat
 
 CountRows = Callable[[str], int]
 """From a table's name to its rows, as another user reads them."""
@@ -34,13 +36,14 @@ class Checks:
     """A format of tables, and a place for them.
 
     Args:
-        tables: The format.
+        kind: The format.
         name: The name of a new table, in a local directory.
         rows: Counts the rows of the table.
     """
 
-    def __init__(self, tables: LakeFormat, name: str, rows: CountRows) -> None:
-        self._tables, self._name, self._rows = tables, name, rows
+    def __init__(self, kind: LakeKind, name: str, rows: CountRows) -> None:
+        self._kind, self._name, self._rows = kind, name, rows
+        self._tables: LakeFormat = lake_format(kind)
         self._number = 0
 
     def check_format(self) -> None:
@@ -150,13 +153,8 @@ class Checks:
 
     def _wanted(self, mode: SaveMode, schema: pa.Schema | None = None) -> LakeTable:
         return self._tables.prepared(
-            Wanted(
-                name=self._name,
-                save_mode=mode,
-                replace_where=None,
-                branch=None,
-                schema=schema or _schema(),
-            )
+            LakeTable(kind=self._kind, name=self._name, save_mode=mode, location="", files=""),
+            schema or _schema(),
         )
 
     def _run(self, mode: SaveMode) -> Commit:

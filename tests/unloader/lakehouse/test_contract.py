@@ -1,4 +1,4 @@
-"""Every format of tables keeps the promises of `unloader.lakehouse.lake_formats`."""
+"""Every format of tables keeps the promises of `unloader.lakehouse.table_commits`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import pytest
 from lakehouse.catalogs import Lake, lake, rows_of_files, rows_of_log, rows_of_table
 from lakehouse.format_checks import Checks
 
-from unloader.lakehouse.delta_tables import DeltaTables
-from unloader.lakehouse.iceberg_tables import IcebergTables
-
 
 def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg, with a catalog in SQLite; its rows are counted by pyiceberg and by DuckDB."""
     made = lake(tmp_path)
     # pyiceberg reads its configuration once, when it is imported.
     monkeypatch.setattr("unloader.lakehouse.iceberg_tables.open_catalog", lambda name: made.open())
-    Checks(IcebergTables(), "iceberg://lake/ns.t", lambda name: _rows(made)).check_format()
+    Checks("iceberg", "iceberg://lake/ns.t", lambda name: _rows(made)).check_format()
 
 
 def _rows(made: Lake) -> int:
@@ -29,7 +26,7 @@ def _rows(made: Lake) -> int:
 
 def test_delta(tmp_path: Path) -> None:
     """Delta, in a directory; its rows are counted by delta-rs' own engine and by DuckDB."""
-    Checks(DeltaTables(), f"delta:{tmp_path / 'a table'}", _rows_of_delta).check_format()
+    Checks("delta", f"delta:{tmp_path / 'a table'}", _rows_of_delta).check_format()
 
 
 def _rows_of_delta(name: str) -> int:

@@ -94,16 +94,15 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, data: bytes) -> Holder:
-        """Return the holder from the bytes of a lock.
-
-        Raises:
-            ValueError: The bytes are damaged.
-        """
+        """Return the holder from the bytes of a lock; a ValueError means damage."""
         return _HOLDER.decode(data)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the lock."""
         return encode(self) + b"\n"
+
+    def renewed(self, **changes: Any) -> Holder:
+        """Return it with one more renewal and these changes."""
+        return replace(self, beat=self.beat + 1, **changes)
 
     def lives(self) -> bool | None:
         """Return whether the process lives; None if this process cannot see that."""
@@ -140,6 +139,9 @@ def _started(pid: int) -> str:
 class Lock:
     """The lock of one place.
 
+    Methods raise OutputFailed if another process holds the lock, and WriteError or OSError if the
+    store refuses or fails.
+
     Args:
         room: Of the place.
         holder: The process that takes the lock.
@@ -156,13 +158,7 @@ class Lock:
         """The dead holder that it was taken over from."""
 
     def take(self) -> None:
-        """Take it.
-
-        Raises:
-            OutputFailed: A living run holds it, or the store cannot keep two runs apart.
-            WriteError: The store refused or failed.
-            OSError: The store refused or failed to read.
-        """
+        """Take it, if no living process holds it and the store can keep two runs apart."""
         bucket = self.room.bucket
         try:
             self._version = bucket.put_new(self.room.lock, self.holder.to_bytes())
@@ -172,10 +168,9 @@ class Lock:
                 raise OutputFailed(
                     f"another run was writing to {self.room.name} until now", "start again"
                 ) from None
-            found, version = seen
-            if is_alive(self.room, found):
-                raise held(self.room, found) from None
-            self.take_over(found, version)
+            if is_alive(self.room, seen[0]):
+                raise held(self.room, seen[0]) from None
+            self.take_over(*seen)
             return
         if bucket.location in _obeying:
             return
@@ -192,60 +187,43 @@ class Lock:
         _obeying.add(bucket.location)
 
     def take_over(self, found: Holder, version: object) -> None:
-        """Take it from a dead holder.
-
-        Raises:
-            OutputFailed: Another process was quicker.
-            WriteError: The store refused or failed.
-        """
+        """Take it from a dead holder, unless another process is quicker."""
         # Its leftovers must be found until they are removed, also if this process dies.
         names = tuple(dict.fromkeys((*self.holder.names, *found.names)))
         self.holder = replace(self.holder, names=names)
         try:
-            self._version = self._replace(self.holder, version)
+            self._replace(self.holder, version)
         except Superseded:
             raise held(self.room, found) from None
         self.before = found
 
-    def _replace(self, holder: Holder, version: object) -> object:
-        return self.room.bucket.replace(self.room.lock, holder.to_bytes(), version)
+    def _replace(self, holder: Holder, version: object) -> None:
+        self._version = self.room.bucket.replace(self.room.lock, holder.to_bytes(), version)
 
     def renew(self, **changes: bool) -> None:
-        """Write it with one more renewal and these changes.
-
-        Raises:
-            OutputFailed: Another process has taken it over.
-            WriteError: The store refused or failed.
-        """
+        """Write it with one more renewal and these changes."""
         with self._guard:
             self.check()
-            following = _renewed(self.holder, **changes)
+            following = self.holder.renewed(**changes)
             try:
-                self._version = self._replace(following, self._version)
+                self._replace(following, self._version)
             except Superseded:
-                self._replace_own(following)
+                # The store may have an earlier renewal of this process whose answer was lost.
+                try:
+                    seen = read_lock(self.room)
+                except OSError as error:
+                    raise StoreFailed(f"{error}.") from error
+                self.is_lost = seen is None or seen[0].nonce != self.holder.nonce
+                if seen is not None and not self.is_lost:
+                    try:
+                        self._replace(following, seen[1])
+                    except Superseded:
+                        self.is_lost = True
+                self.check()
             self.holder = following
 
-    def _replace_own(self, following: Holder) -> None:
-        """Write it if the store has an earlier renewal of this process whose answer was lost."""
-        try:
-            seen = read_lock(self.room)
-        except OSError as error:
-            raise StoreFailed(f"{error}.") from error
-        self.is_lost = seen is None or seen[0].nonce != self.holder.nonce
-        if seen is not None and not self.is_lost:
-            try:
-                self._version = self._replace(following, seen[1])
-            except Superseded:
-                self.is_lost = True
-        self.check()
-
     def check(self) -> None:
-        """Raise an error if another process is known to have taken it over.
-
-        Raises:
-            OutputFailed: Another process has taken it over.
-        """
+        """Raise an error if another process is known to have taken it over."""
         with self._guard:
             if self.is_lost:
                 raise OutputFailed(
@@ -261,15 +239,10 @@ class Lock:
                 self.remove()
             else:
                 self.is_lost = True
-                self._replace(_renewed(self.before, is_released=True), self._version)
+                self._replace(self.before.renewed(is_released=True), self._version)
 
     def remove(self) -> None:
-        """Remove it if this process still holds it.
-
-        Raises:
-            OutputFailed: Another process has taken it over.
-            WriteError: The store refused or failed.
-        """
+        """Remove it if this process still holds it."""
         with self._guard:
             self.renew()
             self.room.bucket.delete([self.room.lock])
@@ -279,10 +252,6 @@ class Lock:
         """Record that the process has ended its work, as far as the store permits."""
         with suppress(OutputFailed, WriteError):
             self.renew(is_released=True)
-
-
-def _renewed(holder: Holder, **changes: Any) -> Holder:
-    return replace(holder, beat=holder.beat + 1, **changes)
 
 
 def held(room: Room, holder: Holder) -> OutputFailed:
@@ -314,12 +283,7 @@ def read_lock(room: Room) -> tuple[Holder, object] | None:
 
 
 def is_alive(room: Room, holder: Holder) -> bool:
-    """Return whether the holder of a lock lives; watch the lock if nothing else shows it.
-
-    Raises:
-        OutputFailed: The lock is damaged.
-        OSError: It cannot be read.
-    """
+    """Return whether the holder of a lock lives; watch the lock if nothing else shows it."""
     known = holder.lives()
     if known is not None:
         return known
@@ -335,16 +299,12 @@ def is_alive(room: Room, holder: Holder) -> bool:
 
 
 class Locks:
-    """The locks of one run, in the order of its places, and the thread that renews them."""
+    """The locks of one run, in the order of its places, and the thread that renews them.
+
+    All are taken or none; errors are as in `Lock`.
+    """
 
     def __init__(self, rooms: Sequence[Room], holder: Holder) -> None:
-        """Take all the locks or none.
-
-        Raises:
-            OutputFailed: A living run holds one, or the store cannot keep two runs apart.
-            WriteError: The store refused or failed.
-            OSError: The store refused or failed to read.
-        """
         self.all = tuple(Lock(room, holder) for room in rooms)
         with ExitStack() as undo:
             for lock in self.all:
@@ -377,32 +337,18 @@ class Locks:
         self._undo.close()
 
     def check(self) -> None:
-        """Check that no lock is known to be lost.
-
-        Raises:
-            OutputFailed: Another process has taken one over.
-        """
+        """Raise an error if a lock is known to be lost."""
         for lock in self.all:
             lock.check()
 
     def begin_publishing(self) -> None:
-        """Record in the first lock that the run is complete, if all are still held.
-
-        Raises:
-            OutputFailed: Another process has taken one over.
-            WriteError: The store refused or failed.
-        """
+        """Record in the first lock that the run is complete, if all are still held."""
         for lock in self.all[1:]:
             lock.renew()
         self.all[0].renew(is_publishing=True)
 
     def remove(self) -> None:
-        """Remove the locks, the first one last.
-
-        Raises:
-            OutputFailed: Another process has taken one over.
-            WriteError: The store refused or failed.
-        """
+        """Remove the locks, the first one last."""
         for lock in reversed(self.all):
             lock.remove()
 

@@ -18,7 +18,7 @@ from msgspec.json import Decoder
 from unloader.errors import OutputFailed
 from unloader.storage.objects.object_lock import Holder
 from unloader.storage.objects.object_staging import PUBLICATION, Room, is_plain
-from unloader.storage.storage_protocol import MANIFEST, Index, Move, ReadIndex
+from unloader.storage.storage_protocol import MANIFEST, Move
 from writers.errors import StoreFailed, WriteError
 from writers.model import UncompletedUpload
 from writers.objects import s3_requests
@@ -98,7 +98,7 @@ def new_publication(
     Args:
         me: The run.
         rooms: Of its places.
-        moves: From staged to final names.
+        moves: The files.
         earlier: For each place the names of earlier runs' objects, which are removed.
 
     Raises:
@@ -155,81 +155,49 @@ def carry_out(
     home = rooms[0]
     manifest = home.bucket.read(home.record(publication.folder, MANIFEST))
     if not is_published(home, manifest):
-        _remove_manifests(publication, rooms)
-        _complete_uploads(publication, rooms)
-        _copy(publication, rooms)
-        _check_sizes(publication, rooms)
-        _put_manifest(home, manifest)
-    _remove_replaced(publication, rooms)
+        for room, names in zip(rooms, publication.replaced, strict=True):
+            # They go before the files that they list: no manifest may lack a file.
+            if MANIFEST in names:
+                room.bucket.delete([room.final(MANIFEST)])
+        _name(publication, rooms)
+        try:
+            home.bucket.put_new(home.final(MANIFEST), manifest)
+        except FileExistsError:
+            raise OutputFailed(
+                f"{home.name} now has the manifest of another run, written meanwhile",
+                "find out which run that is; the files of this run are next to its files",
+            ) from None
+    for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
+        stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
+        room.bucket.delete(room.final(name) for name in names if name not in stay)
     then()
     sweep(rooms)
 
 
-def is_published(home: Room, manifest: bytes) -> bool:
-    """Return whether this manifest has its final name.
+def _name(publication: Publication, rooms: Sequence[Room]) -> None:
+    """Give all files their final names: complete uploads, copy staged files, check the sizes."""
 
-    Raises:
-        OSError: The store refused.
-    """
-    try:
-        return home.bucket.read(home.final(MANIFEST)) == manifest
-    except FileNotFoundError:
-        return False
-
-
-def _remove_manifests(publication: Publication, rooms: Sequence[Room]) -> None:
-    # They go before the files that they list: no manifest may lack a file.
-    for room, names in zip(rooms, publication.replaced, strict=True):
-        if MANIFEST in names:
-            room.bucket.delete([room.final(MANIFEST)])
-
-
-def _remove_replaced(publication: Publication, rooms: Sequence[Room]) -> None:
-    for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
-        stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
-        room.bucket.delete(room.final(name) for name in names if name not in stay)
-
-
-def _complete_uploads(publication: Publication, rooms: Sequence[Room]) -> None:
-    def complete(file: Placed) -> None:
-        assert file.upload is not None
-        s3_requests.complete(
-            rooms[file.place].location.below(file.final),
-            file.upload,
-            replaces=file.final in publication.replaced[file.place],
-        )
+    def name_file(file: Placed) -> None:
+        room = rooms[file.place]
+        if file.upload is None:
+            room.bucket.copy(file.staged, file.bytes, room.final(file.final))
+        else:
+            replaces = file.final in publication.replaced[file.place]
+            s3_requests.complete(room.location.below(file.final), file.upload, replaces=replaces)
 
     try:
-        together(complete, [each for each in publication.files if each.upload is not None])
+        together(name_file, publication.files)
     except FileNotFoundError as error:
-        raise _missing("an upload", error, rooms[0]) from None
+        raise OutputFailed(
+            f"a staged file or an upload is missing: {error.filename}",
+            "find out which program removed it; remove the run's leftovers with: unloader clean "
+            f"'{rooms[0].name}'; then unload again",
+        ) from None
     except FileExistsError as error:
         raise OutputFailed(
             f"another object was created at {error.filename}, and no earlier run wrote it",
             "move that object away",
         ) from None
-
-
-def _copy(publication: Publication, rooms: Sequence[Room]) -> None:
-    def copy(file: Placed) -> None:
-        room = rooms[file.place]
-        room.bucket.copy(file.staged, file.bytes, room.final(file.final))
-
-    try:
-        together(copy, [each for each in publication.files if each.upload is None])
-    except FileNotFoundError as error:
-        raise _missing("a staged file", error, rooms[0]) from None
-
-
-def _missing(what: str, error: FileNotFoundError, home: Room) -> OutputFailed:
-    return OutputFailed(
-        f"{what} is missing: {error.filename}",
-        "find out which program removed it; remove the run's leftovers with: unloader clean "
-        f"'{home.name}'; then unload again",
-    )
-
-
-def _check_sizes(publication: Publication, rooms: Sequence[Room]) -> None:
     found = [room.finals() for room in rooms]
     for file in publication.files:
         size = found[file.place].get(file.final)
@@ -241,24 +209,18 @@ def _check_sizes(publication: Publication, rooms: Sequence[Room]) -> None:
             )
 
 
-def _put_manifest(home: Room, manifest: bytes) -> None:
+def is_published(home: Room, manifest: bytes) -> bool:
+    """Return whether this manifest has its final name."""
     try:
-        home.bucket.put_new(home.final(MANIFEST), manifest)
-    except FileExistsError:
-        raise OutputFailed(
-            f"{home.name} now has the manifest of another run, written meanwhile",
-            "find out which run that is; the files of this run are next to its files",
-        ) from None
+        return home.bucket.read(home.final(MANIFEST)) == manifest
+    except FileNotFoundError:
+        return False
 
 
 def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
     """Remove the files with final names of a publication that cannot be finished.
 
     The files that it was to replace are removed too, unless their manifest is still there.
-
-    Raises:
-        WriteError: The store refused or failed.
-        OSError: The store refused or failed to read.
     """
     for number, (room, earlier) in enumerate(zip(rooms, publication.replaced, strict=True)):
         names = {each.final for each in publication.files if each.place == number}
@@ -268,12 +230,7 @@ def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
 
 
 def sweep(rooms: Sequence[Room]) -> None:
-    """Remove everything in the `_run` of these places except the locks.
-
-    Raises:
-        WriteError: The store refused or failed.
-        OSError: The store refused or failed to read.
-    """
+    """Remove everything in the `_run` of these places except the locks."""
     for room in reversed(rooms):
         keys = {each.key for each in room.bucket.within(room.prefix)} - {room.lock}
         staged = {key for key in keys if "/staged/" in key}
@@ -282,68 +239,3 @@ def sweep(rooms: Sequence[Room]) -> None:
         # has no step left except this one.
         for part in (staged, keys - staged - last, last):
             room.bucket.delete(part)
-
-
-class EarlierRuns:
-    """The finished runs at the places of a run: when they were taken, and now.
-
-    Raises:
-        OutputFailed: A manifest is damaged.
-        OSError: One cannot be read.
-    """
-
-    def __init__(self, rooms: Sequence[Room], read_index: ReadIndex) -> None:
-        self._rooms = tuple(rooms)
-        self._read_index = read_index
-        self._before = self._finished()
-
-    def names(self) -> list[set[str]]:
-        """Return for each place the final names of earlier runs, manifests included.
-
-        Raises:
-            OutputFailed: A finished run also has files at other places.
-            OSError: A manifest cannot be read.
-        """
-        found: list[set[str]] = [set() for _ in self._rooms]
-        for here, (home, index) in enumerate(zip(self._rooms, self._finished(), strict=True)):
-            if index is None:
-                continue
-            for number, place in enumerate(index.places):
-                ours = next((n for n, each in enumerate(self._rooms) if each.is_same(place)), None)
-                if ours is None and number:
-                    raise OutputFailed(
-                        f"the run in {home.name} also has files in {place}",
-                        f"give both with --to to replace the run, or remove {home.name}/{MANIFEST}",
-                    )
-                # The first is where the manifest is, wherever that was when it was written.
-                found[here if ours is None else ours] |= {
-                    name for at, name in index.files if at == number and is_plain(name)
-                }
-            found[here].add(MANIFEST)
-        return found
-
-    def check_unchanged(self) -> None:
-        """Check that no run was published since the start: the user did not agree to replace it.
-
-        Raises:
-            OutputFailed: A run was published.
-            OSError: A manifest cannot be read.
-        """
-        for room, was, now in zip(self._rooms, self._before, self._finished(), strict=True):
-            if now is not None and (was is None or now.run_id != was.run_id):
-                raise OutputFailed(
-                    f"another run ({now.run_id}) was published into {room.name} while this run "
-                    "was writing, so nothing is published",
-                    "move the other run to another place, then unload again",
-                )
-
-    def _finished(self) -> list[Index | None]:
-        found: list[Index | None] = []
-        for room in self._rooms:
-            try:
-                data = room.bucket.read(room.final(MANIFEST))
-            except FileNotFoundError:
-                found.append(None)
-            else:
-                found.append(self._read_index(data, room.name))
-        return found

@@ -44,9 +44,6 @@ def leftover(room: Room, holder: Holder | None, uploads: int = 0) -> Leftover:
         room: Of the place.
         holder: Of its lock; None without a lock.
         uploads: The unfinished uploads found there, which count as staged files.
-
-    Raises:
-        OSError: The store refused.
     """
     files = [each for each in room.bucket.within(room.prefix) if "/staged/" in each.key]
     journal = read_journal(room, holder.folder) if holder is not None else b""
@@ -60,12 +57,7 @@ def leftover(room: Room, holder: Holder | None, uploads: int = 0) -> Leftover:
 
 
 def _pending(room: Room) -> tuple[Room, Holder, object] | None:
-    """Return the first place of a dead run that was being published, its holder and its version.
-
-    Raises:
-        OutputFailed: A lock is damaged.
-        OSError: The store refused.
-    """
+    """Return the first place of a dead run that was being published, its holder and its version."""
     seen = read_lock(room)
     if seen is None or not seen[0].places:
         return None
@@ -167,17 +159,18 @@ def _take_over(room: Room, holder: Holder, version: object) -> Lock:
 
 
 def clean(places: Sequence[str], *, dry_run: bool) -> Cleaning:
-    """Remove unpublished files and unfinished uploads; see `Storage.clear`.
-
-    Raises:
-        OutputFailed: A place is empty, a run is writing to it, or the store refused.
-        WriteError: The store refused or failed.
-    """
+    """Remove unpublished files and unfinished uploads; see `Storage.clear`."""
     completed: list[str] = []
     removed: list[Leftover] = []
     for room in _with_others(places):
         with refused("clean", room):
-            completed += _would_complete(room) if dry_run else _complete_or_take_back(room)
+            if not dry_run:
+                completed += _complete_or_take_back(room)
+            elif (found := _pending(room)) is not None and found[0].is_same(room.name):
+                completed.append(
+                    f"run {found[1].run_id} was interrupted while it was published into "
+                    f"{room.name}: the publication would be completed"
+                )
             removed += _clear(room, dry_run=dry_run)
     return Cleaning(dry_run=dry_run, completed=tuple(completed), removed=tuple(removed))
 
@@ -187,9 +180,8 @@ def _with_others(places: Sequence[str]) -> list[Room]:
     found: list[Room] = []
     for room in map(Room, places):
         with refused("clean", room):
-            levels, objects = room.bucket.look(room.location.prefix)
-            seen = read_lock(room)
-            if not (levels or objects) and not abort_uploads(room, (), dry_run=True):
+            names, seen = room.names(), read_lock(room)
+            if not names and not abort_uploads(room, (), dry_run=True):
                 raise OutputFailed(
                     f"{room.name} is empty", "give the place that was given with --to"
                 )
@@ -208,16 +200,6 @@ def _own_places(room: Room, holder: Holder) -> list[Room]:
         if seen is not None and seen[0].folder == holder.folder:
             found.append(each)
     return found
-
-
-def _would_complete(room: Room) -> tuple[str, ...]:
-    found = _pending(room)
-    if found is None or not found[0].is_same(room.name):
-        return ()
-    return (
-        f"run {found[1].run_id} was interrupted while it was published into {room.name}: the "
-        "publication would be completed",
-    )
 
 
 def _complete_or_take_back(room: Room) -> tuple[str, ...]:

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import combinations, groupby
+from itertools import combinations
 
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.storage_protocol import JOURNAL, MANIFEST, RUN
+from unloader.storage.storage_protocol import JOURNAL, RUN
 from writers.objects import s3_requests
 from writers.objects.bucket import Bucket, together
 from writers.objects.location import Location, is_location
@@ -57,11 +57,7 @@ class Room:
         return f"{self.prefix}{folder}/{name}"
 
     def read_record(self, folder: str, name: str) -> bytes:
-        """Return a record of a run, or no bytes if it does not exist.
-
-        Raises:
-            OSError: It cannot be read.
-        """
+        """Return a record of a run, or no bytes if it does not exist."""
         try:
             return self.bucket.read(self.record(folder, name))
         except FileNotFoundError:
@@ -72,11 +68,7 @@ class Room:
         return self.location.below(RUN, folder, "staged")
 
     def staged(self, folder: str) -> dict[str, int]:
-        """Return the sizes of the staged files of a run by their keys.
-
-        Raises:
-            OSError: The store refused.
-        """
+        """Return the sizes of the staged files of a run by their keys."""
         return dict(self.bucket.within(self.staging(folder).prefix))
 
     def final(self, name: str) -> str:
@@ -84,13 +76,14 @@ class Room:
         return f"{self.location.prefix}{name}"
 
     def finals(self) -> dict[str, int]:
-        """Return the sizes of all objects at the place by their final names.
-
-        Raises:
-            OSError: The store refused.
-        """
+        """Return the sizes of all objects at the place by their final names."""
         found = self.bucket.look(self.location.prefix)[1]
         return {each.key.rpartition("/")[2]: each.bytes for each in found}
+
+    def names(self) -> list[str]:
+        """Return the names of everything one level below the place."""
+        levels, objects = self.bucket.look(self.location.prefix)
+        return [*levels, *(each.key.rpartition("/")[2] for each in objects)]
 
     def others(self, places: Sequence[str]) -> list[Room]:
         """Return the `_run` of each place of a run; this place is one of them.
@@ -126,28 +119,6 @@ def refused(verb: str, room: Room) -> Iterator[None]:
             f"cannot {verb} {room.name}: {error.strerror or error}",
             "check the name of the bucket, the credentials and their rights, and the network",
         ) from error
-
-
-def not_free(room: Room, *, shared: bool = False) -> OutputFailed | None:
-    """Return the error for a place that holds anything except leftovers of dead runs, else None.
-
-    Args:
-        room: Of the place.
-        shared: Other runs may have places in it, so that only a finished run is an error.
-
-    Raises:
-        OSError: The store refused.
-    """
-    levels, objects = room.bucket.look(room.location.prefix)
-    names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
-    finished = MANIFEST in names
-    if not names or (shared and not finished):
-        return None
-    what = "a finished run" if finished else f"{names[0]} and possibly other objects"
-    return OutputFailed(
-        f"{room.name} is not empty: it holds {what}",
-        "choose an empty prefix with --to, or replace an earlier run with --overwrite",
-    )
 
 
 def check_different(rooms: Sequence[Room]) -> None:
@@ -203,11 +174,7 @@ class Journal:
         self._epoch, self._piece = max(numbers, default=(0, 0))
 
     def append(self, line: bytes) -> None:
-        """Queue a line for writing.
-
-        Raises:
-            WriteError: An earlier line could not be written.
-        """
+        """Queue a line for writing; raise the error of an earlier line."""
         with self._lock:
             self._check()
             self._waiting.append(line)
@@ -215,21 +182,13 @@ class Journal:
                 self._last = self._writer.submit(self._write)
 
     def settle(self) -> None:
-        """Wait until all queued lines are in the store.
-
-        Raises:
-            WriteError: A line could not be written.
-        """
+        """Wait until all queued lines are in the store, or raise the error."""
         if self._last is not None:
             self._last.result()
         self._check()
 
     def replace(self, data: bytes) -> None:
-        """Replace all lines in one step.
-
-        Raises:
-            WriteError: They could not be written.
-        """
+        """Replace all lines in one step."""
         self.settle()
         with self._lock:
             self._restart(data)
@@ -269,15 +228,9 @@ class Journal:
 
 
 def read_journal(room: Room, folder: str) -> bytes:
-    """Return all lines of the latest epoch of a journal, or no bytes without a journal.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    keys = [each.key for each in room.bucket.within(f"{room.record(folder, JOURNAL)}/")]
-    latest: list[str] = []
-    for _, group in groupby(sorted(keys), key=lambda key: _number(key)[0]):
-        latest = list(group)
+    """Return all lines of the latest epoch of a journal, or no bytes without a journal."""
+    keys = sorted(each.key for each in room.bucket.within(f"{room.record(folder, JOURNAL)}/"))
+    latest = [key for key in keys if _number(key)[0] == _number(keys[-1])[0]]
     return b"".join(together(room.bucket.read, latest))
 
 
@@ -298,9 +251,6 @@ def abort_uploads(
         names: Patterns of final names; uploads to such names belong to runs.
         kept: The ids of uploads that are not aborted.
         dry_run: Only count them.
-
-    Raises:
-        WriteError: The store refused.
     """
     if room.location.scheme != "s3":
         return 0

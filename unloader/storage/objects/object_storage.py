@@ -15,9 +15,9 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
+from unloader.storage.earlier_runs import EarlierRuns, not_free
 from unloader.storage.objects.object_lock import Holder, Locks, held, is_alive, read_lock
 from unloader.storage.objects.object_publishing import (
-    EarlierRuns,
     carry_out,
     is_published,
     new_publication,
@@ -30,7 +30,6 @@ from unloader.storage.objects.object_staging import (
     Room,
     abort_uploads,
     check_different,
-    not_free,
     read_journal,
     refused,
 )
@@ -68,12 +67,7 @@ class ObjectRun(RunStorage):
     """The places of one run; see `RunStorage`."""
 
     def __init__(self, claim: Claim) -> None:
-        """Lock all the places, by the rules of `Storage.take`.
-
-        Raises:
-            OutputFailed: A place cannot be taken.
-            WriteError: The store refused or failed.
-        """
+        """Lock all the places, by the rules of `Storage.take`."""
         self._rooms = tuple(Room(place) for place in claim.places)
         check_different(self._rooms)
         if claim.mode is not None or claim.owner_group:
@@ -102,9 +96,10 @@ class ObjectRun(RunStorage):
             # The removal of a dead run's leftovers may take long.
             self._locks.keep_alive()
             for room in () if claim.overwrite else self._rooms:
-                if (error := not_free(room, shared=claim.shared)) is not None:
+                if error := not_free(room.name, room.names(), shared=claim.shared):
                     raise error
-            self._earlier = EarlierRuns(self._rooms, claim.read_index)
+            names = [room.name for room in self._rooms]
+            self._earlier = EarlierRuns(ObjectStorage(), names, claim.read_index)
             if claim.resumed:
                 self._resume(claim)
             else:
@@ -163,8 +158,8 @@ class ObjectRun(RunStorage):
                 lock.room.bucket.delete([lock.room.record(self._folder, name)])
 
     def staging(self, place: int) -> Staging:
-        """Return the prefix of staged files, after all queued lines are in the store."""
         if self._journal is not None:
+            # All queued lines are in the store before a unit begins.
             self._journal.settle()
         room = self._rooms[place]
         location = str(room.staging(self._folder))
@@ -172,20 +167,16 @@ class ObjectRun(RunStorage):
         return Staging(label=location, directory=location, finals=finals)
 
     def marks(self) -> tuple[str, ...]:
-        """Return no paths, because object stores have no files here."""
         return ()
 
     def check(self) -> None:
-        """Check that no lock is known to be lost."""
         self._locks.check()
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
-        """Check that no object with one of these names is there, except of earlier runs."""
         with refused("read", self._rooms[0]):
-            earlier = self._earlier.names()
             there = [room.finals().keys() for room in self._rooms]
         for number, name in finals:
-            if name in there[number] - earlier[number]:
+            if name in there[number] - self._earlier.files[number]:
                 raise OutputFailed(
                     f"{name} already exists in {self._rooms[number].name}, and no earlier run "
                     "wrote it",
@@ -198,14 +189,12 @@ class ObjectRun(RunStorage):
         return SmallObject(partial(room.bucket.put_new, room.staging(self._folder).below(name).key))
 
     def staged_file(self, place: int, name: str) -> RemoteFile:
-        """Return a staged object."""
         location = self._rooms[place].staging(self._folder).below(name)
         return RemoteFile(
             name=str(location), open=partial(self._rooms[place].bucket.open, location.key)
         )
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
-        """Compare the parts of an upload with the parts in the store."""
         s3_requests.compare(self._rooms[place].location.below(upload.name), upload)
 
     def discard(self, *stems: str) -> None:
@@ -243,7 +232,6 @@ class ObjectRun(RunStorage):
             abort_uploads(lock.room, lock.holder.names, kept=kept)
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write a record into the first place's `_run`."""
         if record_name(name) == JOURNAL:
             self._opened_journal().replace(data)
         else:
@@ -254,7 +242,6 @@ class ObjectRun(RunStorage):
         home.bucket.put(home.record(self._folder, name), data)
 
     def recorded(self, name: str) -> bytes:
-        """Return a record from the first place's `_run`."""
         home = self._rooms[0]
         with refused("read", home):
             if record_name(name) == JOURNAL:
@@ -264,7 +251,6 @@ class ObjectRun(RunStorage):
             return home.read_record(self._folder, name)
 
     def append(self, name: str, line: bytes) -> None:
-        """Queue a line for the journal; it is in the store a moment later."""
         if record_name(name) != JOURNAL:
             raise ValueError(f"lines can be appended only to {JOURNAL}")
         try:
@@ -282,7 +268,6 @@ class ObjectRun(RunStorage):
         """Do nothing: an object in the store survives."""
 
     def show(self, data: bytes) -> None:
-        """Replace the status record."""
         with self._show_lock:
             if self._is_shown:
                 try:
@@ -291,11 +276,9 @@ class ObjectRun(RunStorage):
                     raise OSError(errno.EIO, error.message) from error
 
     def stop_asked(self) -> bool:
-        """Return whether an object asks this process to end."""
         return self._requests().stop
 
     def wish(self) -> bytes:
-        """Return the other settings that the object asks for."""
         return self._requests().change.encode()
 
     def _requests(self) -> Requests:
@@ -313,7 +296,7 @@ class ObjectRun(RunStorage):
         with refused("publish in", home):
             self._earlier.check_unchanged()
             me = self._locks.all[0].holder
-            publication = new_publication(me, self._rooms, moves, self._earlier.names())
+            publication = new_publication(me, self._rooms, moves, self._earlier.replaced)
             self._put(MANIFEST, manifest)
             self._put(PUBLICATION, encode(publication))
             # From here on the run is complete, and any process can finish it.
@@ -347,7 +330,6 @@ class ObjectRun(RunStorage):
         return ()
 
     def abandon(self, manifest: bytes | None) -> None:
-        """Keep the staged files with a partial manifest, or remove everything."""
         if self._publishing:
             # The publication on record needs the manifest that is there.
             return
@@ -369,7 +351,6 @@ class ObjectRun(RunStorage):
             self._is_shown = False
 
     def close(self) -> None:
-        """Release the places to others."""
         self._locks.leave_alone()
         if self._journal is not None:
             self._journal.close()
@@ -404,31 +385,28 @@ class ObjectStorage:
     """S3 and stores with its protocol, Google's and Azure's; see `Storage`."""
 
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
-        """Return why a run would be refused a place; the right to write is not tried."""
+        # The right to write is not tried.
         room = Room(place)
         try:
             with refused("read", room):
                 seen = read_lock(room)
                 if seen is not None and is_alive(room, seen[0]):
                     return held(room, seen[0])
-                return None if overwrite else not_free(room)
+                return None if overwrite else not_free(room.name, room.names())
         except OutputFailed as error:
             return error
 
     def missing(self, places: Sequence[str]) -> frozenset[str]:
-        """Return no place: a look at a place takes nearly as many requests as taking it."""
+        # A look at a place takes nearly as many requests as taking it.
         return frozenset()
 
     def take(self, claim: Claim) -> ObjectRun:
-        """Take the places of a run."""
         return ObjectRun(claim)
 
     def complete(self, *places: str) -> tuple[Completed, ...]:
-        """Finish interrupted publications, at several places at the same time."""
         return tuple(each for found in together(complete, places) for each in found)
 
     def names(self, place: str) -> tuple[str, ...]:
-        """Return the names of the objects at a place."""
         room = Room(place)
         levels, objects = room.bucket.look(room.location.prefix)
         if not (levels or objects):
@@ -436,7 +414,6 @@ class ObjectStorage:
         return tuple(each.key.rpartition("/")[2] for each in objects)
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
-        """Return the prefixes with a manifest or a `_run`, except hidden ones."""
         found: list[str] = []
         level = [place]
         for number in range(depth + 1):
@@ -453,22 +430,18 @@ class ObjectStorage:
         return tuple(sorted(found))
 
     def levels(self, place: str) -> tuple[str, ...]:
-        """Return the names of the prefixes one level below."""
         room = Room(place)
         return tuple(room.bucket.look(room.location.prefix)[0])
 
     def read(self, place: str, name: str) -> bytes:
-        """Return a whole object."""
         room = Room(place)
         return room.bucket.read(room.final(name))
 
     def put_new(self, place: str, name: str, data: bytes) -> None:
-        """Write a small object unless there is one with this name."""
         room = Room(place)
         room.bucket.put_new(room.final(name), data)
 
     def size(self, place: str, name: str) -> int:
-        """Return the bytes of an object."""
         room = Room(place)
         found = room.bucket.size(room.final(name))
         if found is None:
@@ -476,7 +449,6 @@ class ObjectStorage:
         return found
 
     def file(self, place: str, name: str) -> RemoteFile:
-        """Return an object with a final name."""
         room = Room(place)
         key = room.final(name)
         return RemoteFile(name=str(room.location.below(name)), open=partial(room.bucket.open, key))
@@ -485,7 +457,6 @@ class ObjectStorage:
         """Return None: the place is not on a disk of this machine."""
 
     def record(self, place: str, name: str) -> bytes:
-        """Return a record of the run that holds or held a place."""
         room = Room(place)
         seen = read_lock(room)
         if seen is None:
@@ -496,15 +467,12 @@ class ObjectStorage:
         return home.read_record(seen[0].folder, name)
 
     def ask_to_stop(self, place: str) -> None:
-        """Write an object into the `_run` of the run's first place."""
         _ask(place, stop=True)
 
     def ask(self, place: str, wish: bytes) -> None:
-        """Write an object into the `_run` of the run's first place."""
         _ask(place, change=wish.decode())
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
-        """Return the run whose lock is at a place."""
         room = Room(place)
         seen = read_lock(room)
         if seen is None:
@@ -528,7 +496,6 @@ class ObjectStorage:
         )
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
-        """Remove the leftovers of dead runs."""
         return clean(places, dry_run=dry_run)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +22,8 @@ from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move, RunS
 from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import Compression
-from writers.objects import bucket
+from writers.objects import bucket, s3_requests
+from writers.objects.bucket import Bucket
 from writers.objects.location import Location
 
 
@@ -95,7 +98,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
         s3.client().put_object(Bucket=s3.bucket, Key=f"{key}/t.1.csv", Body=b"of somebody")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(object_publishing, "_remove_manifests", come)
+        patch.setattr(object_publishing, "is_published", come)
         with pytest.raises(OutputFailed, match=r"another object was created at .*t\.1\.csv"):
             run.commit(moves, manifest("one", moves))
     run.abandon(None)
@@ -191,36 +194,48 @@ class Killed(BaseException):
     """The end of the process."""
 
 
-def killed(*_: object) -> None:
-    raise Killed
-
-
-_COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replaced", "sweep")
+_COMMON = (
+    (object_publishing, "is_published", 1),
+    (Bucket, "delete", 1),
+    (Bucket, "put_new", 1),
+    (Bucket, "delete", 2),
+    (object_publishing, "sweep", 1),
+)
+"""Steps of each publication that replaces a run: where they are, and the number of the call."""
 
 
 @pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize(
     ("several", "uploads", "steps"),
     [
-        (1, False, ("_copy", *_COMMON)),
-        (2, False, ("_copy",)),
-        (2, True, ("_complete_uploads", "sweep")),
+        (1, False, ((Bucket, "copy", 1), *_COMMON)),
+        (2, False, ((Bucket, "copy", 2),)),
+        (2, True, ((s3_requests, "complete", 2), (object_publishing, "sweep", 1))),
     ],
 )
 def test_prefixes(
     s3: S3Server,
-    monkeypatch: pytest.MonkeyPatch,
     several: int,
     uploads: bool,
-    steps: tuple[str, ...],
+    steps: tuple[tuple[Any, str, int], ...],
 ) -> None:
     """Prefixes keep all promises, one or two, wherever a publication is interrupted."""
     key = f"contract/{several}-{uploads}"
     places = [s3.place(f"{key}/{number}/out") for number in range(several)]
 
-    def cut_at(step: str, run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(object_publishing, step, killed)
+    def cut_at(
+        step: tuple[Any, str, int], run: RunStorage, moves: Sequence[Move], manifest: bytes
+    ) -> None:
+        owner, name, number = step
+        real, calls = getattr(owner, name), itertools.count(1)
+
+        def dying(*args: Any, **options: Any) -> Any:
+            if next(calls) >= number:
+                raise Killed
+            return real(*args, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, name, dying)
             with pytest.raises(Killed):
                 run.commit(moves, manifest)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from processes import command
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.storage.stream_relay import NamedPipe, Patience, Relay, Stream, open_for_reader
+from unloader.storage.stream_relay import Patience, Relay, Stream, open_for_reader
 
 DATA = os.urandom(3 << 20)
 
@@ -226,17 +226,18 @@ def test_anything_else_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "data"
     path.write_text("mine") if kind == "file" else path.mkdir()
     with pytest.raises(OutputFailed, match=r"data already exists and is not a named pipe"):
-        NamedPipe(path).provide()
+        Stream(str(path), is_pipe=True).open(PATIENT)
     assert path.exists()
 
 
 def test_a_pipe_that_became_a_file_is_not_removed(tmp_path: Path) -> None:
     """A file of another program in its place stays."""
-    pipe = NamedPipe(tmp_path / "p")
-    pipe.provide()
+    stream = Stream(str(tmp_path / "p"), is_pipe=True)
+    with pytest.raises(OutputFailed, match="no program opened"):
+        stream.open(replace(PATIENT, open_seconds=0.01))
     (tmp_path / "new").write_text("mine")
     (tmp_path / "new").replace(tmp_path / "p")
-    pipe.close()
+    stream.close()
     assert (tmp_path / "p").read_text() == "mine"
 
 
