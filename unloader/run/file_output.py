@@ -33,7 +33,7 @@ from unloader.run.journal import (
 )
 from unloader.run.outputs import Headers, MakeManifest, RunOutput, Stop, check_stop, task_of
 from unloader.secrets.encryption_keys import with_keys
-from unloader.storage.place_names import is_kept, path_of
+from unloader.storage.place_names import absolute, is_kept, path_of
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import (
     JOURNAL,
@@ -226,7 +226,7 @@ class FileOutput(RunOutput):
         units, size = self._filled.get(number, (0, 0))
         size += sum(file.bytes for file in unit.files)
         self._filled[number] = (units + 1, size)
-        directory = self._storage.places[number].name
+        directory = self._storage.places[number]
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
 
     def discard(self, unit: str, attempt: int) -> None:
@@ -314,7 +314,7 @@ class FileOutput(RunOutput):
     def next_step(self, *, resumable: bool) -> str:
         """Return how to go on with the finished units, or where they are if that cannot be."""
         if resumable:
-            return f"continue with: unloader resume {shlex.quote(self._storage.places[0].name)}"
+            return f"continue with: unloader resume {shlex.quote(self._storage.places[0])}"
         staged = " and ".join(each.label for each in self._stagings())
         return (
             "run again, which starts from the beginning; until then the finished units are "
@@ -338,15 +338,15 @@ class FileOutput(RunOutput):
         for place, staging in zip(self._storage.places, self._stagings(), strict=True):
             why = _no_direct_io(staging.directory)
             if why is not None:
-                text = f"{place.name}: no direct I/O, {why}; files are written normally"
+                text = f"{place}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))
 
     def _stagings(self) -> list[Staging]:
         return [self._storage.staging(number) for number in range(len(self._storage.places))]
 
     def _listed(self) -> tuple[str, ...]:
-        several = len(self._storage.places) > 1
-        return tuple(place.address for place in self._storage.places if several)
+        places = self._storage.places
+        return tuple(map(absolute, places)) if len(places) > 1 else ()
 
     def _part(self, unit: FinishedUnit) -> str:
         return TABLE if self._one else f"unit {unit.unit}"

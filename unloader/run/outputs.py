@@ -23,7 +23,7 @@ from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import Progress
 from unloader.storage.place_names import NULL_ROWS, pipe_template
 from unloader.storage.storage_protocol import LiveStorage
-from unloader.storage.stream_relay import FROM_THE_START, Patience, Stream
+from unloader.storage.stream_relay import FROM_THE_START, Stream
 from writers.files.syncing import Steps
 from writers.model import ParquetFormat, TextFormat
 
@@ -337,12 +337,10 @@ class StreamOutput(RunOutput):
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Wait for the pipe's reader."""
         self._stream.open(
-            Patience(
-                open_seconds=self._run.output.options.pipe_seconds,
-                stall_seconds=self._run.request.retry.stall_seconds,
-                stop=stop,
-                notify=lambda text: observe(Notice(text=text)),
-            )
+            open_seconds=self._run.output.options.pipe_seconds,
+            stall_seconds=self._run.request.retry.stall_seconds,
+            stop=stop,
+            notify=lambda text: observe(Notice(text=text)),
         )
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:

@@ -22,6 +22,7 @@ import os
 import re
 import shlex
 import stat
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -164,8 +165,10 @@ def check_private(path: Path, what: str) -> None:
         return  # Reading it will fail with a better error.
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & OTHERS:
         return
-    if any(map(_keeps_others_out, real.parents)):
-        return
+    with suppress(OSError):
+        # A directory on the way may keep others out.
+        if any(not each.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH) for each in real.parents):
+            return
     if status.st_uid == 0:
         # Root or a service manager has created it for this process.
         rights = status.st_mode & OTHERS
@@ -178,13 +181,6 @@ def check_private(path: Path, what: str) -> None:
         f"chmod 600 {shlex.quote(str(path))}; if other users could read it until now, change the "
         "secret",
     )
-
-
-def _keeps_others_out(directory: Path) -> bool:
-    try:
-        return not directory.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
-    except OSError:
-        return False
 
 
 def _is_read_only_memory(real: Path, status: os.stat_result) -> bool:

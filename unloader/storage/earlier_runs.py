@@ -85,11 +85,7 @@ class EarlierRuns:
         return self._read_index(data, place)
 
     def check_unchanged(self) -> None:
-        """Look again; check that no run was published: the user did not agree to replace it.
-
-        Raises:
-            OutputFailed: A run was published, or as at the start.
-        """
+        """Look again; check that no run was published: the user did not agree to replace it."""
         files, run_ids = self.files, self._run_ids
         self._look()
         for number, (place, run_id) in enumerate(zip(self._places, self._run_ids, strict=True)):

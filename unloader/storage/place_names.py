@@ -86,11 +86,7 @@ AnyPlace = str | PlacePath
 
 
 def path_of(place: AnyPlace) -> PlacePath:
-    """Return a place as a path.
-
-    Raises:
-        FormatError: It is written like a place in an object store, but wrongly.
-    """
+    """Return a place as a path."""
     if isinstance(place, Location):
         return place
     text = os.fspath(place)
@@ -98,11 +94,7 @@ def path_of(place: AnyPlace) -> PlacePath:
 
 
 def absolute(place: str) -> str:
-    """Return a place as it is found from any directory; links stay as they are.
-
-    Raises:
-        FormatError: As `path_of`.
-    """
+    """Return a place as it is found from any directory; links stay as they are."""
     return str(Location.parse(place)) if is_location(place) else os.path.abspath(place)
 
 
@@ -110,9 +102,6 @@ def real(place: str) -> str:
     """Return a text that is the same however a place is written, for comparisons.
 
     A place in an object store is without the options for reaching the store.
-
-    Raises:
-        FormatError: As `path_of`.
     """
     if not is_location(place):
         return os.path.realpath(place)
@@ -121,11 +110,7 @@ def real(place: str) -> str:
 
 
 def relative(place: str, home: str) -> str:
-    """Return a place as it is seen from another one.
-
-    Raises:
-        FormatError: As `path_of`.
-    """
+    """Return a place as it is seen from another one."""
     if is_location(place) and is_location(home):
         place, home = real(place), real(home)
     return os.path.relpath(place, home)

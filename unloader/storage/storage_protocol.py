@@ -43,13 +43,6 @@ REQUESTS = "requests.json"
 """The record of the requests of other processes to a run."""
 
 
-def record_name(name: str) -> str:
-    """Return the name of a record; a ValueError means that it is not in `RECORDS`."""
-    if name not in RECORDS:
-        raise ValueError(f"{name!r} is not the name of a record of a run")
-    return name
-
-
 def host_name() -> str:
     """Return the name of this machine, as locks record it."""
     return os.uname().nodename
@@ -134,15 +127,6 @@ class Claim(Struct, frozen=True, kw_only=True):
     names: str = ""
     """A pattern of all final names, with `*` for any text, if no staged file is read before it is
     published; else empty. With it a storage may upload files to their final names."""
-
-
-class Place(NamedTuple):
-    """One place of a run."""
-
-    name: str
-    """As the user wrote it."""
-    address: str
-    """The same place, as it is found from any directory."""
 
 
 class Disk(NamedTuple):
@@ -286,8 +270,8 @@ class RunStorage(LiveStorage, Protocol):
     full, refuses or fails.
     """
 
-    places: tuple[Place, ...]
-    """All of them, in the order of their numbers."""
+    places: tuple[str, ...]
+    """All of them as the user wrote them, in the order of their numbers."""
     notices: tuple[str, ...]
     """Messages for the user about earlier runs found while taking the places."""
 

@@ -24,8 +24,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct
-
 from unloader.errors import Interrupted, OutputFailed
 
 FROM_THE_START = "unload again from the start"
@@ -33,19 +31,6 @@ FROM_THE_START = "unload again from the start"
 _OPEN_POLL_SECONDS = 0.05
 _POLL_SECONDS = 0.1
 _STDOUT = 1
-
-
-class Patience(Struct, frozen=True, kw_only=True):
-    """How long a stream waits for its reader, and what ends the wait."""
-
-    open_seconds: float
-    """Until a program opens the pipe; 0 sets no limit."""
-    stall_seconds: float
-    """While the reader takes nothing at the end; 0 sets no limit."""
-    stop: Callable[[], bool]
-    """Asked several times a second; True ends the wait."""
-    notify: Callable[[str], None]
-    """Takes messages for the user meanwhile."""
 
 
 class Stream:
@@ -61,18 +46,34 @@ class Stream:
         self._made: os.stat_result | None = None
         """The pipe, if it was made here."""
         self._relay: Relay | None = None
-        self._patience: Patience | None = None
+        self._stall_seconds = 0.0
+        self._stop: Callable[[], bool] = bool
 
-    def open(self, patience: Patience) -> None:
+    def open(
+        self,
+        *,
+        open_seconds: float,
+        stall_seconds: float,
+        stop: Callable[[], bool],
+        notify: Callable[[str], None],
+    ) -> None:
         """Open the stream. A pipe is made if it does not exist, and waits for its reader.
+
+        Args:
+            open_seconds: Longest wait until a program opens the pipe; 0 sets no limit.
+            stall_seconds: Longest wait while the reader takes nothing at the end; 0 sets no limit.
+            stop: Asked several times a second; True ends each wait.
+            notify: Takes messages for the user meanwhile.
 
         Raises:
             OutputFailed: It is not a named pipe, no program opened it in time, or it cannot be
                 opened.
             Interrupted: The wait was ended.
         """
-        self._patience = patience
-        self._relay = Relay(self._open_pipe(patience) if self._is_pipe else os.dup(_STDOUT))
+        self._stall_seconds, self._stop = stall_seconds, stop
+        self._relay = Relay(
+            self._open_pipe(open_seconds, notify) if self._is_pipe else os.dup(_STDOUT)
+        )
         if not os.path.exists(self._relay.path):
             raise OutputFailed(
                 f"{self._name} needs /proc, which this system does not have",
@@ -119,7 +120,21 @@ class Stream:
         """
         assert self._relay is not None
         self._relay.finish()
-        self._await_reader(self._relay)
+        passed, moved_at = self._relay.passed, time.monotonic()
+        while self._relay.is_alive:
+            self._relay.wait(_POLL_SECONDS)
+            if self._stop():
+                raise Interrupted(
+                    f"stopped by a signal while {self._name} was read", FROM_THE_START
+                )
+            if self._relay.passed != passed:
+                passed, moved_at = self._relay.passed, time.monotonic()
+            elif self._stall_seconds and time.monotonic() - moved_at > self._stall_seconds:
+                raise OutputFailed(
+                    f"the reader of {self._name} read nothing for {self._stall_seconds:g} s "
+                    "(--stall-timeout)",
+                    f"check why the reader waits, then {FROM_THE_START}",
+                )
         self.check()
 
     def break_off(self) -> None:
@@ -135,7 +150,7 @@ class Stream:
                 os.unlink(self._name)
         self._made = None
 
-    def _open_pipe(self, patience: Patience) -> int:
+    def _open_pipe(self, seconds: float, notify: Callable[[str], None]) -> int:
         try:
             if not stat.S_ISFIFO(os.stat(self._name).st_mode):
                 raise OutputFailed(
@@ -154,35 +169,16 @@ class Stream:
 
         def waiting() -> None:
             nonlocal shown
-            if patience.stop():
+            if self._stop():
                 raise Interrupted(
                     f"stopped by a signal while waiting for a reader of {self._name}",
                     FROM_THE_START,
                 )
             if not shown:
                 shown = True
-                patience.notify(f"waiting for a reader of {self._name}")
+                notify(f"waiting for a reader of {self._name}")
 
-        return open_for_reader(self._name, patience.open_seconds, waiting)
-
-    def _await_reader(self, relay: Relay) -> None:
-        patience = self._patience
-        assert patience is not None
-        limit = patience.stall_seconds
-        passed, moved_at = relay.passed, time.monotonic()
-        while relay.is_alive:
-            relay.wait(_POLL_SECONDS)
-            if patience.stop():
-                raise Interrupted(
-                    f"stopped by a signal while {self._name} was read", FROM_THE_START
-                )
-            if relay.passed != passed:
-                passed, moved_at = relay.passed, time.monotonic()
-            elif limit and time.monotonic() - moved_at > limit:
-                raise OutputFailed(
-                    f"the reader of {self._name} read nothing for {limit:g} s (--stall-timeout)",
-                    f"check why the reader waits, then {FROM_THE_START}",
-                )
+        return open_for_reader(self._name, seconds, waiting)
 
 
 def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:

@@ -183,9 +183,7 @@ def _check_abandon(case: _Case) -> None:
 
 def _check_commit(case: _Case) -> Contents:
     with closing(case.take("first", overwrite=False)) as run:
-        _ensure(
-            [place.name for place in run.places] == list(case.places), "places changed their order"
-        )
+        _ensure(list(run.places) == list(case.places), "places changed their order")
         moves = case.stage(run, "first", "a", "b")
         run.check_names((move.place, move.final) for move in moves)
         run.keep(RUN_RECORD, b"old")

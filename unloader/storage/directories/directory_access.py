@@ -23,7 +23,7 @@ _OWN_DIRECTORY = 0o700
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """The permissions and the owner of the files and directories of a run."""
+    """The requested permissions and owner of the files and directories of a run."""
 
     mode: int | None = None
     """Permissions of files; None leaves them to the umask."""
@@ -33,19 +33,16 @@ class Access(Struct, frozen=True, kw_only=True):
     """Number of the group; -1 leaves it to the system."""
 
     @classmethod
-    def of(cls, mode: int | None, owner_group: str) -> Access:
-        """Return the access for the values of `--mode` and `--owner-group`.
+    def of(cls, mode: int | None, owner_group: str) -> Access | None:
+        """Return the access for `--mode` and `--owner-group`; None leaves all to the system.
 
         Raises:
             ConfigError: The user or the group does not exist.
         """
+        if mode is None and not owner_group.strip(":"):
+            return None
         user, _, group = owner_group.partition(":")
         return cls(mode=mode, user=_number("user", user), group=_number("group", group))
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether everything is left to the system."""
-        return self.mode is None and self.user == self.group == -1
 
     @property
     def staging_mode(self) -> int:
@@ -53,13 +50,7 @@ class Access(Struct, frozen=True, kw_only=True):
         return 0o777 if self.mode is None else _OWN_DIRECTORY
 
     def check(self, staged: Path) -> None:
-        """Check on an empty file that permissions and owner can be set in a directory.
-
-        Raises:
-            OutputFailed: They cannot be set, or the file system does not keep them.
-        """
-        if self.is_usual:
-            return
+        """Check on an empty file that permissions and owner can be set in a directory."""
         probe = staged / _PROBE
         try:
             os.close(open_regular(probe, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -84,21 +75,12 @@ class Access(Struct, frozen=True, kw_only=True):
         """Set the permissions of a `_run` to match its files.
 
         The directory stays this user's, so that `clean` recognises it.
-
-        Raises:
-            OSError: The file system refused.
         """
         if self.mode is not None:
             os.chmod(room, _of_directory(self.mode))
 
     def give(self, path: Path) -> None:
-        """Set permissions and owner of a file or a directory, synced.
-
-        Raises:
-            OutputFailed: They may not be set.
-        """
-        if self.is_usual:
-            return
+        """Set permissions and owner of a file or a directory, synced."""
         try:
             is_directory = path.is_dir()
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW

@@ -40,9 +40,6 @@ class Journal:
             lines.
         directories: Their ways are synced before the lines.
         patience_seconds: The delay before a line is synced, unless an earlier line is due.
-
-    Raises:
-        OSError: The file system refused.
     """
 
     def __init__(
@@ -110,11 +107,7 @@ class Journal:
             os.close(self._descriptor)
 
     def carrying(self) -> Steps[None]:
-        """Sync the files that the lines name, and the ways to them, then the lines.
-
-        Raises:
-            OSError: The file system refused.
-        """
+        """Sync the files that the lines name, and the ways to them, then the lines."""
         began = time.monotonic()
         files, self._files = self._files, []
         try:

@@ -94,12 +94,9 @@ def is_of(path: Path, owners: Collection[int], kind: int = stat.S_IFDIR) -> bool
 def take_lock(room: Path, *, create: bool = True) -> int | None:
     """Lock a `_run`; return the descriptor, which holds the lock until it is closed.
 
-    None means that another process holds the lock, or lives on a machine that it does not reach.
-
-    Raises:
-        FileNotFoundError: The lock file does not exist and `create` is off, or the run that held it
-            has just removed it.
-        OSError: The file system refused.
+    None means that another process holds the lock, or lives on a machine that it does not reach. A
+    FileNotFoundError means that the run that held it has just removed it, or that it does not exist
+    and `create` is off.
     """
     path = f"{room}/{LOCK}"
     descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
@@ -225,11 +222,7 @@ def is_replaced(records: Sequence[Path], run_id: str) -> bool:
 
 
 def read_record(room: Path, name: str) -> bytes:
-    """Return a file of a `_run`; empty if it does not exist.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Return a file of a `_run`; empty if it does not exist."""
     try:
         return read_regular(room / name)
     except FileNotFoundError:
@@ -242,9 +235,6 @@ def replace_status(room: int, data: bytes) -> None:
     Args:
         room: A descriptor: the `_run` has another path after an exchange of directories.
         data: The record.
-
-    Raises:
-        OSError: The file system refused.
     """
     staged = f"{STATUS}{PART_SUFFIX}"
     try:

@@ -94,12 +94,7 @@ def carrying_out(
 
 
 def take_back(publication: Publication) -> None:
-    """Undo a publication that `carrying_out` gave up: staged files, and the earlier run.
-
-    Raises:
-        OSError: The file system refused; the record stays, so that it can be completed.
-        OutputFailed: A directory of the run belongs to another user.
-    """
+    """Undo a publication that `carrying_out` gave up: staged files, and the earlier run."""
     check_real(publication)
     for share in publication.shares:
         if publication.holds(share.beside / RUN):
@@ -132,11 +127,7 @@ def is_out(publication: Publication) -> bool:
 
 
 def check_real(publication: Publication) -> None:
-    """Check that renames stay within the run's own directories.
-
-    Raises:
-        OutputFailed: A directory is a symbolic link, or belongs to another user.
-    """
+    """Check that renames stay within the run's own directories."""
     rooms = [room for share in publication.shares for room in publication.rooms(share)]
     for path in (room / name for room in rooms for name in (STAGED, REPLACED)):
         if os.path.lexists(path) and not is_of(path, publication.owners):

@@ -234,11 +234,7 @@ class Share(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Path(self.path).with_name(self.twin)
 
     def check(self) -> None:
-        """Check that it stays within its directory: other programs may have changed the record.
-
-        Raises:
-            ValueError: It does not.
-        """
+        """Check that it stays within its directory: other programs may have changed the record."""
         if not os.path.isabs(self.path):
             raise ValueError(f"the path {self.path!r} is not absolute")
         names = [self.twin, *self.replaced, *(file.final for file in self.files)]
@@ -275,12 +271,7 @@ class Publication(
         return self.shares[0]
 
     def writing(self) -> Steps[None]:
-        """Append it to the journal in each directory, synced, beginning with the first one.
-
-        Raises:
-            OSError: The file system refused, for example because it is full.
-            WriteError: It did not sync.
-        """
+        """Append it to the journal in each directory, synced, beginning with the first one."""
         line = encode(replace(self, owners=frozenset())) + b"\n"
         assert line.startswith(PUBLISHING_LINE)
         for share in self.shares:
@@ -340,11 +331,7 @@ _PUBLICATION = Decoder(Publication)
 
 
 def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
-    """Return the publication on record in a `_run` of these users; None without a record.
-
-    Raises:
-        OutputFailed: It cannot be read.
-    """
+    """Return the publication on record in a `_run` of these users; None without a record."""
     path = room / JOURNAL
     try:
         if not (is_of(room, owners) and is_of(path, owners, stat.S_IFREG)):

@@ -64,9 +64,16 @@ def complete(*directories: Path) -> tuple[Completed, ...]:
     _beside.clear()
     for directory in directories:
         here = Path(os.path.realpath(directory))
-        has_twin = len(directories) == 1 or here.name in _with_twins(here.parent)
-        if not (has_twin or _has_more(here)):
-            continue
+        room = here / RUN
+        if len(directories) > 1 and here.name not in _with_twins(here.parent):
+            # Without a twin only its `_run` can lead to a publication.
+            if not os.path.lexists(room):
+                continue
+            # `pending` reports the reason of an error.
+            with suppress(OSError):
+                first = holder_of(room, owners_for(here)).directories[:1]
+                if not publishing_lines(room)[1] and first in ((), (str(here),)):
+                    continue
         if os.path.lexists(here / MANIFEST):
             finished.add(here)
         for publication in pending(directory):
@@ -77,18 +84,6 @@ def complete(*directories: Path) -> tuple[Completed, ...]:
     for place in finished:
         _clear_finished(place)
     return tuple(found)
-
-
-def _has_more(here: Path) -> bool:
-    """Return whether a directory without a twin may lead to a publication."""
-    room = here / RUN
-    if not os.path.lexists(room):
-        return False
-    try:
-        first = holder_of(room, owners_for(here)).directories[:1]
-        return bool(publishing_lines(room)[1]) or first not in ((), (str(here),))
-    except OSError:
-        return True  # `pending` reports the reason.
 
 
 _beside: dict[Path, tuple[int, Collection[str]]] = {}
@@ -117,11 +112,7 @@ def _with_twins(parent: Path) -> Collection[str]:
 
 
 def pending(directory: Path) -> tuple[Publication, ...]:
-    """Return the publications that include a directory and are not cleared away.
-
-    Raises:
-        OutputFailed: The record of one cannot be read.
-    """
+    """Return the publications that include a directory and are not cleared away."""
     found: dict[str, Publication] = {}
     try:
         here = Path(os.path.realpath(directory))

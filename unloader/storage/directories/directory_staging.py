@@ -79,13 +79,13 @@ class RunDirectory:
 
     Args:
         path: The directory.
-        access: Permissions and owner of the directories that are made.
+        access: Permissions and owner of the directories that are made; None is the system's.
 
     Raises:
         OutputFailed: It cannot be made or written, or another run is using it.
     """
 
-    def __init__(self, path: Path, access: Access) -> None:
+    def __init__(self, path: Path, access: Access | None) -> None:
         self.path = path
         self._access = access
         self.room = path / RUN
@@ -101,6 +101,8 @@ class RunDirectory:
         if (link := foreign_link(path)) is not None:
             raise linked(link)
         self._created = self._create()
+        self.is_new = path in self._created
+        """It did not exist before it was taken."""
         self._made_at = time.monotonic()
         with self.refused("prepare"):
             try:
@@ -147,9 +149,9 @@ class RunDirectory:
                 each.mkdir(exist_ok=True)
             self.room.mkdir(exist_ok=True)
             try:
-                for each in made if self._made_room else ():
-                    self._access.give(each)
-                if self._made_room:
+                if self._made_room and self._access is not None:
+                    for each in made:
+                        self._access.give(each)
                     self._access.close(self.room)
             except (OSError, OutputFailed):
                 with suppress(OSError):
@@ -163,11 +165,6 @@ class RunDirectory:
         if not is_of(self.room, self.owners):
             raise foreign_room(self.room)
         return tuple(made)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it did not exist before it was taken."""
-        return self.path in self._created
 
     def begin(
         self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]
@@ -183,15 +180,15 @@ class RunDirectory:
         Returns:
             The leftovers of a dead run, which are removed.
         """
-        if self.is_new and not durable:
-            # It is empty, and the caller has looked for its twins.
-            left = Leftover(directory=str(self.path), run_id="")
-        else:
+        left = Leftover(directory=str(self.path), run_id="")
+        if not self.is_new:
             left = leftover(self.path)
             remove_bulk(self.room, kept)
+        # The caller has looked for the twins of a new directory of one of many tables.
+        if durable or not self.is_new:
             sweep(self.path, one_of_many=not durable)
         self._written = write_holder(self._lock, holder)
-        if flat and self.is_new and self._access.is_usual:
+        if flat and self.is_new and self._access is None:
             self.staged = self.room
         else:
             # A file that no run has written keeps the earlier one there.
@@ -201,11 +198,7 @@ class RunDirectory:
         return left
 
     def resume(self, holder: Holder, is_record_of_it: Callable[[bytes], bool] | None) -> None:
-        """Record this process in the lock, and keep the files of the dead run.
-
-        Raises:
-            OutputFailed: The run has no files here any more.
-        """
+        """Record this process in the lock, and keep the files of the dead run."""
         here = read_holder(self.room).run_id == holder.run_id
         record = b"" if here else read_record(self.room, RUN_RECORD)
         if not here and not (is_record_of_it and is_record_of_it(record)):
@@ -214,19 +207,21 @@ class RunDirectory:
                 "start the unload again, without resume",
             )
         self._written = write_holder(self._lock, holder)
-        if self._access.is_usual and not os.path.lexists(self.staged):
+        if self._access is None and not os.path.lexists(self.staged):
             self.staged = self.room
         else:
             self._make_staged()
         self._make_durable()
 
     def _make_staged(self) -> None:
-        self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
+        mode = 0o777 if self._access is None else self._access.staging_mode
+        self.staged.mkdir(mode=mode, exist_ok=True)
         if not is_of(self.staged, self.owners):
             raise FileExistsError(
                 errno.EEXIST, "its _run/staged belongs to another user", self.staged
             )
-        self._access.check(self.staged)
+        if self._access is not None:
+            self._access.check(self.staged)
 
     def _make_durable(self) -> None:
         """Sync the lock and the way to the directory.
@@ -235,9 +230,8 @@ class RunDirectory:
         journal and before the record of the publication.
         """
         os.fsync(self._lock)
-        for folder in (self.room, self.path, *(made.parent for made in self._created)):
-            if _is_readable(folder):
-                sync_directory(folder)
+        for folder in _readable(self.room, self.path, *(made.parent for made in self._created)):
+            sync_directory(folder)
         self._is_durable = True
 
     def way(self) -> tuple[Wanted, ...]:
@@ -252,7 +246,7 @@ class RunDirectory:
             for made in self._created
             if _synced.get(made.parent, -math.inf) <= self._made_at
         )
-        return (self._lock, *filter(_is_readable, (self.path, *self._above)))
+        return (self._lock, *_readable(self.path, *self._above))
 
     def is_durable(self, since: float) -> None:
         """Remember that the way is synced, by a sync that began then, by the monotonic clock."""
@@ -315,6 +309,6 @@ _synced: dict[Path, float] = {}
 directories of a run over many tables are made in one, which is synced once after all of them."""
 
 
-def _is_readable(folder: Path) -> bool:
-    """Return whether a directory can be synced: only publishing needs the right to read it."""
-    return os.access(folder, os.R_OK)
+def _readable(*folders: Path) -> list[Path]:
+    """Return the directories that can be synced: only publishing needs the right to read them."""
+    return [folder for folder in folders if os.access(folder, os.R_OK)]

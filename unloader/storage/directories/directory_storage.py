@@ -72,14 +72,12 @@ from unloader.storage.storage_protocol import (
     Disk,
     Leftover,
     Move,
-    Place,
     Requests,
     RunStorage,
     Staging,
     WhoWasHere,
     boot_id,
     host_name,
-    record_name,
 )
 from writers.errors import WriteError
 from writers.files.publish import (
@@ -99,11 +97,7 @@ _FILE_AND_MANIFEST = 2
 
 
 def _resolved(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the directories without symbolic links; they are apart from each other.
-
-    Raises:
-        OutputFailed: Two are the same or nested, or one is in the `_run` of another run.
-    """
+    """Return the directories without symbolic links; they are apart from each other."""
     resolved = tuple(os.path.realpath(path) for path in paths)
     for path, real in zip(paths, resolved, strict=True):
         if RUN in real.split(os.sep):
@@ -130,8 +124,10 @@ class RunDirectories(RunStorage):
         """Lock all the directories, by the rules of `Storage.take`."""
         paths = [Path(place) for place in claim.places]
         resolved = _resolved(paths)
-        self.places = tuple(Place(name=str(path), address=os.path.abspath(path)) for path in paths)
+        self.places = tuple(map(str, paths))
         self.all: tuple[RunDirectory, ...]
+        self.first: RunDirectory
+        """The directory of the records and the manifest."""
         self.notices: tuple[str, ...] = ()
         self._one_of_many = bool(claim.home)
         self._shared = claim.shared
@@ -190,6 +186,7 @@ class RunDirectories(RunStorage):
                     undo.callback(directory.close)
                     undo.callback(directory.give_back)
                     self.all = (*self.all, directory)
+                self.first = self.all[0]
                 # Another run may have begun to publish, and died, before the locks were ours.
                 # A new directory of one of many tables has no record and no twin. A look at the
                 # twins of a thousand tables would list a thousand names for each.
@@ -203,11 +200,6 @@ class RunDirectories(RunStorage):
             f"another run is being published into {' or '.join(str(path) for path in paths)}",
             "wait until it ends, then start again",
         )
-
-    @property
-    def first(self) -> RunDirectory:
-        """The directory of the records and the manifest."""
-        return self.all[0]
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         for number, name in finals:
@@ -235,7 +227,7 @@ class RunDirectories(RunStorage):
         return self.all[place].staged / name
 
     def keep(self, name: str, data: bytes) -> None:
-        write_atomically(self.first.room / record_name(name), data)
+        write_atomically(self.first.room / name, data)
         if name == JOURNAL and self._journal is not None:
             # It has the file that was there before.
             self._journal.close()
@@ -243,7 +235,7 @@ class RunDirectories(RunStorage):
 
     def recorded(self, name: str) -> bytes:
         with self.first.refused("read"):
-            return read_record(self.first.room, record_name(name))
+            return read_record(self.first.room, name)
 
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
         new = dict.fromkeys(files)
@@ -326,8 +318,9 @@ class RunDirectories(RunStorage):
             # From here on the record of the publication replaces the journal's lines.
             with self.first.refused("write the journal in"):
                 self._journal.rest()
-        for move in moves if not self._access.is_usual else ():
-            self._access.give(self.staged_file(move.place, move.staged))
+        if self._access is not None:
+            for move in moves:
+                self._access.give(self.staged_file(move.place, move.staged))
         with ExitStack() as opened:
             wanted = self._write_manifest(moves, manifest, opened)
             publication = self._publication(moves)
@@ -376,7 +369,8 @@ class RunDirectories(RunStorage):
         except WriteError:
             file.drop()
             raise
-        self._access.give(file.path)
+        if self._access is not None:
+            self._access.give(file.path)
         way = [each for directory in self.all for each in directory.way()]
         folders = [*self._apart(), *(each.room for each in self.all)]
         unsynced = [

@@ -141,10 +141,6 @@ class Lock:
 
     Methods raise OutputFailed if another process holds the lock, and WriteError or OSError if the
     store refuses or fails.
-
-    Args:
-        room: Of the place.
-        holder: The process that takes the lock.
     """
 
     def __init__(self, room: Room, holder: Holder) -> None:
@@ -263,12 +259,7 @@ def held(room: Room, holder: Holder) -> OutputFailed:
 
 
 def read_lock(room: Room) -> tuple[Holder, object] | None:
-    """Return the holder of a place and the version of the lock; None without a lock.
-
-    Raises:
-        OutputFailed: The lock is damaged.
-        OSError: It cannot be read.
-    """
+    """Return the holder of a place and the version of the lock; None without a lock."""
     try:
         data, version = room.bucket.read_version(room.lock)
     except FileNotFoundError:

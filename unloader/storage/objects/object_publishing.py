@@ -48,11 +48,7 @@ class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """For each place the names of earlier runs' files and manifests, which are removed."""
 
     def check(self, rooms: Sequence[Room]) -> None:
-        """Check that it stays within its own places: other programs may have written into them.
-
-        Raises:
-            ValueError: It does not.
-        """
+        """Check that it stays within its own places: other programs may have written into them."""
         if len(self.replaced) != len(rooms):
             raise ValueError("it does not list the files of each place")
         finals = [each.final for each in self.files]
@@ -76,11 +72,7 @@ _PUBLICATION = Decoder(Publication)
 def read_publication(home: Room, folder: str) -> tuple[Publication, list[Room]]:
     """Return the publication on record and its places; the first one is `home`.
 
-    Raises:
-        ValueError: The record is damaged.
-        FileNotFoundError: The record does not exist.
-        FormatError: A place in it cannot be opened.
-        OSError: The store refused.
+    A ValueError, FileNotFoundError or FormatError means that the record is damaged.
     """
     publication = _PUBLICATION.decode(home.bucket.read(home.record(folder, PUBLICATION)))
     rooms = home.others(publication.places)
@@ -94,12 +86,6 @@ def new_publication(
     me: Holder, rooms: Sequence[Room], moves: Sequence[Move], earlier: Sequence[AbstractSet[str]]
 ) -> Publication:
     """Return the publication of these files, after a check that it is possible.
-
-    Args:
-        me: The run.
-        rooms: Of its places.
-        moves: The files.
-        earlier: For each place the names of earlier runs' objects, which are removed.
 
     Raises:
         WriteError: A staged file or an upload is missing, or a final name is in use or given twice.

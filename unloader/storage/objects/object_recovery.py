@@ -69,12 +69,7 @@ def _pending(room: Room) -> tuple[Room, Holder, object] | None:
 
 
 def complete(place: str) -> tuple[Completed, ...]:
-    """Complete an interrupted publication; see `Storage.complete`.
-
-    Raises:
-        OutputFailed: It cannot be completed.
-        WriteError: The store refused or failed.
-    """
+    """Complete an interrupted publication; see `Storage.complete`."""
     room = Room(place)
     with refused("read", room):
         found = _pending(room)

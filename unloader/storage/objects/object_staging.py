@@ -33,14 +33,7 @@ def is_plain(name: str) -> bool:
 
 
 class Room:
-    """The `_run` of one place, and the bucket that it is in.
-
-    Args:
-        place: As the user wrote it.
-
-    Raises:
-        FormatError: It is not a place in an object store, or the store cannot be opened.
-    """
+    """The `_run` of one place, and the bucket that it is in."""
 
     def __init__(self, place: str) -> None:
         self.location = Location.parse(place)
@@ -122,11 +115,7 @@ def refused(verb: str, room: Room) -> Iterator[None]:
 
 
 def check_different(rooms: Sequence[Room]) -> None:
-    """Check that places are apart from each other, and of one kind.
-
-    Raises:
-        OutputFailed: They are not.
-    """
+    """Check that places are apart from each other, and of one kind."""
     for one, other in combinations(rooms, 2):
         first, second = one.location, other.location
         if first.store == second.store and (
@@ -154,13 +143,6 @@ class Journal:
     Objects cannot grow, so the journal is a sequence of objects. Lines that arrive while one object
     is being written go into the next object together. So a run of many short units does not wait
     for each line.
-
-    Args:
-        room: Of the place with the records.
-        folder: Of the run.
-
-    Raises:
-        OSError: The store refused to list the journal.
     """
 
     def __init__(self, room: Room, folder: str) -> None:
@@ -242,15 +224,12 @@ def _number(key: str) -> tuple[int, int]:
 def abort_uploads(
     room: Room, names: Collection[str], *, kept: Collection[str] = (), dry_run: bool = False
 ) -> int:
-    """Abort the unfinished uploads of runs at a place; return their number.
+    """Abort the unfinished uploads of runs at a place, or only count them; return their number.
+
+    Uploads to final names that match one of the patterns `names` belong to runs. `kept` has the ids
+    of uploads that stay.
 
     Only S3 lists them. Azure drops such parts after a week, Google by a rule of the bucket.
-
-    Args:
-        room: Of the place.
-        names: Patterns of final names; uploads to such names belong to runs.
-        kept: The ids of uploads that are not aborted.
-        dry_run: Only count them.
     """
     if room.location.scheme != "s3":
         return 0

@@ -45,12 +45,10 @@ from unloader.storage.storage_protocol import (
     Completed,
     Leftover,
     Move,
-    Place,
     Requests,
     RunStorage,
     Staging,
     WhoWasHere,
-    record_name,
 )
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
@@ -78,7 +76,7 @@ class ObjectRun(RunStorage):
         self._publishing = self._has_discarded = False
         self._is_shown, self._show_lock = True, threading.Lock()
         self._journal: Journal | None = None
-        self.places = tuple(Place(name=each.name, address=each.name) for each in self._rooms)
+        self.places = tuple(each.name for each in self._rooms)
         self.notices: tuple[str, ...] = ()
         # A file is uploaded to its final name only if it is not read before: an upload cannot be
         # read. Other files are staged, and so are all files for Google and Azure, where only the
@@ -232,7 +230,7 @@ class ObjectRun(RunStorage):
             abort_uploads(lock.room, lock.holder.names, kept=kept)
 
     def keep(self, name: str, data: bytes) -> None:
-        if record_name(name) == JOURNAL:
+        if name == JOURNAL:
             self._opened_journal().replace(data)
         else:
             self._put(name, data)
@@ -244,14 +242,14 @@ class ObjectRun(RunStorage):
     def recorded(self, name: str) -> bytes:
         home = self._rooms[0]
         with refused("read", home):
-            if record_name(name) == JOURNAL:
+            if name == JOURNAL:
                 if self._journal is not None:
                     self._journal.settle()
                 return read_journal(home, self._folder)
             return home.read_record(self._folder, name)
 
     def append(self, name: str, line: bytes) -> None:
-        if record_name(name) != JOURNAL:
+        if name != JOURNAL:
             raise ValueError(f"lines can be appended only to {JOURNAL}")
         try:
             self._opened_journal().append(line)
@@ -358,11 +356,7 @@ class ObjectRun(RunStorage):
 
 
 class SmallObject(io.BytesIO):
-    """Memory that becomes an object when it is closed.
-
-    Args:
-        put: Writes the object.
-    """
+    """Memory that becomes an object when it is closed."""
 
     def __init__(self, put: Callable[[bytes], object]) -> None:
         super().__init__()

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from processes import command
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.storage.stream_relay import Patience, Relay, Stream, open_for_reader
+from unloader.storage.stream_relay import Relay, Stream, open_for_reader
 
 DATA = os.urandom(3 << 20)
 
@@ -114,9 +114,12 @@ def test_nothing_is_left_open() -> None:
         command.wait_for(lambda: threading.active_count() <= threads, "ended threads")
 
 
-PATIENT = Patience(
-    open_seconds=30.0, stall_seconds=0.0, stop=lambda: False, notify=lambda text: None
-)
+PATIENT: dict[str, Any] = {
+    "open_seconds": 30.0,
+    "stall_seconds": 0.0,
+    "stop": lambda: False,
+    "notify": lambda text: None,
+}
 
 
 class Reader:
@@ -144,7 +147,7 @@ def pipe(tmp_path: Path) -> Iterator[tuple[Stream, Reader]]:
     path = tmp_path / "pipe"
     reader = Reader(path)
     with closing(Stream(str(path), is_pipe=True)) as stream:
-        stream.open(PATIENT)
+        stream.open(**PATIENT)
         yield stream, reader
     reader.all()
 
@@ -171,7 +174,7 @@ def test_a_reader_that_ends_early_is_noticed(tmp_path: Path) -> None:
     os.mkfifo(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with closing(Stream(str(path), is_pipe=True)) as stream:
-        stream.open(PATIENT)
+        stream.open(**PATIENT)
         stream.check()
         os.close(descriptor)
         with pytest.raises(OutputFailed, match=r"ended early, after 0 bytes \(EPIPE\)"):
@@ -191,7 +194,7 @@ def test_a_reader_that_takes_nothing_is_not_waited_for(tmp_path: Path, ends: str
         return ends == "stop"
 
     with closing(Stream(str(path), is_pipe=True)) as stream:
-        stream.open(replace(PATIENT, stall_seconds=0.3, stop=stop))
+        stream.open(**PATIENT | {"stall_seconds": 0.3, "stop": stop})
         # More than one pipe of 64 KiB holds, and less than two.
         write(stream, bytes(100_000))
         error = Interrupted if ends == "stop" else OutputFailed
@@ -205,12 +208,12 @@ def test_a_reader_that_takes_nothing_is_not_waited_for(tmp_path: Path, ends: str
 def test_a_wait_for_a_reader_is_reported_once_and_can_be_ended(tmp_path: Path) -> None:
     """The pipe that was made for it goes again."""
     notices: list[str] = []
-    patience = replace(PATIENT, notify=notices.append, stop=_true_at(3))
+    patience = PATIENT | {"notify": notices.append, "stop": _true_at(3)}
     with (
         closing(Stream(str(tmp_path / "pipe"), is_pipe=True)) as stream,
         pytest.raises(Interrupted, match="while waiting for a reader"),
     ):
-        stream.open(patience)
+        stream.open(**patience)
     assert notices == [f"waiting for a reader of {tmp_path / 'pipe'}"]
     assert list(tmp_path.iterdir()) == []
 
@@ -226,7 +229,7 @@ def test_anything_else_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "data"
     path.write_text("mine") if kind == "file" else path.mkdir()
     with pytest.raises(OutputFailed, match=r"data already exists and is not a named pipe"):
-        Stream(str(path), is_pipe=True).open(PATIENT)
+        Stream(str(path), is_pipe=True).open(**PATIENT)
     assert path.exists()
 
 
@@ -234,7 +237,7 @@ def test_a_pipe_that_became_a_file_is_not_removed(tmp_path: Path) -> None:
     """A file of another program in its place stays."""
     stream = Stream(str(tmp_path / "p"), is_pipe=True)
     with pytest.raises(OutputFailed, match="no program opened"):
-        stream.open(replace(PATIENT, open_seconds=0.01))
+        stream.open(**PATIENT | {"open_seconds": 0.01})
     (tmp_path / "new").write_text("mine")
     (tmp_path / "new").replace(tmp_path / "p")
     stream.close()
