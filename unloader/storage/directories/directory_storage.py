@@ -20,7 +20,6 @@ from typing import IO
 from msgspec.json import encode
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.directory_access import Access, foreign_link
 from unloader.storage.directories.directory_journal import SHORT_SECONDS, Journal, remove_unsynced
 from unloader.storage.directories.directory_lock import (
     LOCK,
@@ -51,7 +50,9 @@ from unloader.storage.directories.directory_records import (
 )
 from unloader.storage.directories.directory_recovery import clean, complete, is_under_way
 from unloader.storage.directories.directory_staging import (
+    Access,
     RunDirectory,
+    foreign_link,
     foreign_room,
     held,
     linked,

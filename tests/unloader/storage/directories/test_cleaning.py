@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import breaking
-from publications.staged_runs import as_bytes, manifest_of, taken
+from publications.staged_runs import as_bytes, finish, manifest_of, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
@@ -36,14 +36,6 @@ def left_behind(*paths: Path, run: str = "dead") -> None:
     directories.close()
 
 
-def finish(path: Path) -> None:
-    """Do a whole run that leaves a file `a.csv`."""
-    with taken([path], overwrite=False) as directories:
-        (directories.first.staged / "a.part").write_text("new\n")
-        moves = [Move(0, "a.part", "a.csv")]
-        directories.commit(moves, as_bytes(manifest_of(["a.csv"], "done")))
-
-
 def names(path: Path) -> list[str]:
     """Return the paths of all files and directories below one."""
     return sorted(str(each.relative_to(path)) for each in path.rglob("*"))
@@ -51,7 +43,7 @@ def names(path: Path) -> list[str]:
 
 def test_what_a_dead_run_left_goes_and_is_told(tmp_path: Path) -> None:
     """The answer has run, units, files and bytes; published files and foreign ones stay."""
-    finish(tmp_path / "out")
+    finish(tmp_path / "out", "a.csv", run="done")
     (tmp_path / "out" / "mine.txt").write_text("mine")
     before = names(tmp_path)
     left_behind(tmp_path / "out")
@@ -104,7 +96,7 @@ def test_what_no_run_has_put_there_stays(tmp_path: Path) -> None:
     (tmp_path / RUN / "mine.sh").write_text("mine")
     api.clean([tmp_path])
     assert names(tmp_path) == [RUN, f"{RUN}/mine.sh"]
-    finish(tmp_path / "out")
+    finish(tmp_path / "out", "a.csv", run="done")
     (tmp_path / "out" / RUN).mkdir()
     (tmp_path / "out" / RUN / "mine.sh").write_text("mine")
     left_behind(tmp_path / "out")
@@ -146,7 +138,7 @@ def test_the_next_run_keeps_files_of_others_and_names_them(tmp_path: Path, earli
     """It stages beside them, publishes, and leaves them where they are, over an old run too."""
     out = tmp_path / "out"
     if earlier:
-        finish(out)
+        finish(out, "a.csv", run="done")
     left_behind(out)
     foreign = put_strangers(out)
     with taken([out], overwrite=True, run_id="new") as directories:

@@ -29,16 +29,6 @@ except OutputFailed as error:
 """
 
 
-def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
-    """Each entry is one line of JSON, in order, for any text."""
-    entries = [{"unit": "1", "partition": "a\nb"}, {"unit": "2", "partition": "ü"}]
-    with taken([tmp_path], overwrite=False) as directory:
-        for entry in entries:
-            directory.append(JOURNAL, as_bytes(entry))
-        lines = (tmp_path / RUN / JOURNAL).read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == entries
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> None:
     """A second run is refused, in this process or another; the first is not disturbed."""
@@ -68,28 +58,6 @@ def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     assert content_of(tmp_path) == {"foreign.txt": "mine"}
     taken([tmp_path], overwrite=True).close()
-
-
-@pytest.mark.parametrize("names", [(), ("a.csv",)])
-def test_a_finished_run_is_not_replaced_unasked(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Without overwrite a finished run is refused as a finished run, and stays to the byte."""
-    finish(tmp_path, *names)
-    before = content_of(tmp_path)
-    with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
-        taken([tmp_path], overwrite=False)
-    assert content_of(tmp_path) == before
-
-
-def test_overwrite_keeps_the_old_run_until_publish(tmp_path: Path) -> None:
-    """While the new run continues, and where it is abandoned, the old one is whole."""
-    finish(tmp_path, "a.csv", "b.csv")
-    before = content_of(tmp_path)
-    with taken([tmp_path], overwrite=True) as directory:
-        stage(directory, "b.csv", "c.csv")
-        left = {name: text for name, text in content_of(tmp_path).items() if RUN not in name}
-        assert left == before
-        directory.abandon(None)
-    assert content_of(tmp_path) == before
 
 
 def test_overwrite_replaces_the_whole_old_run(tmp_path: Path) -> None:
@@ -129,19 +97,6 @@ def test_a_foreign_file_in_the_way_is_refused_with_nothing_lost(tmp_path: Path, 
     assert {name: text for name, text in found.items() if not name.startswith(RUN)} == before
     assert found[f"{RUN}/staged/b.csv.part"] == "new\n"
     assert os.path.lexists(tmp_path / "c.csv")
-
-
-def test_a_missing_staged_file_loses_nothing(tmp_path: Path) -> None:
-    """Where a staged file has gone, the old run stays as it was."""
-    finish(tmp_path, "a.csv")
-    before = content_of(tmp_path)
-    with taken([tmp_path], overwrite=True) as directory:
-        moves = stage(directory, "a.csv", "b.csv")
-        (directory.first.staged / "b.csv.part").unlink()
-        with pytest.raises(WriteError, match=r"b\.csv\.part is missing"):
-            directory.commit(moves, as_bytes(manifest_of(["a.csv", "b.csv"], "second")))
-        directory.abandon(None)
-    assert content_of(tmp_path) == before
 
 
 def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
@@ -307,16 +262,6 @@ def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "second")))
         directory.abandon(None)
     assert content_of(tmp_path) == before
-
-
-def test_discard_removes_the_files_of_one_attempt(tmp_path: Path) -> None:
-    """Only staged files of that very stem go, not files of an attempt with a similar number."""
-    with taken([tmp_path], overwrite=False) as directory:
-        for name in ("1-a1.csv", "1-a1.001.csv", "1-a12.csv", "11-a1.csv"):
-            stage(directory, name)
-        directory.discard("1-a1")
-        left = sorted(path.name for path in directory.first.staged.iterdir())
-    assert left == ["1-a12.csv.part", "11-a1.csv.part"]
 
 
 @pytest.mark.parametrize("existing", [0, 1, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications.staged_runs import as_bytes, manifest_of, taken
+from publications.staged_runs import as_bytes, content_of, manifest_of, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, read_manifest
@@ -31,13 +31,6 @@ def finish(paths: list[Path], files: Files, run: str = "one\n", *, overwrite: bo
     """Do a whole run that leaves these files, each with the text `run`."""
     with taken(paths, overwrite=overwrite) as directories:
         directories.commit(stage(directories, files, run), as_bytes(manifest_of(files, run, paths)))
-
-
-def content_of(path: Path) -> dict[str, str]:
-    """Return every file under a directory with its text."""
-    return {
-        str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()
-    }
 
 
 @pytest.fixture
