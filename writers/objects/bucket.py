@@ -261,7 +261,7 @@ class Bucket:
             raise self.failed("write", key, error) from None
 
     def writer(self, key: str, part_bytes: int, in_flight: int) -> Any:
-        """Return obstore's writer of a large object, sent in parts, as in `writers.objects.upload`."""
+        """Return obstore's writer of a large object, sent in parts; see `upload`."""
         import obstore
 
         try:
