@@ -45,11 +45,11 @@ from unloader.transforms.model import (
     ShiftDates,
     Step,
     TokenizeColumn,
-    Transform,
+    TransformOptions,
     TruncateColumn,
     TruncateDates,
 )
-from unloader.transforms.transformer import Transformer
+from unloader.transforms.transformer import Together, Transformer
 from writers.files.sink import Sink
 from writers.model import Compression
 from writers.text.dialects import dialect
@@ -106,7 +106,7 @@ def measure(rows: int, runs: int) -> dict[str, dict[str, float]]:
     batches = [made(start, min(BATCH_ROWS, rows - start)) for start in range(0, rows, BATCH_ROWS)]
     work: dict[str, Callable[[], None]] = {"copy": lambda: copied(batches)}
     for name, steps in TRANSFORMS.items():
-        transformer = Transformer(Transform(steps=steps), batches[0].schema, {"k": KEY})
+        transformer = Transformer(TransformOptions(steps=steps), batches[0].schema, {"k": KEY})
         work[name] = lambda transformer=transformer: run(transformer, batches)
     work["arrow_upper"] = lambda: upper(batches)
     found: dict[str, list[float]] = {name: [] for name in work}
@@ -143,8 +143,11 @@ def made(start: int, rows: int) -> pa.RecordBatch:
 
 def run(transformer: Transformer, batches: list[pa.RecordBatch]) -> None:
     """Apply a transform to all batches."""
-    for _ in transformer.apply_all(batches):
-        pass
+    held = Together()
+    for batch in batches:
+        if held.add(batch):
+            list(transformer.apply(held.take()))
+    list(transformer.apply(held.take()))
 
 
 def upper(batches: list[pa.RecordBatch]) -> None:

@@ -221,7 +221,7 @@ def _columns_as_values(
     values = projection_of_output(projected((all_values,)), 0)
     if values == plain:
         return frozenset()
-    found = check(options.transform, read_schema(values.schema))
+    found = check(options, read_schema(values.schema))
     for text, value in zip(plain.columns, values.columns, strict=True):
         if text.name in found.looked_at and text.lossless and not value.lossless:
             _check_changed(text.name, found.columns)
@@ -248,14 +248,14 @@ def _resolved_transform(options: TransformOptions, read: Projection) -> Resolved
     """
     from unloader.transforms.transformer import Transformer, check
 
-    keys = tuple(map(with_proof, options.keys))
+    proven = replace(options, keys=tuple(map(with_proof, options.keys)))
     schema = read_schema(read.schema)
-    found = check(options.transform, schema, keys)
+    found = check(proven, schema)
     # With the keys: one of a wrong size for its mask is known now.
-    Transformer(options.transform, schema, masking_keys(options.keys)).close()
+    Transformer(options, schema, masking_keys(options.keys)).close()
     sources: dict[str, ReadColumn] = {column.name: column for column in read.columns}
     return ResolvedTransform(
-        options=replace(options, keys=keys),
+        options=proven,
         written=Projection(
             columns=tuple(_written(column, sources) for column in found.columns),
             route="arrow",

@@ -130,8 +130,8 @@ def check_same_transform(
 ) -> None:
     """Refuse to write other rows than the plan, such as clear values instead of masked values."""
     # The places of keys may differ.
-    was = [each.transform and each.transform.options.transform for each in planned.outputs]
-    if was != [each and each.options.transform for each in transforms]:
+    was = [each.transform and each.transform.options.steps for each in planned.outputs]
+    if was != [each and each.options.steps for each in transforms]:
         raise PlanFailed(
             "the plan transforms the rows in another way than these options do",
             "give the options of the plan again, or make a new plan",

@@ -18,7 +18,6 @@ from unloader.sources.readings import type_named
 from unloader.transforms.model import (
     CastColumn,
     ConstantColumn,
-    DropColumns,
     KeepColumns,
     Masked,
     RenameColumns,
@@ -75,7 +74,6 @@ class Column(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name."""
         return str(self.field.name)
 
 
@@ -83,12 +81,10 @@ Columns = tuple[Column, ...]
 
 
 def names_of(columns: Columns) -> tuple[str, ...]:
-    """Return the names of columns."""
     return tuple(column.name for column in columns)
 
 
 def schema_of(columns: Columns) -> pa.Schema:
-    """Return the schema of columns."""
     return pa.schema([column.field for column in columns])
 
 
@@ -106,24 +102,15 @@ def plain_field(field: pa.Field) -> pa.Field:
 
 
 def kept(step: KeepColumns, columns: Columns) -> tuple[Columns, Work]:
-    """Keep some columns."""
     indexes = [found(names_of(columns), name, "keep") for name in step.keep]
     if not indexes or len(set(indexes)) < len(indexes):
         raise UsageError("keep names a column twice, or names no column", "name each column once")
-    return tuple(columns[index] for index in indexes), _taking(indexes)
+    return tuple(columns[index] for index in indexes), (
+        lambda arrays, _: [arrays[index] for index in indexes]
+    )
 
 
-def dropped(step: DropColumns, columns: Columns) -> tuple[Columns, Work]:
-    """Leave some columns out."""
-    gone = {found(names_of(columns), name, "drop") for name in step.drop}
-    indexes = [index for index in range(len(columns)) if index not in gone]
-    if not indexes:
-        raise UsageError("drop leaves no column", "keep at least one")
-    return tuple(columns[index] for index in indexes), _taking(indexes)
-
-
-def renamed(step: RenameColumns, columns: Columns) -> tuple[Columns, Work]:
-    """Give columns other names."""
+def renamed(step: RenameColumns, columns: Columns) -> Columns:
     names = names_of(columns)
     indexes = [found(names, name, "rename") for name, _ in step.rename]
     if len(set(indexes)) < len(indexes):
@@ -139,11 +126,10 @@ def renamed(step: RenameColumns, columns: Columns) -> tuple[Columns, Work]:
                 f"rename would give two columns the name {name!r}",
                 "give an unused name",
             )
-    return tuple(after), lambda arrays, _: arrays
+    return tuple(after)
 
 
 def cast(step: CastColumn, columns: Columns) -> tuple[Columns, Work]:
-    """Give a column another type."""
     index = found(names_of(columns), step.cast, "cast")
     column = columns[index]
     kind = column_type(step.to)
@@ -158,7 +144,6 @@ def cast(step: CastColumn, columns: Columns) -> tuple[Columns, Work]:
 
 
 def constant(step: ConstantColumn, columns: Columns) -> tuple[Columns, Work]:
-    """Set a column to one value."""
     kind = column_type(step.type)
     value = value_of(step.value, kind, f"constant {step.constant}")
     index, name = target(columns, step.constant, "constant")
@@ -169,11 +154,7 @@ def constant(step: ConstantColumn, columns: Columns) -> tuple[Columns, Work]:
 
 
 def target(columns: Columns, name: str, what: str) -> tuple[int, str]:
-    """Return the place and the name of the column that a step sets; a new column comes last.
-
-    Raises:
-        UsageError: The name may be several columns', or is empty.
-    """
+    """Return the place and the name of the column that a step sets; a new column comes last."""
     if not name:
         raise UsageError(f"{what} names no column", "give the name of a column")
     index = known(names_of(columns), name, what)
@@ -181,17 +162,14 @@ def target(columns: Columns, name: str, what: str) -> tuple[int, str]:
 
 
 def with_column(columns: Columns, index: int, column: Column) -> Columns:
-    """Return columns with one column replaced or appended."""
     return (*columns[:index], column, *columns[index + 1 :])
 
 
 def on_one(index: int, function: Callable[[pa.Array], pa.Array]) -> Work:
-    """Return the work that changes one column without others."""
     return setting(index, lambda arrays, _: function(plain_array(arrays[index])))
 
 
 def setting(index: int, made: Callable[[Arrays, int], pa.Array]) -> Work:
-    """Return the work that sets one column."""
 
     def work(arrays: Arrays, rows: int) -> Arrays:
         return [*arrays[:index], made(arrays, rows), *arrays[index + 1 :]]
@@ -199,19 +177,10 @@ def setting(index: int, made: Callable[[Arrays, int], pa.Array]) -> Work:
     return work
 
 
-def _taking(indexes: Sequence[int]) -> Work:
-    return lambda arrays, _: [arrays[index] for index in indexes]
-
-
 def found(names: Sequence[str], name: str, what: str) -> int:
-    """Return the place of the one column that a name means.
+    """Return the place of the one column that a name means; `what` is the step in errors.
 
     That is the column of exactly this name, else the only one that differs from it in case alone.
-
-    Args:
-        names: The names of the columns, in order; two may be the same.
-        name: The typed name.
-        what: The option or step with the name, for errors.
 
     Raises:
         UsageError: The column does not exist, or several may be meant.
@@ -226,11 +195,7 @@ def found(names: Sequence[str], name: str, what: str) -> int:
 
 
 def known(names: Sequence[str], name: str, what: str) -> int | None:
-    """Return the place of the one column that a name means; None if it does not exist.
-
-    Raises:
-        UsageError: Several columns may be meant.
-    """
+    """Return the same, None if the column does not exist."""
     exact = [index for index, each in enumerate(names) if each == name]
     folded = name.casefold()
     same = exact or [index for index, each in enumerate(names) if each.casefold() == folded]
@@ -245,11 +210,6 @@ def known(names: Sequence[str], name: str, what: str) -> int | None:
 
 
 def column_type(name: str) -> pa.DataType:
-    """Return the type that a step names.
-
-    Raises:
-        UsageError: The type does not exist.
-    """
     plain = _ZONED.sub(r"timestamp[\1, tz=UTC]", _ALIASES.get(name.strip().lower(), name.strip()))
     if match := _DECIMAL.fullmatch(plain):
         precision, scale = int(match[1]), int(match[2])
@@ -261,11 +221,7 @@ def column_type(name: str) -> pa.DataType:
 
 
 def value_of(text: str | None, kind: pa.DataType, what: str) -> pa.Scalar:
-    """Return a constant of a type, from its text; None is NULL.
-
-    Raises:
-        UsageError: The text is not a value of the type.
-    """
+    """Return a constant of a type, from its text; None is NULL."""
     try:
         return pc.cast(pa.array([text], pa.string()), kind)[0]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,7 +1,7 @@
 """Masks of dates and timestamps: cut to the month or year, or shifted by days.
 
-Far years use the calendar of `writers.text.mask_texts`, in integers, because the functions of Arrow
-are silently wrong for years past 32767. Infinite dates and timestamps stay infinite.
+The calendar is that of `writers.text.mask_texts`, in integers, because the functions of Arrow are
+silently wrong for years past 32767. Infinite dates and timestamps stay infinite.
 """
 
 from __future__ import annotations
@@ -23,20 +23,11 @@ from unloader.transforms.model import ShiftDates, TruncateDates
 from writers.schema import has_infinities, pc
 from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS, Civil
 
-_USUAL = (-134_774, 193_944)
-"""Days since 1970-01-01 of 1601-01-01 and 2501-01-01, between which Arrow's function is right; it
-is ten times as fast."""
-
 TwoColumns = Callable[[pa.Array, pa.Array], pa.Array]
 """From a column of dates and one of subjects to the dates in their place."""
 
 
 def check_dates(field: pa.Field) -> None:
-    """Return if a column holds dates or timestamps.
-
-    Raises:
-        UsageError: It does not.
-    """
     kind = field.type
     if not pa.types.is_date32(kind) and not pa.types.is_timestamp(kind):
         raise UsageError(
@@ -47,60 +38,14 @@ def check_dates(field: pa.Field) -> None:
 
 
 def truncated_dates(step: TruncateDates, field: pa.Field) -> Values:
-    """Return the function that cuts dates to their month or year."""
-
-    known = _FirstDays(step.to)
 
     def cut(array: pa.Array) -> pa.Array:
-        ends = _ends(array)
-        if ends is None:
-            return array
-        day = _day_ticks(array.type)
-        if _USUAL[0] * day <= ends[0] and ends[1] < _USUAL[1] * day:
-            if pa.types.is_date32(array.type):
-                return known.of(array, *ends)
-            plain = _of_ticks(_ticks(array), pa.timestamp(array.type.unit))
-            return pc.floor_temporal(plain, unit=step.to).view(array.type)
         civil = Civil(array)
-        _, march_day = civil.year_parts
-        past = _day_of_month(march_day) if step.to == "month" else civil.yearday
+        past = _day_of_month(civil.year_parts[1]) if step.to == "month" else civil.yearday
         days = pc.subtract(civil.days, past)
         return _moved(pc.multiply_checked, days, _day_ticks(field.type), field)
 
     return lambda array: _finite_only(array, field, cut)
-
-
-class _FirstDays:
-    """The first days of months or years, in a table for a range of days where that is worth it.
-
-    To look a day up takes half of the time that it takes to compute it. A table costs as much as
-    to compute its days once, so one is made only after as many rows as it has days.
-    """
-
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self._first = 0
-        self._days: pa.Array | None = None
-        """From `_first` on."""
-        self._rows = 0
-        """Looked at since the table was made."""
-
-    def of(self, days: pa.Array, low: int, high: int) -> pa.Array:
-        """Return the first day of the month or year of each day; the days are from low to high."""
-        self._rows += len(days)
-        if not self._has(low, high):
-            if high - low >= self._rows:
-                return pc.floor_temporal(days, unit=self._unit)
-            numbers = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), high - low + 1))
-            listed = pc.add(numbers, pa.scalar(low - 1, pa.int32())).view(pa.date32())
-            self._days = pc.floor_temporal(listed, unit=self._unit)
-            self._first, self._rows = low, 0
-        place = pc.subtract(days.view(pa.int32()), pa.scalar(self._first, pa.int32()))
-        return pc.take(self._days, place)
-
-    def _has(self, low: int, high: int) -> bool:
-        known = 0 if self._days is None else len(self._days)
-        return self._first <= low and high < self._first + known
 
 
 def shifted(step: ShiftDates, field: pa.Field, by: pa.Field, key: bytes) -> TwoColumns:
@@ -137,13 +82,6 @@ def _finite_only(array: pa.Array, field: pa.Field, change: Values) -> pa.Array:
     return pc.if_else(infinite, array, change(finite))
 
 
-def _ends(array: pa.Array) -> tuple[int, int] | None:
-    """Return the first and the last of some dates, as ticks; None if all are NULL."""
-    width = pa.int32() if array.type.bit_width == 32 else pa.int64()
-    ends = pc.min_max(array.view(width)).as_py()
-    return None if ends["min"] is None else (ends["min"], ends["max"])
-
-
 def _day_of_month(march_day: pa.Array) -> pa.Array:
     """Return days since the first of the month, of days since the last March 1."""
     # Months of a year that begins in March are 153 days in five.
@@ -161,10 +99,6 @@ def _ticks(array: pa.Array) -> pa.Array:
     return pc.cast(array.view(width), pa.int64())
 
 
-def _of_ticks(ticks: pa.Array, kind: pa.DataType) -> pa.Array:
-    return (pc.cast(ticks, pa.int32()) if kind.bit_width == 32 else ticks).view(kind)
-
-
 def _moved(
     function: Callable[[pa.Array, pa.Array | int], pa.Array],
     values: pa.Array,
@@ -177,7 +111,9 @@ def _moved(
         OutputFailed: A date would leave the range of its type.
     """
     try:
-        return _of_ticks(function(values, other), field.type)
+        ticks = function(values, other)
+        wide = field.type.bit_width == 64
+        return (ticks if wide else pc.cast(ticks, pa.int32())).view(field.type)
     except pa.ArrowInvalid:
         raise OutputFailed(
             f"a date of column {field.name} would be outside the range of {field.type}",

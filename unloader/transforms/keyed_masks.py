@@ -43,11 +43,7 @@ Values = Callable[[pa.Array], pa.Array]
 
 
 def check_text(field: pa.Field, verb: str) -> None:
-    """Return if a column holds plain text.
-
-    Raises:
-        UsageError: It holds something else, even if that is carried as text.
-    """
+    """Refuse a column that does not hold plain text, even if it is carried as text."""
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if not text_class(field):
@@ -62,15 +58,7 @@ def check_text(field: pa.Field, verb: str) -> None:
 
 
 def check_canonical(field: pa.Field, verb: str) -> None:
-    """Check that the values of a column have a canonical text.
-
-    Args:
-        field: The column.
-        verb: The requested operation, for the error.
-
-    Raises:
-        UsageError: They do not have one; the hint names another way.
-    """
+    """Refuse a column without canonical texts of its values; `verb` is the requested operation."""
     kind = plain_type(field.type)
     if pa.types.is_floating(kind):
         raise UsageError(
@@ -138,7 +126,6 @@ class Hmac:
         self._outer = bytes(byte ^ 0x5C for byte in padded)
 
     def digests(self, messages: Iterable[bytes]) -> list[bytes]:
-        """Return the 32 bytes of each message."""
         inner, outer = self._inner, self._outer
         return [sha256(outer + sha256(inner + each).digest()).digest() for each in messages]
 
@@ -160,7 +147,6 @@ def each_once(texts: pa.Array, made: Callable[[list[bytes]], pa.Array]) -> pa.Ar
 
 
 def hashed(step: HashColumn, field: pa.Field, key: bytes) -> Values:
-    """Return the function that masks a column by a keyed hash."""
     hmac = Hmac(key)
 
     def made(messages: list[bytes]) -> pa.Array:
@@ -175,7 +161,6 @@ def hashed(step: HashColumn, field: pa.Field, key: bytes) -> Values:
 
 
 def tokenized(step: TokenizeColumn, field: pa.Field, key: bytes) -> Values:
-    """Return the function that masks a column by tokens."""
     hmac = Hmac(derived(key, "tokenize", step.domain))
     form = {"text": _plain, "uuid": _uuids, "integer": leading_integers}[step.form]
     return lambda array: each_once(
@@ -194,7 +179,6 @@ def leading_integers(digests: list[bytes]) -> pa.Array:
 
 
 def fixed_texts(data: bytes, count: int) -> pa.Array:
-    """Return texts of one width, given in one piece."""
     if not count:
         return pa.array([], pa.string())
     kind = pa.binary(len(data) // count)

@@ -120,20 +120,12 @@ def masking_key(key: MaskingKey) -> bytes:
 
 
 def masking_keys(keys: Iterable[MaskingKey]) -> Mapping[str, bytes]:
-    """Return keys by their names.
-
-    Raises:
-        ConfigError: One is missing, unreadable or invalid.
-    """
+    """Return keys by their names."""
     return {key.name: masking_key(key) for key in keys}
 
 
 def with_proof(key: MaskingKey) -> MaskingKey:
-    """Return a key's place with a proof of the present key; an existing proof stays.
-
-    Raises:
-        ConfigError: It is missing, unreadable or invalid, or does not match its proof.
-    """
+    """Return a key's place with a proof of the present key; an existing proof must match."""
     found = masking_key(key)
     return key if key.proof else replace(key, proof=_proof(found))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -53,7 +53,6 @@ from unloader.transforms.model import (
 from writers.schema import pc
 
 Keys = Mapping[str, bytes]
-"""Keys by their names."""
 
 _CHARACTERS = {"hex": 64, "base64": 44}
 _LEAST_CHARACTERS = 8
@@ -69,17 +68,11 @@ def column_of(step: Mask) -> str:
 
 
 def method_of(step: Mask) -> Method:
-    """Return the word for a mask."""
     return cast(Method, _field(step).replace("_", "-"))
 
 
 def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Work]:
-    """Mask one column.
-
-    Args:
-        step: The mask.
-        columns: Before the step.
-        keys: None if the step is only checked.
+    """Mask one column; without `keys` the step is only checked.
 
     Raises:
         UsageError: The column or an option is wrong.
@@ -105,19 +98,27 @@ def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
         after = with_column(columns, index, replace(changed, inputs=()))
         return after, setting(index, lambda arrays, rows: pa.repeat(value, rows))
     if isinstance(step, TruncateColumn) and not pa.types.is_dictionary(column.field.type):
-        return after, setting(index, lambda arrays, _: function(arrays[index]))
+        # Without what is cut off, the pieces of a column are put together.
+        return after, setting(index, lambda arrays, _: plain_array(function(arrays[index])))
     return after, on_one(index, function)
 
 
 def _field(step: Mask) -> str:
-    """Return the field that names the column, which is the first one."""
     return step.__struct_fields__[0]
 
 
 def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Field, Values, str]:
     """Return the masked column's field, its function, and its description in a manifest."""
     if isinstance(step, HashColumn):
-        return _hash(step, field, keys)
+        check_canonical(field, "make hashes")
+        most = _CHARACTERS[step.encoding]
+        if step.length and not _LEAST_CHARACTERS <= step.length <= most:
+            raise UsageError(
+                f"hmac keeps {step.length} characters of {field.name}",
+                f"keep {_LEAST_CHARACTERS} to {most}; to keep all, leave length out",
+            )
+        detail = f"HMAC-SHA-256, {step.length or most} characters of {step.encoding}"
+        return _new(field, pa.string()), hashed(step, field, _key(step.key, keys)), detail
     if isinstance(step, TokenizeColumn):
         check_canonical(field, "make tokens")
         kind = pa.int64() if step.form == "integer" else pa.string()
@@ -130,7 +131,9 @@ def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Fiel
                 f"truncate would keep no character of {field.name}",
                 "keep at least 1, or redact the column",
             )
-        return _new(field, field.type), _truncated(step), f"{step.characters} characters"
+        characters = step.characters
+        cut = partial(pc.utf8_slice_codeunits, start=0, stop=characters)
+        return _new(field, field.type), cut, f"{characters} characters"
     if isinstance(step, TruncateDates):
         check_dates(field)
         return field, truncated_dates(step, field), step.to
@@ -143,18 +146,6 @@ def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Fiel
     if step.value is None:
         return field, lambda array: array, "NULL"
     return _new(field, field.type), lambda array: array, "a constant"
-
-
-def _hash(step: HashColumn, field: pa.Field, keys: Keys | None) -> tuple[pa.Field, Values, str]:
-    check_canonical(field, "make hashes")
-    most = _CHARACTERS[step.encoding]
-    if step.length and not _LEAST_CHARACTERS <= step.length <= most:
-        raise UsageError(
-            f"hmac keeps {step.length} characters of {field.name}",
-            f"keep {_LEAST_CHARACTERS} to {most}; to keep all, leave length out",
-        )
-    detail = f"HMAC-SHA-256, {step.length or most} characters of {step.encoding}"
-    return _new(field, pa.string()), hashed(step, field, _key(step.key, keys)), detail
 
 
 def _shift(
@@ -200,23 +191,6 @@ def _new(field: pa.Field, kind: pa.DataType) -> pa.Field:
     return pa.field(field.name, kind)
 
 
-def _truncated(step: TruncateColumn) -> Values:
-    """Return the function that keeps the first characters of texts, which may be in pieces."""
-
-    def cut(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-        kind = array.type
-        large = pa.types.is_large_string(kind)
-        data = array.cast(pa.large_binary() if large else pa.binary())
-        # Only the kept bytes are put together, without the bytes that are cut off.
-        head = plain_array(pc.binary_slice(data, 0, step.characters)).view(kind)
-        # Where all these bytes are ASCII they are the characters, at a quarter of the cost.
-        if pc.all(pc.string_is_ascii(head)).as_py() is not False:
-            return head
-        return plain_array(pc.utf8_slice_codeunits(array, 0, step.characters))
-
-    return cut
-
-
 KEY_BYTES = (16, 24, 32)
 ALPHABETS = {
     "digits": string.digits,
@@ -234,7 +208,6 @@ _MOST_DIGITS = 38
 
 
 def shortest(alphabet: str) -> int:
-    """Return how many characters of an alphabet make a domain that is large enough."""
     length = 2
     while len(alphabet) ** length < SMALLEST_DOMAIN:
         length += 1
@@ -242,17 +215,11 @@ def shortest(alphabet: str) -> int:
 
 
 def is_whole_number(kind: pa.DataType) -> bool:
-    """Return whether all values of a type are whole numbers."""
     return bool(pa.types.is_integer(kind) or (pa.types.is_decimal128(kind) and kind.scale == 0))
 
 
 def check_encryption(step: EncryptColumn, field: pa.Field) -> pa.Field:
-    """Return the column that comes out.
-
-    Raises:
-        UsageError: Its type, or an option, does not suit the cipher.
-        ConfigError: The library is missing.
-    """
+    """Return the column that comes out of an encryption."""
     cipher_class()
     if not is_whole_number(field.type):
         check_text(field, "encrypted")
@@ -275,11 +242,6 @@ def check_encryption(step: EncryptColumn, field: pa.Field) -> pa.Field:
 
 
 def encrypted(step: EncryptColumn, field: pa.Field, key: bytes) -> Values:
-    """Return the function that encrypts a column.
-
-    Raises:
-        ConfigError: The key has the wrong length for AES.
-    """
     if len(key) not in KEY_BYTES:
         raise ConfigError(
             f"the key {step.key} has {len(key)} bytes, but FF1 needs 16, 24 or 32",
@@ -297,16 +259,26 @@ def encrypted(step: EncryptColumn, field: pa.Field, key: bytes) -> Values:
     if is_whole_number(field.type):
         kind = check_encryption(step, field).type
         return lambda array: _numbers(array, step, of_text).cast(kind)
-    own = _Text(step=step, alphabet=frozenset(alphabet), least=shortest(alphabet), encrypt=of_text)
-    return lambda array: _each_once(array, own.encrypted)
+    own, least = frozenset(alphabet), shortest(alphabet)
+
+    def of_any(text: str) -> str:
+        letters = [letter for letter in text if letter in own]
+        if len(letters) < least:
+            raise _refused(
+                step.ff1,
+                f"has fewer than {least} characters of its alphabet, but FF1 needs "
+                f"{SMALLEST_DOMAIN:,} possible values",
+            )
+        if len(letters) < len(text) and step.others == "refuse":
+            why = f"has characters that are not in the alphabet {step.alphabet}"
+            raise _refused(step.ff1, why)
+        found = iter(of_text("".join(letters)))
+        return "".join(next(found) if letter in own else letter for letter in text)
+
+    return lambda array: _each_once(array, of_any)
 
 
 def cipher_class() -> Any:
-    """Return the class of FF1 ciphers.
-
-    Raises:
-        ConfigError: The library is missing.
-    """
     try:
         from ffx import FF1
     except ImportError as error:
@@ -314,46 +286,6 @@ def cipher_class() -> Any:
             f"the module {error.name!r} is not installed", "pip install 'unloader[masking]'"
         ) from error
     return FF1
-
-
-class _Text:
-    """Encrypts the characters of an alphabet in texts."""
-
-    def __init__(
-        self,
-        *,
-        step: EncryptColumn,
-        alphabet: frozenset[str],
-        least: int,
-        encrypt: Callable[[str], str],
-    ) -> None:
-        self._step = step
-        self._alphabet = alphabet
-        self._least = least
-        self._encrypt = encrypt
-
-    def encrypted(self, text: str) -> str:
-        """Return a text with others of its alphabet in their places.
-
-        Raises:
-            OutputFailed: It has other characters, or too few.
-        """
-        own = [letter for letter in text if letter in self._alphabet]
-        if len(own) < self._least:
-            raise _refused(
-                self._step.ff1,
-                f"has fewer than {self._least} characters of its alphabet, but FF1 needs "
-                f"{SMALLEST_DOMAIN:,} possible values",
-            )
-        if len(own) == len(text):
-            return self._encrypt(text)
-        if self._step.others == "refuse":
-            raise _refused(
-                self._step.ff1,
-                f"has characters that are not in the alphabet {self._step.alphabet}",
-            )
-        found = iter(self._encrypt("".join(own)))
-        return "".join(next(found) if letter in self._alphabet else letter for letter in text)
 
 
 def _numbers(array: pa.Array, step: EncryptColumn, encrypt: Callable[[str], str]) -> pa.Array:

@@ -1,6 +1,6 @@
 """Steps on rows between reading and writing, as plain data.
 
-A `Transform` is a list of steps. Each works on the columns that the steps before it have left. The
+Each step works on the columns that the steps before it have left. The
 first field of a step names its column or columns, and only the step classes have that field.
 
 Steps contain the names of keys, and no keys. A `MaskingKey` has the place of a key.
@@ -37,12 +37,6 @@ class KeepColumns(_Step, frozen=True, kw_only=True, tag="keep"):
     keep: tuple[str, ...]
 
 
-class DropColumns(_Step, frozen=True, kw_only=True, tag="drop"):
-    """Leaves these columns out."""
-
-    drop: tuple[str, ...]
-
-
 class RenameColumns(_Step, frozen=True, kw_only=True, tag="rename"):
     """Gives columns other names in one step, so that two columns may exchange their names."""
 
@@ -62,7 +56,6 @@ class ConstantColumn(_Step, frozen=True, kw_only=True, tag="constant"):
     """Sets a column to one value in every row; one that is not there is added at the end."""
 
     constant: str
-    """The column."""
     value: str | None
     """The value's text; None is NULL."""
     type: str = "string"
@@ -75,7 +68,6 @@ class ComputeColumn(_Step, frozen=True, kw_only=True, tag="compute"):
     """
 
     compute: str
-    """The column."""
     sql: str
 
 
@@ -89,7 +81,6 @@ class HashColumn(_Step, frozen=True, kw_only=True, tag="hmac"):
     """Masks values by HMAC-SHA-256 of their canonical text."""
 
     hmac: str
-    """The column."""
     key: str = DEFAULT_KEY
     encoding: Literal["hex", "base64"] = "hex"
     length: int = 0
@@ -100,7 +91,6 @@ class TokenizeColumn(_Step, frozen=True, kw_only=True, tag="tokenize"):
     """Masks values by tokens: the same for the same value, key and domain, wherever they stand."""
 
     tokenize: str
-    """The column."""
     key: str = DEFAULT_KEY
     form: Literal["text", "uuid", "integer"] = "text"
     """text: 128 bits in 32 hexadecimal digits; uuid: 122 bits; integer: 63 bits, in an int64."""
@@ -112,7 +102,6 @@ class RedactColumn(_Step, frozen=True, kw_only=True, tag="redact"):
     """Masks values by one constant, NULLs included; the column keeps its type."""
 
     redact: str
-    """The column."""
     value: str | None = None
     """The constant's text; None is NULL."""
 
@@ -121,23 +110,34 @@ class TruncateColumn(_Step, frozen=True, kw_only=True, tag="truncate"):
     """Masks texts by keeping their first characters."""
 
     truncate: str
-    """The column."""
     characters: int
 
 
-class TruncateDates(_Step, frozen=True, kw_only=True, tag="truncate-date"):
+class TruncateDates(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="step",
+    tag="truncate-date",
+):
     """Masks dates and timestamps by the first moment of their month or year."""
 
     truncate_date: str
-    """The column."""
     to: Literal["month", "year"]
 
 
-class ShiftDates(_Step, frozen=True, kw_only=True, tag="shift-date"):
+class ShiftDates(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="step",
+    tag="shift-date",
+):
     """Masks dates and timestamps by a shift in days, the same for all rows of one subject."""
 
     shift_date: str
-    """The column."""
     by: str
     """The column that names the subject. A date without a subject becomes NULL."""
     days: int
@@ -151,7 +151,6 @@ class EncryptColumn(_Step, frozen=True, kw_only=True, tag="ff1"):
     """Masks texts and whole numbers by FF1 of NIST SP 800-38G; the format stays."""
 
     ff1: str
-    """The column."""
     key: str = DEFAULT_KEY
     """A key of 16, 24 or 32 bytes."""
     alphabet: Alphabet = "digits"
@@ -173,28 +172,7 @@ Mask = (
     | ShiftDates
     | EncryptColumn
 )
-Step = (
-    KeepColumns
-    | DropColumns
-    | RenameColumns
-    | CastColumn
-    | ConstantColumn
-    | ComputeColumn
-    | FilterRows
-    | Mask
-)
-
-
-class Transform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one output does to the rows that it is given."""
-
-    steps: tuple[Step, ...] = ()
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """Names of the keys that masks need, each once, in the order of the steps."""
-        named = (getattr(step, "key", "") for step in self.steps)
-        return tuple(dict.fromkeys(filter(None, named)))
+Step = KeepColumns | RenameColumns | CastColumn | ConstantColumn | ComputeColumn | FilterRows | Mask
 
 
 class MaskingKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -213,14 +191,13 @@ class TransformOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The requested steps on the rows of one output."""
 
     steps: tuple[Step, ...] = ()
-    """In this order."""
     keys: tuple[MaskingKey, ...] = ()
-    """Where the keys of the steps are found."""
 
     @property
-    def transform(self) -> Transform:
-        """The steps alone."""
-        return Transform(steps=self.steps)
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the keys that masks need, each once, in the order of the steps."""
+        named = (getattr(step, "key", "") for step in self.steps)
+        return tuple(dict.fromkeys(filter(None, named)))
 
     @property
     def masked_columns(self) -> tuple[str, ...]:

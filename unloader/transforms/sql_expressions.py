@@ -95,13 +95,7 @@ class Expression(Struct, frozen=True, kw_only=True):
 def checked(
     connection: duckdb.DuckDBPyConnection, sql: str, names: Sequence[str], what: str
 ) -> Expression:
-    """Return an expression as it may run.
-
-    Args:
-        connection: A session that parses.
-        sql: The typed expression.
-        names: The names of the columns.
-        what: Its name in errors: `the SQL of column X`.
+    """Return an expression as it may run; `what` is its name in errors.
 
     Raises:
         UsageError: It is not an expression, or contains something that is refused.
@@ -159,7 +153,6 @@ def _written(connection: duckdb.DuckDBPyConnection, document: Tree, what: str) -
 
 
 def _plain(node: Tree) -> Tree:
-    """Return a tree without the places of its nodes in the text."""
     if isinstance(node, dict):
         return {
             key: _plain(value)
@@ -238,11 +231,6 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def driver() -> Any:
-    """Return the module `duckdb`.
-
-    Raises:
-        ConfigError: It is missing.
-    """
     try:
         import duckdb
     except ImportError as error:

@@ -89,11 +89,7 @@ def check_condition(
     schema: pa.Schema,
     what: str = "the filter",
 ) -> None:
-    """Check that an expression is a condition; `what` names it in errors.
-
-    Raises:
-        UsageError: It is not a condition.
-    """
+    """Check that an expression is a condition; `what` names it in errors."""
     kind = str(_bound(connection, expression.sql, expression, schema, what).types[0])
     if kind not in ("BOOLEAN", '"NULL"'):
         raise UsageError(f"{what} gives a {kind} instead of true or false", "compare it: a > 0")
@@ -150,14 +146,9 @@ class Evaluation:
     def kept(
         self, batches: Sequence[pa.RecordBatch], columns: Sequence[int]
     ) -> list[pa.Array | None]:
-        """Return which rows of each of some batches the condition keeps; None is all of one.
+        """Return which rows of each batch the condition keeps; None is all of one.
 
-        Args:
-            batches: Evaluated together; they have the same columns.
-            columns: The places of the columns of the condition.
-
-        Raises:
-            OutputFailed: As `results`.
+        `columns` are the places of the condition's columns; the batches are evaluated together.
         """
         given = [pa.chunked_array([each.column(at) for each in batches]) for at in columns]
         _, kept = self.results(given, sum(each.num_rows for each in batches))
@@ -207,7 +198,6 @@ def _bound(
 
 
 def _result(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Return a result as its field has it."""
     if array.type != field.type:
         array = array.view(field.type)  # A zone of another name.
     if _is_moment(field.type) and not has_infinities(field) and _holds_ends(array):
@@ -248,20 +238,14 @@ class SqlStage:
         return self._condition is None and not set(expression.columns) & set(self._targets)
 
     def compute(self, computed: Computed, index: int) -> None:
-        """Set a column; a later one sets it again if there are two of them."""
         self._computed.append(computed)
         self._targets.append(index)
 
     def filter(self, condition: Expression) -> None:
-        """Keep some rows, after everything else."""
         self._condition = condition
 
     def run(self, arrays: Arrays, rows: int) -> tuple[Arrays, int]:
-        """Return the columns, and how many rows are left.
-
-        Raises:
-            OutputFailed: An expression fails on a row.
-        """
+        """Return the columns, and how many rows are left."""
         if self._evaluation is None:
             self._evaluation = Evaluation(self._connection, self._computed, self._condition)
         results, kept = self._evaluation.results(arrays, rows)
@@ -278,21 +262,12 @@ class SqlSteps:
     """The steps of SQL of one transform, and the session that they share."""
 
     def __init__(self) -> None:
-        """Open the session.
-
-        Raises:
-            ConfigError: DuckDB is missing.
-        """
         self._connection = open_session()
         self.inputs: set[str] = set()
         """The input columns that expressions look at."""
 
     def add(self, step: ComputeColumn | FilterRows, columns: Columns, stages: list[Any]) -> Columns:
-        """Return the columns after a step, which is added to the last stage or to a new one.
-
-        Raises:
-            UsageError: The step cannot be done.
-        """
+        """Return the columns after a step, which is added to the last stage or to a new one."""
         if isinstance(step, FilterRows):
             condition = self._expression(step.filter, columns, "the filter")
             check_condition(self._connection, condition, schema_of(columns))
@@ -305,7 +280,6 @@ class SqlSteps:
         return with_column(columns, index, _column(computed, columns))
 
     def close(self) -> None:
-        """End the session."""
         self._connection.close()
 
     def _expression(self, sql: str, columns: Columns, what: str) -> Expression:

@@ -160,8 +160,8 @@ def _measured(task: SampleTask, rows: _Rows) -> Sample:
         from unloader.transforms.transformer import Transformer
 
         keys = masking_keys(task.transform.keys)
-        with closing(Transformer(task.transform.transform, batches[0].schema, keys)) as transformer:
-            batches = list(transformer.apply_together(batches))
+        with closing(Transformer(task.transform, batches[0].schema, keys)) as transformer:
+            batches = list(transformer.apply(batches))
     fetched = replace(fetched, rows=sum(batch.num_rows for batch in batches))
     if isinstance(task.spec.format, TextFormat):
         encode_sample(batches[:1], task.spec)  # It loads what encoding needs.

@@ -79,7 +79,7 @@ class TransformedWriter:
         """
         self._kept_as = (repr(options), schema.serialize().to_pybytes())
         self._transformer = _TRANSFORMERS.take(self._kept_as) or Transformer(
-            options.transform, schema, masking_keys(options.keys)
+            options, schema, masking_keys(options.keys)
         )
         try:
             self._writer = open_writer(self._transformer.schema)
@@ -139,7 +139,7 @@ class TransformedWriter:
 
     def _flush(self) -> None:
         began = perf_counter()
-        changed = list(self._transformer.apply_together(self._held.take()))
+        changed = list(self._transformer.apply(self._held.take()))
         self._seconds += perf_counter() - began
         for batch in changed:
             self._write(batch)

@@ -108,13 +108,7 @@ _UUID_BYTES = 16
 def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple[Kind | None, ...]]:
     """Return the description of a format and schema, and the kind of each column.
 
-    Args:
-        schema: Its columns have passed `writers.text.text_values.check_field`.
-        format: A checked one that `is_known`.
-
-    Returns:
-        None for the kind of a column that the library is to be given as text, string or
-        large_string.
+    The kind is None for a column that the library is to be given as text, string or large_string.
     """
     enclosing = Enclosing(format, single=len(schema) == 1)
     apart = not_bare(format, single=len(schema) == 1)
@@ -135,7 +129,6 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
 
 
 def is_known(format: TextFormat) -> bool:
-    """Return whether the library can write records in this format at all."""
     return OutputEncoding(format.encoding).is_utf8 or charset_description(format) is not None
 
 
@@ -178,7 +171,6 @@ def _rules(format: TextFormat, *, single: bool) -> bytes:
 def _column(
     field: pa.Field, format: TextFormat, enclosing: Enclosing, apart: tuple[str, ...]
 ) -> tuple[Kind | None, bytes]:
-    """Return the kind of a column, None for text, and its description."""
     index, stored = Kind.NONE, storage_type(field.type)
     if pa.types.is_dictionary(stored):
         index, stored = _INTEGERS[stored.index_type], storage_type(stored.value_type)
@@ -466,15 +458,8 @@ _GROUP_DOMAINS = {
 def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
     """Return the native program that writes values of a type as `datetime_texts` does.
 
-    Args:
-        kind: A date, a time or a timestamp.
-        format: As `writers.text.text_values.format_for` returns it for the column.
-
-    Returns:
-        The program, or None where the offset of the column's zone depends on the value.
-
-    Raises:
-        FormatError: The format's mask is not one.
+    `format` is as `writers.text.text_values.format_for` returns it for the column. The result is
+    None where the offset of the column's zone depends on the value.
     """
     mask = mask_of(kind, format)
     zoned = pa.types.is_timestamp(kind) and not format.moves_to_utc

@@ -41,10 +41,6 @@ _FEW_RECORDS_ROOM = 4096
 class NativeEncoder:
     """Encodes the batches of one work unit, in order; used by one thread at a time.
 
-    Args:
-        schema: Of every batch.
-        format: The dialect.
-
     Raises:
         FormatError: The format contradicts itself, or a column's type has no text form in it.
         Unusable: The library cannot be used.
@@ -63,27 +59,13 @@ class NativeEncoder:
         return self._plain.rows_encoded
 
     def preamble(self) -> bytes:
-        """Return the first bytes of a file, before everything else: a byte order mark, if any."""
         return self._plain.preamble()
 
     def header(self) -> bytes:
-        """Return the record of column names; empty if the format has no header.
-
-        Raises:
-            FormatError: A name cannot be written in this format.
-        """
         return self._plain.header()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:
-        """Return the records of a batch, in its order and in the output encoding.
-
-        Args:
-            batch: Of the encoder's schema.
-
-        Raises:
-            ValueNotRepresentable: A value cannot be written without a change; the message names
-                column and row. The encoder must not be used after it.
-        """
+        """Return the records of a batch; see `PlainEncoder.encode`."""
         parts = []
         with self.rows(batch) as rows:
             room = min(max(2 * batch.nbytes, _LEAST_ROOM), _MOST_ROOM)
@@ -96,22 +78,12 @@ class NativeEncoder:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def encode_large(self, large: LargeRow) -> Iterator[bytes]:
-        """Return the record of one row piece by piece, as `encode` writes it with whole values.
-
-        Args:
-            large: One row of the encoder's schema.
-
-        Raises:
-            ValueNotRepresentable: At any piece; the encoder must not be used after it.
-        """
+        """Return the record of one row piece by piece; see `PlainEncoder.encode_large`."""
         return self._plain.encode_large(large)
 
     def rows(self, batch: pa.RecordBatch) -> BatchRows:
-        """Return the rows of a batch, ready to be encoded into buffers of the caller.
-
-        Args:
-            batch: Of the encoder's schema. End it (`with`) before the next one begins.
-        """
+        """Return the rows of a batch, ready to be encoded; end it (`with`) before the next one
+        begins."""
         return BatchRows(self._schema, self._format, self._style, self._plain, batch)
 
 
@@ -181,13 +153,9 @@ class BatchRows:
     def fill(self, room: memoryview) -> int:
         """Put the next records into a buffer, as many whole ones as are sure to fit.
 
-        Args:
-            room: Writable bytes; all of them may be overwritten.
-
         Returns:
-            Bytes of the records, 0 where the next one may need more room: see `needed`. Bytes of
-            the records, 0 where the next one may need more room (`needed`).
-            plain encoder had to write may end within a record where the buffer does.
+            Bytes of the records, 0 where the next one may need more room (`needed`). A record of
+            the plain encoder may be cut where the buffer ends.
 
         Raises:
             ValueNotRepresentable: A value cannot be written without a change.

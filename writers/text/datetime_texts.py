@@ -31,11 +31,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def mask_of(kind: pa.DataType, format: TextFormat) -> Mask:
-    """Return the mask that values of a date, time or timestamp type are written under.
-
-    Raises:
-        FormatError: The format's mask is not one.
-    """
     if pa.types.is_time(kind):
         return ISO_TIME
     if pa.types.is_date(kind):
@@ -49,11 +44,7 @@ def mask_of(kind: pa.DataType, format: TextFormat) -> Mask:
 
 
 def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
-    """Make sure that a column's type has what its mask asks for.
-
-    Raises:
-        FormatError: The mask has a time zone and the type none, or the zone is unknown.
-    """
+    """Refuse a mask with a time zone for a type without one, and an unknown zone."""
     zone = kind.tz if pa.types.is_timestamp(kind) else None
     if zone is None and mask_of(kind, format).has_zone:
         raise FormatError(
@@ -66,11 +57,7 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
 
 
 def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Array:
-    """Return the text of dates, times or timestamps, null for null.
-
-    Raises:
-        ValueNotRepresentable: A value does not fit its mask, or has no place in its type.
-    """
+    """Return the text of dates, times or timestamps, null for null."""
     kind = values.type
     mask = mask_of(kind, format)
     if pa.types.is_timestamp(kind):
@@ -96,11 +83,7 @@ def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Arr
 
 
 def refuse_cut_fraction(ticks: pa.Array, digits: int, mask: Mask, place: Place) -> None:
-    """Make sure that a mask shows all of every fraction, whose unit has that many digits.
-
-    Raises:
-        ValueNotRepresentable: It does not.
-    """
+    """Make sure that a mask shows all of every fraction, whose unit has that many digits."""
     cut = digits - mask.fraction_digits
     if cut <= 0:
         return

@@ -69,11 +69,6 @@ DIALECTS: dict[str, TextFormat] = {
 
 
 def dialect(name: str) -> TextFormat:
-    """Return the dialect of that name.
-
-    Raises:
-        FormatError: No dialect has this name; the message lists the dialects.
-    """
     try:
         return DIALECTS[name]
     except KeyError:
@@ -102,11 +97,7 @@ def check(format: TextFormat) -> None:
 
 
 def check_fixed(format: TextFormat) -> None:
-    """Make sure of the same for records of fixed width, whose fields need not be known yet.
-
-    Raises:
-        FormatError: As `check`, or the format asks for something that such records have not.
-    """
+    """Make sure of the same for records of fixed width, whose fields need not be known yet."""
     if format.header or format.trailing_delimiter or format.record_length_digits:
         raise FormatError(
             "records of fixed width have no header, no delimiter and no record length.",
@@ -273,7 +264,6 @@ class OutputEncoding:
 
     @property
     def is_utf8(self) -> bool:
-        """Whether text leaves as it is."""
         return self._codec == "utf-8"
 
     @property
@@ -282,19 +272,13 @@ class OutputEncoding:
         return self._codec.startswith("utf-")
 
     def encode(self, text: str) -> bytes:
-        """Return the text in this encoding, without a byte order mark.
-
-        Raises:
-            UnicodeEncodeError: A character has no code here.
-        """
+        """Return the text in this encoding, without a byte order mark, or raise UnicodeEncodeError."""
         return text.encode(self._codec)
 
     def stream(self) -> EncodingStream:
-        """Return an encoder of one text in pieces."""
         return EncodingStream(self._codec, checked=not self.is_utf8)
 
     def reads_back(self, text: str, encoded: bytes) -> bool:
-        """Return whether the bytes are the text and nothing else."""
         return encoded.decode(self._codec, "replace") == text
 
     def first_unfit(self, texts: pa.Array) -> tuple[int, str] | None:
@@ -308,11 +292,7 @@ class OutputEncoding:
         return None
 
     def check_text(self, text: str, option: str) -> None:
-        """Make sure that the text of an option can be written.
-
-        Raises:
-            FormatError: It cannot.
-        """
+        """Make sure that the text of an option can be written."""
         for character in text:
             if not self.holds(character):
                 raise FormatError(

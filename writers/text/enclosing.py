@@ -60,12 +60,7 @@ if TYPE_CHECKING:
 
 
 class Enclosing:
-    """The rules of one format.
-
-    Args:
-        format: A checked one.
-        single: Whether records have one field only.
-    """
+    """The rules of a checked format; `single` is whether records have one field only."""
 
     def __init__(self, format: TextFormat, *, single: bool) -> None:
         self._format = format
@@ -76,7 +71,6 @@ class Enclosing:
         self._special = special_characters(format)
 
     def leaves(self, alphabet: frozenset[str] | None) -> bool:
-        """Return whether texts of these characters need no escape."""
         return alphabet is not None and not alphabet & self._special
 
     def cells(
@@ -127,7 +121,7 @@ class Enclosing:
         return pc.replace_with_mask(texts, need, enclosed)
 
     def _inside(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Escape what values that will be enclosed hold of the enclosure."""
+        """Escape the enclosures in values that will be enclosed."""
         mark = self._format.enclosure
         if self._backslash:
             return _replaced(texts, enclosed_escapes(self._format))
@@ -139,7 +133,6 @@ class Enclosing:
         return pc.replace_substring(texts, mark, mark * 2) if found else texts
 
     def _escaped(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Write bare values with backslashes."""
         null = self._format.null
         result = _replaced(texts, bare_escapes(self._format))
         if not _has(result, null):
@@ -177,7 +170,6 @@ def _found(texts: pa.Array, marks: tuple[str, ...]) -> list[str]:
 
 
 def _has(texts: pa.Array, text: str) -> bool:
-    """Return whether a value equals a text."""
     if not text:
         return bool(pc.min(pc.binary_length(texts)).as_py() == 0)
     return bool(_found(texts, (text,))) and bool(pc.any(pc.equal(texts, text)).as_py())
@@ -196,12 +188,7 @@ def _running_into(texts: pa.Array, mark: str) -> list[pa.Array]:
 
 
 class LargeEnclosing:
-    """The rules of one format.
-
-    Args:
-        format: A checked one.
-        single: Whether records have one field only.
-    """
+    """The same rules for one value in pieces."""
 
     def __init__(self, format: TextFormat, *, single: bool) -> None:
         self._format = format
@@ -331,13 +318,8 @@ _BASE64_LETTERS = frozenset(string.ascii_letters + string.digits + "+/=")
 
 
 def large_text(value: LargeValue, form: BinaryForm, decimal_separator: str = ".") -> Pieces:
-    """Return the text of a large value.
-
-    Args:
-        value: Binary or text.
-        form: How binary is written.
-        decimal_separator: Replaces the point; different from a point for numbers only.
-    """
+    """Return the text of a large value; only numbers have a decimal separator different from a
+    point."""
     if not value.binary:
         if decimal_separator == ".":
             return lambda: cast("Iterator[str]", value.pieces())
@@ -351,7 +333,6 @@ def large_text(value: LargeValue, form: BinaryForm, decimal_separator: str = "."
 
 
 def large_alphabet(value: LargeValue, form: BinaryForm) -> frozenset[str] | None:
-    """Return characters the text of a large value is made of, None if any."""
     if not value.binary:
         return None
     return _BASE64_LETTERS if form == "base64" else _HEX_LETTERS
@@ -393,15 +374,12 @@ _PATTERN = rf"\A[{STARTS.replace('-', chr(92) + '-')}]"
 
 
 def guarded_name(name: str) -> str:
-    """Return a column's name, or any other text, as it is written."""
     return GUARD + name if name.startswith(tuple(STARTS)) else name
 
 
 def is_guarded(field: pa.Field) -> bool:
-    """Return whether a column has texts that may be taken for formulas.
-
-    Numbers, dates and timestamps have none, also where they are carried as text.
-    """
+    """Return whether a column has texts that may be taken for formulas: no numbers, dates or
+    timestamps."""
     return _is_text(_plain(field.type)) and not text_class(field)
 
 
@@ -409,7 +387,6 @@ class FormulaGuard:
     """Puts a quote before texts of one schema that begin like a formula."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Take the schema of the batches."""
 
         self._guarded = tuple(map(is_guarded, schema))
         fields = [

@@ -37,18 +37,12 @@ _ASCII = "".join(map(chr, range(128)))
 
 
 def record_bytes(format: TextFormat) -> int:
-    """Return the size of a record in bytes, the end of line included."""
     last = format.fixed[-1]
     return last.start + last.width + len(OutputEncoding(format.encoding).encode(format.eol))
 
 
 class FixedRecords:
     """Makes records of fixed width out of texts.
-
-    Args:
-        schema: Of the batches.
-        format: A checked one with a field for each column.
-        encoding: The encoding of the format.
 
     Raises:
         FormatError: There are more or fewer fields than columns.
@@ -69,11 +63,7 @@ class FixedRecords:
         self._record_bytes = record_bytes(format)
 
     def encoded(self, texts: Sequence[pa.Array], first_row: int) -> memoryview:
-        """Return the records.
-
-        Args:
-            texts: One array a column, string or large_string, null for NULL; at least one row.
-            first_row: Row of the first value, named in errors.
+        """Return the records of columns of texts, null for NULL; at least one row.
 
         Raises:
             ValueNotRepresentable: A value does not fit its field, or would not be read back.
@@ -93,11 +83,6 @@ class FixedRecords:
     def whole(self, pieces: Pieces, index: int, row: int) -> str:
         """Return a text in pieces as a whole, which takes no more memory than its field has bytes.
 
-        Args:
-            pieces: Read until they are longer than the field.
-            index: Of the column.
-            row: Named in errors.
-
         Raises:
             ValueNotRepresentable: The text is longer than its field.
         """
@@ -116,8 +101,6 @@ class FixedRecords:
 
 
 class _Field:
-    """One field of a record: checks, encodes and pads the values of its column."""
-
     def __init__(
         self, field: FixedField, free_text: bool, format: TextFormat, encoding: OutputEncoding
     ) -> None:
@@ -130,7 +113,6 @@ class _Field:
         self._keeps_ascii = encoding.encode(_ASCII) == _ASCII.encode()
 
     def cells(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Return the padded values, string or binary, none of them null."""
         if self._field.padded:
             texts = pc.ascii_rtrim(texts, _BLANK)
         place.refuse_where(
@@ -228,7 +210,6 @@ def most_bytes_of_characters(encoding: str, count: int) -> int:
 
 
 def most_bytes_of_utf8(encoding: str, count: int) -> int:
-    """Return the most bytes that a text takes, from its bytes in UTF-8."""
     codec = codecs.lookup(encoding).name
     if codec.startswith("utf-16"):
         return 2 * count
@@ -274,15 +255,8 @@ _ODD_OFFSET = "+00:53:28"
 
 
 def longest_text(field: pa.Field, format: TextFormat) -> str | None:
-    """Return a text of the greatest length that a value of a column can have.
-
-    Args:
-        field: Numbers, timestamps and dates that are carried as text have no length by their type.
-        format: Masks, decimal separator and the forms of booleans and binary are used.
-
-    Returns:
-        None where the type says nothing of it, as with text.
-    """
+    """Return a text of the greatest length that a value of a column can have by its type, None if
+    that is not known."""
     kind = plain_type(field.type)
     if text_class(field) in ("number", "timestamp", "moment"):
         return None
@@ -308,7 +282,6 @@ def decimal_text(precision: int, scale: int, separator: str) -> str:
 
 
 def binary_text(size: int, form: BinaryForm) -> str:
-    """Return the longest text of a number of bytes."""
     if form == "base64":
         return "=" * (-(-size // 3) * 4)
     return ("\\x" if form == "prefixed-hex" else "") + "f" * (2 * size)

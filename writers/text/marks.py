@@ -33,12 +33,8 @@ def enclosed_for(format: TextFormat) -> tuple[str, ...]:
 
 
 def not_bare(format: TextFormat, *, single: bool) -> tuple[str, ...]:
-    """Return the texts that may not be written bare.
-
-    Args:
-        format: A checked one.
-        single: Whether records have one field only.
-    """
+    """Return the texts that may not be written bare; `single` is whether records have one field
+    only."""
     if format.enclose == "none":
         return (format.null,)
     mysql_null = ("NULL",) if format.escape == "backslash" else ()
@@ -117,7 +113,6 @@ def protected_null(null: str) -> str | None:
 
 
 def holds_enclosure(format: TextFormat) -> Refusal:
-    """Return the refusal of an enclosed value with the enclosure in it and no escape."""
     return (
         f"the value holds the enclosure {format.enclosure!r}, which --escape none cannot write",
         "use --escape double, or another --enclosure",
@@ -134,7 +129,6 @@ def meets_enclosure(format: TextFormat) -> Refusal:
 
 
 def holds_refused(format: TextFormat, mark: str) -> Refusal:
-    """Return the refusal of a value with a text in it that no value may hold."""
     if mark == format.eol:
         return (
             f"the value holds the end of a record {mark!r}, and SQL*Loader ends a record there "
@@ -148,7 +142,6 @@ def holds_refused(format: TextFormat, mark: str) -> Refusal:
 
 
 def holds_bare(format: TextFormat, mark: str) -> Refusal:
-    """Return the refusal of a bare value with a mark in it."""
     return (
         f"the value holds {mark!r}, which --enclose none with --escape {format.escape} cannot "
         "write",
@@ -157,12 +150,10 @@ def holds_bare(format: TextFormat, mark: str) -> Refusal:
 
 
 def meets_bare(mark: str) -> Refusal:
-    """Return the refusal of a bare value whose end runs into a mark after it."""
     return f"the end of the value runs into {mark!r} after it", _BARE_ADVICE
 
 
 def reads_as_null(format: TextFormat) -> Refusal:
-    """Return the refusal of a bare value that equals the NULL text."""
     return (
         f"the value would read as NULL, which is written {format.null!r}",
         "use another --null, or --enclose minimal",

@@ -29,8 +29,6 @@ _PLAIN_YEARS = frozenset({"YYYY", "YYY", "YY", "Y", "RR", "RRRR"})
 
 
 class Zone(Struct, frozen=True, kw_only=True):
-    """What a mask may say about the zone of an array."""
-
     names: pa.Array | str
     """What TZR says: of each value, or of all."""
     offsets: pa.Array | int
@@ -38,13 +36,7 @@ class Zone(Struct, frozen=True, kw_only=True):
 
 
 def mask_texts(values: pa.Array, mask: Mask, place: Place, zone: Zone | None = None) -> pa.Array:
-    """Return the text of each value under a mask, null for null.
-
-    Args:
-        values: Dates, times or timestamps; their fields are taken as they are, local time.
-        mask: Without zone elements unless `zone` is given.
-        place: Named when a value is refused.
-        zone: The zone the values are local to.
+    """Return the text of each value under a mask, null for null; `values` are local to `zone`.
 
     Raises:
         ValueNotRepresentable: A year or an offset does not fit the mask's elements.
@@ -269,7 +261,6 @@ class Civil:
 
     @property
     def daysecond(self) -> pa.Array:
-        """Seconds since midnight."""
         return self._second_parts[0]
 
     @property
@@ -324,7 +315,6 @@ class CivilFields(Civil):
 
     @property
     def days(self) -> pa.Array:
-        """Days since 1970-01-01."""
         return self._days
 
     @cached_property

@@ -96,7 +96,6 @@ class Mask(Struct, frozen=True, kw_only=True):
 
     @property
     def has_zone(self) -> bool:
-        """Whether it can be used only on values with a time zone."""
         return any(GROUPS.get(e.kind) in ("offset", "zone") for e in self.elements)
 
     @property

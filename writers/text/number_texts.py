@@ -213,9 +213,6 @@ def infinite_texts(
         texts_of: Gives the texts of finite values.
         place: Named when a value is refused.
         masked: The column follows a mask, which can show no infinity.
-
-    Raises:
-        ValueNotRepresentable: A value is infinite, and the column follows a mask.
     """
     if not holds_infinity(values):
         return texts_of(values)
@@ -234,7 +231,6 @@ def infinite_texts(
 
 
 def holds_infinity(values: pa.Array) -> bool:
-    """Return whether dates or timestamps of a column that may be infinite are infinite."""
     ticks, greatest = _ticks(values)
     ends = pc.min_max(ticks).as_py()
     return ends["min"] is not None and greatest.as_py() in (ends["max"], -ends["min"])

@@ -58,19 +58,13 @@ def with_room(texts: pa.Array, *, factor: int = 1, more: int = 0) -> pa.Array:
 
 
 def compact(texts: pa.Array) -> pa.Array:
-    """Return texts as a string array where they fit into one."""
     if pa.types.is_large_string(texts.type) and len(value_bytes(texts)) <= STRING_LIMIT:
         return pc.cast(texts, pa.string())
     return texts
 
 
 def joined(*pieces: pa.Array | pa.Scalar | str) -> pa.Array:
-    """Concatenate row by row; a row is null where a piece is.
-
-    Args:
-        pieces: Text for every row, or arrays of equal length, at least one; large_string if any
-            of them is, and so is the result.
-    """
+    """Concatenate row by row; a row is null where a piece is, and large_string if one of them is."""
     kind = pa.string()
     if any(isinstance(p, pa.Array) and pa.types.is_large_string(p.type) for p in pieces):
         kind = pa.large_string()
@@ -86,7 +80,6 @@ _UUID_DASHES = frozenset({8, 13, 18, 23})
 
 
 def binary_texts(values: pa.Array, form: BinaryForm) -> pa.Array:
-    """Return the text of binary, large, view or fixed-size binary values, null for null."""
     if form == "base64":
         return _base64_texts(values)
     if pa.types.is_binary_view(values.type):
@@ -127,7 +120,6 @@ def _base64_texts(values: pa.Array) -> pa.Array:
 
 
 def uuid_texts(values: pa.Array) -> pa.Array:
-    """Return 16-byte values as 8-4-4-4-12 lower-case hexadecimal digits, null for null."""
     start, data = 16 * values.offset, values.buffers()[1]
     digits = binascii.hexlify(memoryview(data)[start : start + 16 * len(values)] if data else b"")
     texts = bytearray(b"-") * (_UUID_TEXT_BYTES * len(values))
@@ -163,7 +155,6 @@ class Place(Struct, frozen=True, kw_only=True):
         return ValueNotRepresentable(f"column {self.column}, row {row}: {reason}.", f"{hint}.")
 
     def no_character(self, index: int, character: str, encoding: str) -> ValueNotRepresentable:
-        """Return the error for a value with a character that the output encoding has not."""
         what = f"U+{ord(character):04X}" if character else "for a part of the value"
         return self.refusal(
             index,
@@ -172,11 +163,7 @@ class Place(Struct, frozen=True, kw_only=True):
         )
 
     def refuse_where(self, bad: pa.Array, reason: str, hint: str) -> None:
-        """Raise for the first true element of a boolean array, if there is one.
-
-        Raises:
-            ValueNotRepresentable: An element is true.
-        """
+        """Raise for the first true element of a boolean array, if there is one."""
         index = pc.index(bad, pa.scalar(True)).as_py()
         if index >= 0:
             raise self.refusal(index, reason, hint)

@@ -105,11 +105,7 @@ def format_for(field: pa.Field, format: TextFormat) -> TextFormat:
 
 
 def check_field(field: pa.Field, format: TextFormat) -> None:
-    """Make sure that the type of a column can be written as text.
-
-    Raises:
-        FormatError: It cannot, or its mask asks for a time zone it has not.
-    """
+    """Make sure that the type of a column can be written as text."""
     kind = plain_type(field.type)
     if pa.types.is_union(kind) or not _has_text(kind):
         raise FormatError(
@@ -133,12 +129,10 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def content_of_field(field: pa.Field) -> Content:
-    """Return which kind of content `enclose="strings"` takes a column for."""
     return "number" if text_class(field) == "number" else content_of(field.type)
 
 
 def content_of(kind: pa.DataType) -> Content:
-    """Return which kind of content values of a type are."""
     kind = plain_type(kind)
     if pa.types.is_boolean(kind):
         return "boolean"
@@ -238,7 +232,6 @@ def _text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
 
 
 def _runs_without_views(array: pa.Array) -> pa.Array:
-    """Return run-end-encoded values that Arrow can decode, which it cannot where they are views."""
     kind = array.type.value_type
     if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
         return array
@@ -311,8 +304,6 @@ _COUNTS_DAYS = frozenset({"weekday", "isoweek", "isoyear", "julian"})
 
 
 class _Parsed(Struct, frozen=True, kw_only=True):
-    """The fields of texts, null where a text is."""
-
     civil: CivilFields
     valid: pa.Array
     only_julian: pa.Array
@@ -326,13 +317,9 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
     Zoned ones follow `timestamp_tz_format`, the others `timestamp_format`. Where the format moves
     zoned ones to UTC, they are written as ISO 8601 without an offset.
 
-    Args:
-        texts: string or large_string, of the form above.
-        format: Its masks and `fractions` are used.
-        place: Named, with the text, when one is refused.
-
     Raises:
-        ValueNotRepresentable: A text is not a timestamp, or does not fit its mask.
+        ValueNotRepresentable: A text is not a timestamp of the form above, and is shown; or it does
+            not fit its mask.
     """
     matches = pc.match_substring_regex(texts, _FORM)
     _refuse(texts, pc.invert(matches), place, "is not a timestamp in canonical form")

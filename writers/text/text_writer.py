@@ -62,28 +62,18 @@ _WIDE_BYTES = 8 * 1024 * 1024
 
 
 def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
-    """Return what every file begins with: the preamble of the encoding and the header line.
-
-    Raises:
-        FormatError: The format is impossible for this schema.
-    """
+    """Return what every file begins with: the preamble of the encoding and the header line."""
     if text_format.guard_formulas:
         schema = FormulaGuard(schema).schema
     return _start(open_encoder(schema, text_format, "plain"), text_format)
 
 
 def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
-    """Return the same as `file_start` for text that arrives ready, from the column names alone.
-
-    Raises:
-        FormatError: The format is impossible, or a name cannot be written in it.
-    """
+    """Return the same for text that arrives ready, from the column names alone."""
     return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
 
 
 class _TextFiles:
-    """The staged files of a text writer, and their state."""
-
     def __init__(self, spec: OutputSpec, text_format: TextFormat, stem: str) -> None:
         if spec.encryption.keyed:
             raise FormatError("text cannot be encrypted with a Parquet key.", "give recipients.")
@@ -92,17 +82,14 @@ class _TextFiles:
         self._encode_seconds = 0.0
 
     def abort(self) -> None:
-        """Remove the files; see `writers.base.Writer`."""
         self._files.abort()
 
     @property
     def bytes_written(self) -> int:
-        """Bytes in the files so far, after compression."""
         return self._files.bytes_written
 
     @property
     def stages(self) -> StageSeconds:
-        """Wall seconds so far; the stages overlap."""
         return self._files.stages(self._encode_seconds)
 
     def _close(self, rows: int) -> tuple[WrittenFile, ...]:
@@ -191,7 +178,6 @@ class TextWriter(_TextFiles):
         return self._close(self._file_rows)
 
     def _encode(self, piece: pa.RecordBatch) -> int:
-        """Encode the rows of a piece; return the bytes they have become."""
         if piece.num_rows == 1 and piece.nbytes >= _WIDE_BYTES and (wide := held_row(piece)):
             return self._encode_large(wide)
         if self._first_cell is not None:
@@ -288,7 +274,6 @@ class EncodedTextWriter(_TextFiles):
         self._files.sink().write(header)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append whole records; see `writers.base.EncodedWriter`."""
         self._counter.add(data)
         self._files.sink().write(
             data if self._first_cell.is_over else self._first_cell.passed(bytes(data))
@@ -296,11 +281,9 @@ class EncodedTextWriter(_TextFiles):
 
     @property
     def records(self) -> int:
-        """Records counted in the text; see `writers.base.EncodedWriter`."""
         return self._counter.records
 
     def close(self, rows: int) -> tuple[WrittenFile, ...]:
-        """Finish the file; see `writers.base.EncodedWriter`."""
         if rest := self._first_cell.rest():
             self._files.sink().write(rest)
         return self._close(rows)
@@ -329,8 +312,7 @@ _WINDOW_BYTES = 1 << 20
 class RecordCounter:
     """Counts line ends outside enclosures, in pieces of any size.
 
-    Args:
-        enclosure: One byte; inside a value it is doubled. Records end in a line feed.
+    `enclosure` is one byte; inside a value it is doubled. Records end in a line feed.
     """
 
     def __init__(self, enclosure: bytes) -> None:
@@ -427,7 +409,6 @@ class FirstCell:
         return self._enclosure + self._ended(text)
 
     def rest(self) -> bytes:
-        """Return the bytes still kept at the end of the file."""
         self.is_over = True
         return self._held
 
@@ -455,12 +436,7 @@ class FirstCell:
 def open_encoder(
     schema: pa.Schema, format: TextFormat, choice: EncoderChoice = "auto"
 ) -> PlainEncoder | NativeEncoder:
-    """Return an encoder for the batches of one work unit.
-
-    Args:
-        schema: Of every batch.
-        format: The dialect.
-        choice: auto is the native encoder where it can be used, else the plain one.
+    """Return an encoder: auto is the native one where it can be used, else the plain one.
 
     Raises:
         FormatError: The format is impossible for the schema, or the native encoder was asked for
@@ -474,11 +450,7 @@ def open_encoder(
 
 
 def check_choice(choice: EncoderChoice) -> None:
-    """Make sure that the encoder that was asked for by name can be used.
-
-    Raises:
-        FormatError: It is the native one, which cannot.
-    """
+    """Refuse the native encoder if it cannot be used."""
     if choice != "native" or (reason := why_not()) is None:
         return
     raise FormatError(
@@ -489,7 +461,7 @@ def check_choice(choice: EncoderChoice) -> None:
 def encode_into(
     sink: Sink, encoder: PlainEncoder | NativeEncoder, batch: pa.RecordBatch
 ) -> tuple[int, float]:
-    """Encode a batch behind what a sink was given before.
+    """Encode a batch after what a sink was given before.
 
     Returns:
         Bytes of the records, and the wall seconds spent encoding: not those spent waiting for room.
@@ -497,7 +469,6 @@ def encode_into(
     Raises:
         ValueNotRepresentable: A value cannot be written without a change. Rows before it may have
             been taken by the sink.
-        WriteError: The destination failed.
     """
 
     started = perf_counter()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
+from masking.one_batch import OneBatch
 from msgspec import ValidationError, convert
 from msgspec.json import encode
 from oracle.runs import Natives, Run, create
@@ -29,7 +30,6 @@ from unloader.transforms.model import (
     CastColumn,
     ComputeColumn,
     ConstantColumn,
-    DropColumns,
     EncryptColumn,
     FilterRows,
     HashColumn,
@@ -39,11 +39,10 @@ from unloader.transforms.model import (
     RenameColumns,
     ShiftDates,
     TokenizeColumn,
-    Transform,
+    TransformOptions,
     TruncateColumn,
     TruncateDates,
 )
-from unloader.transforms.transformer import Transformer
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
@@ -150,10 +149,9 @@ def test_a_key_that_was_read_is_hidden(home: Path) -> None:
     assert CODED not in redact(f"it is {CODED}!")
 
 
-EVERY_STEP = Transform(
+EVERY_STEP = TransformOptions(
     steps=(
         KeepColumns(keep=("a", 'b"')),
-        DropColumns(drop=("c",)),
         RenameColumns(rename=(("a", "b"),)),
         CastColumn(cast="a", to="int64"),
         ConstantColumn(constant="a", value=None, type="date"),
@@ -188,7 +186,7 @@ def test_a_transform_passes_the_filter_for_secrets_unchanged() -> None:
 def test_an_unknown_field_is_an_error(step: dict[str, object], words: str) -> None:
     """A mask that is misspelt is never skipped."""
     with pytest.raises(ValidationError, match=re.escape(words)):
-        convert({"steps": [step]}, Transform)
+        convert({"steps": [step]}, TransformOptions)
 
 
 KEYS = {"k": bytes(range(32))}
@@ -217,8 +215,8 @@ def tokens(schema: pa.Schema, found: list[pa.RecordBatch]) -> set[Any]:
     steps = tuple(
         TokenizeColumn(tokenize=name, key="k", domain="customer") for name in schema.names
     )
-    transformer = Transformer(Transform(steps=steps), schema, KEYS)
-    masked = [transformer.apply(batch) for batch in found]
+    transformer = OneBatch(TransformOptions(steps=steps), schema, KEYS)
+    masked = [transformer.one(batch) for batch in found]
     return {value for batch in masked for column in batch.columns for value in column.to_pylist()}
 
 

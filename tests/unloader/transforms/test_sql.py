@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from masking.one_batch import OneBatch
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms.model import ComputeColumn, FilterRows, Transform
+from unloader.transforms.model import ComputeColumn, FilterRows, TransformOptions
 from unloader.transforms.sql_expressions import checked, functions, open_session
-from unloader.transforms.transformer import Transformer, check
+from unloader.transforms.transformer import check
 from writers.schema import INFINITE
 
 ROWS = pa.record_batch(
@@ -28,8 +29,8 @@ ROWS = pa.record_batch(
 
 def computed(sql: str, batch: pa.RecordBatch = ROWS) -> pa.Array:
     """Return the column that an expression gives."""
-    transform = Transform(steps=(ComputeColumn(compute="new", sql=sql),))
-    found = Transformer(transform, batch.schema, {}).apply(batch)
+    transform = TransformOptions(steps=(ComputeColumn(compute="new", sql=sql),))
+    found = OneBatch(transform, batch.schema, {}).one(batch)
     assert found.schema == check(transform, batch.schema).schema
     return found.column("new")
 
@@ -37,7 +38,7 @@ def computed(sql: str, batch: pa.RecordBatch = ROWS) -> pa.Array:
 def refused(sql: str, schema: pa.Schema = ROWS.schema) -> str:
     """Return the error for an expression."""
     with pytest.raises(UsageError) as raised:
-        check(Transform(steps=(ComputeColumn(compute="new", sql=sql),)), schema)
+        check(TransformOptions(steps=(ComputeColumn(compute="new", sql=sql),)), schema)
     return str(raised.value)
 
 
@@ -188,7 +189,9 @@ def test_a_name_that_may_be_two_columns_is_refused() -> None:
     assert "'Ab', 'aB'" in refused("ab", schema)
     assert "may mean" in refused("X", schema)
     columns = [*schema][:2]
-    assert check(Transform(steps=(ComputeColumn(compute="n", sql="aB"),)), pa.schema(columns))
+    assert check(
+        TransformOptions(steps=(ComputeColumn(compute="n", sql="aB"),)), pa.schema(columns)
+    )
 
 
 EXACT: list[tuple[str, Any, pa.DataType]] = [
@@ -230,7 +233,7 @@ def test_infinity_goes_on_only_where_it_came_in() -> None:
     )
     found = computed("t + INTERVAL 1 DAY", batch)
     assert found.view(pa.int64()).to_pylist() == [86_400_000_000, 2**63 - 1, None]
-    transform = Transform(steps=(ComputeColumn(compute="new", sql="t"),))
+    transform = TransformOptions(steps=(ComputeColumn(compute="new", sql="t"),))
     assert check(transform, batch.schema).schema.field("new").metadata == {b"infinite": b"extremes"}
     with pytest.raises(OutputFailed, match="infinite"):
         computed("CASE WHEN plain IS NOT NULL THEN 'infinity'::TIMESTAMP END", batch)
@@ -251,15 +254,15 @@ def test_an_error_on_a_row_shows_no_value(sql: str) -> None:
 
 def test_a_filter_keeps_rows_that_are_true_in_their_order() -> None:
     """Not those for which the condition is NULL."""
-    transform = Transform(steps=(FilterRows(filter="id <> 2"),))
-    assert Transformer(transform, ROWS.schema, {}).apply(ROWS).to_pylist()[0]["id"] == 1
+    transform = TransformOptions(steps=(FilterRows(filter="id <> 2"),))
+    assert OneBatch(transform, ROWS.schema, {}).one(ROWS).to_pylist()[0]["id"] == 1
     ids = pa.record_batch({"id": pa.array(range(10_000))})
-    odd = Transformer(Transform(steps=(FilterRows(filter="id % 2 = 1"),)), ids.schema, {}).apply(
+    odd = OneBatch(TransformOptions(steps=(FilterRows(filter="id % 2 = 1"),)), ids.schema, {}).one(
         ids
     )
     assert odd.column("id").to_pylist() == list(range(1, 10_000, 2))
     with pytest.raises(UsageError, match="true or false"):
-        check(Transform(steps=(FilterRows(filter="id"),)), ROWS.schema)
+        check(TransformOptions(steps=(FilterRows(filter="id"),)), ROWS.schema)
 
 
 def test_expressions_see_what_the_steps_before_made() -> None:
@@ -271,7 +274,7 @@ def test_expressions_see_what_the_steps_before_made() -> None:
         FilterRows(filter="twice > 4"),
         ComputeColumn(compute="both", sql="name || twice"),
     )
-    found = Transformer(Transform(steps=steps), ROWS.schema, {}).apply(ROWS)
+    found = OneBatch(TransformOptions(steps=steps), ROWS.schema, {}).one(ROWS)
     assert found.schema.names == ["id", "name", "at", "twice", "both"]
     assert found.drop_columns(["at"]).to_pylist() == [
         {"id": 3, "name": None, "twice": 6, "both": None}

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from masking.one_batch import OneBatch
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.model import (
     CastColumn,
     ComputeColumn,
     ConstantColumn,
-    DropColumns,
     EncryptColumn,
     FilterRows,
     HashColumn,
@@ -27,11 +27,11 @@ from unloader.transforms.model import (
     ShiftDates,
     Step,
     TokenizeColumn,
-    Transform,
+    TransformOptions,
     TruncateColumn,
     TruncateDates,
 )
-from unloader.transforms.transformer import Transformer, check
+from unloader.transforms.transformer import Together, check
 from writers.large_rows import LargeRow
 from writers.schema import INFINITE
 
@@ -94,41 +94,35 @@ def pieces(batch: pa.RecordBatch, pick: random.Random) -> Iterator[pa.RecordBatc
 def test_rows_are_the_same_however_they_fall_into_batches() -> None:
     """One by one, together, in one batch or in many, by one transformer or several."""
     batch = rows(1_500)
-    transform = Transform(steps=EVERYTHING)
-    whole = pa.Table.from_batches([Transformer(transform, batch.schema, KEYS).apply(batch)])
+    transform = TransformOptions(steps=EVERYTHING)
+    whole = pa.Table.from_batches([OneBatch(transform, batch.schema, KEYS).one(batch)])
     assert 500 < whole.num_rows < 1_500
     whole.validate(full=True)
     for seed in range(3):
         pick = random.Random(seed)
-        one = Transformer(transform, batch.schema, KEYS)
-        each = [one.apply(piece) for piece in pieces(batch, pick)]
+        one = OneBatch(transform, batch.schema, KEYS)
+        each = [one.one(piece) for piece in pieces(batch, pick)]
         assert pa.Table.from_batches(each, whole.schema).equals(whole)
-        together = list(Transformer(transform, batch.schema, KEYS).apply_all(pieces(batch, pick)))
+        together = list(one.apply(list(pieces(batch, pick))))
         assert pa.Table.from_batches(together, whole.schema).equals(whole)
         assert all(piece.num_rows for piece in together)
         one.close()
 
 
-def test_many_batches_are_worked_on_in_bounded_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group ends once it has its rows; nothing waits for the end of the input."""
+def test_batches_wait_for_each_other_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty ones do not count."""
     monkeypatch.setattr("unloader.transforms.transformer.TOGETHER_ROWS", 100)
-    batch = rows(1_000)
-    given: list[int] = []
-
-    def source() -> Iterator[pa.RecordBatch]:
-        for at in range(0, 1_000, 10):
-            given.append(at)
-            yield batch.slice(at, 10)
-
-    steps = (ComputeColumn(compute="n", sql="id + 1"),)
-    found = Transformer(Transform(steps=steps), batch.schema, {}).apply_all(source())
-    first = next(found)
-    assert first.num_rows == 10
-    assert len(given) <= 11
-    assert sum(each.num_rows for each in found) == 990
+    batch, held = rows(100), Together()
+    assert [held.add(batch.slice(at, size)) for at, size in ((0, 60), (0, 0), (60, 40))] == [
+        False,
+        False,
+        True,
+    ]
+    assert pa.Table.from_batches(held.take()).equals(pa.Table.from_batches([batch]))
+    assert not held.take()
 
 
-def test_columns_are_kept_dropped_renamed_and_set() -> None:
+def test_columns_are_kept_renamed_and_set() -> None:
     """In the order of the steps, and names may differ in case alone."""
     batch = pa.record_batch({"A": [1], "a": [2], "B": ["x"]})
     steps = (
@@ -137,9 +131,9 @@ def test_columns_are_kept_dropped_renamed_and_set() -> None:
         RenameColumns(rename=(("A", "a"),)),
         ConstantColumn(constant="c", value=None, type="timestamp[us, UTC]"),
         ConstantColumn(constant="B", value="5", type="decimal(3,1)"),
-        DropColumns(drop=('SEL"ECT',)),
+        KeepColumns(keep=("B", "a", "c")),
     )
-    found = Transformer(Transform(steps=steps), batch.schema, {}).apply(batch)
+    found = OneBatch(TransformOptions(steps=steps), batch.schema, {}).one(batch)
     assert found.to_pylist() == [{"B": Decimal("5.0"), "a": 1, "c": None}]
     assert found.schema.field("c").type == pa.timestamp("us", "UTC")
 
@@ -150,7 +144,6 @@ def test_columns_are_kept_dropped_renamed_and_set() -> None:
         (KeepColumns(keep=("A", "X")), "'X'"),
         (KeepColumns(keep=()), "keep"),
         (KeepColumns(keep=("A", "A")), "twice"),
-        (DropColumns(drop=("A", "b", "B")), "no column"),
         (RenameColumns(rename=(("ab", "x"),)), "'ab'"),
         (RenameColumns(rename=(("A", "b"),)), "'b'"),
         (RenameColumns(rename=(("A", ""),)), "an empty name"),
@@ -165,15 +158,15 @@ def test_a_step_that_cannot_be_done_is_one_error(step: Step, words: str) -> None
     """Before any row is read, with the name that is wrong."""
     schema = pa.schema([("A", pa.int64()), ("b", pa.string()), ("B", pa.string())])
     with pytest.raises(UsageError, match=words):
-        check(Transform(steps=(step,)), schema)
+        check(TransformOptions(steps=(step,)), schema)
 
 
 def test_names_that_come_twice_must_be_told_apart() -> None:
     """A query may give two columns of one name; no output may."""
     schema = pa.schema([("x", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
     with pytest.raises(UsageError, match="'x'"):
-        check(Transform(), schema)
-    assert check(Transform(steps=(KeepColumns(keep=("y",)),)), schema).schema.names == ["y"]
+        check(TransformOptions(), schema)
+    assert check(TransformOptions(steps=(KeepColumns(keep=("y",)),)), schema).schema.names == ["y"]
 
 
 @pytest.mark.parametrize(
@@ -193,9 +186,9 @@ def test_names_that_come_twice_must_be_told_apart() -> None:
 def test_a_cast_that_would_change_a_value_stops_the_run(array: pa.Array, to: str) -> None:
     """The column is named, and the value is not shown."""
     batch = pa.record_batch({"v": array})
-    transformer = Transformer(Transform(steps=(CastColumn(cast="v", to=to),)), batch.schema, {})
+    transformer = OneBatch(TransformOptions(steps=(CastColumn(cast="v", to=to),)), batch.schema, {})
     with pytest.raises(OutputFailed, match=r"\bv\b") as raised:
-        transformer.apply(batch)
+        transformer.one(batch)
     assert "secret" not in str(raised.value)
 
 
@@ -205,7 +198,7 @@ def test_a_cast_without_a_meaning_is_refused() -> None:
     schema = pa.schema([("t", pa.timestamp("us", "UTC")), infinite, ("l", pa.list_(pa.int8()))])
     for name, to in (("t", "timestamp"), ("d", "timestamp"), ("l", "int8")):
         with pytest.raises(UsageError, match=rf"\b{name}\b"):
-            check(Transform(steps=(CastColumn(cast=name, to=to),)), schema)
+            check(TransformOptions(steps=(CastColumn(cast=name, to=to),)), schema)
 
 
 def test_a_column_says_where_it_comes_from() -> None:
@@ -219,7 +212,9 @@ def test_a_column_says_where_it_comes_from() -> None:
     )
     schema = pa.schema([("id", pa.int64()), ("email", pa.string()), ("other", pa.string())])
     key = MaskingKey(name="k", kind="file", place="/k", proof="00:ff")
-    number, email, other, domain, short = check(Transform(steps=steps), schema, [key]).columns
+    number, email, other, domain, short = check(
+        TransformOptions(steps=steps, keys=(key,)), schema
+    ).columns
     assert (number.inputs, number.changes, number.masked) == (("id",), ("cast to string",), None)
     assert email.masked is not None
     assert (email.masked.key_name, email.masked.key_proof) == ("k", "00:ff")
@@ -245,14 +240,14 @@ def test_a_large_value_passes_where_no_step_looks_at_it() -> None:
     large = LargeRow(row=row, values=((1, Endless()),))
 
     def done(*steps: Step) -> Any:
-        return Transformer(Transform(steps=steps), row.schema, KEYS).apply_large(large)
+        return OneBatch(TransformOptions(steps=steps), row.schema, KEYS).apply_large(large)
 
     moved = done(RenameColumns(rename=(("doc", "text"),)), KeepColumns(keep=("text", "id")))
     assert [index for index, _ in moved.values] == [0]
     assert done(FilterRows(filter="id > 1")) is None
     assert done(RedactColumn(redact="doc", value="-")).row.column("doc").to_pylist() == ["-"]
     assert done(RedactColumn(redact="doc", value="-")).values == ()
-    assert done(DropColumns(drop=("doc",))).values == ()
+    assert done(KeepColumns(keep=("id",))).values == ()
     for step in (
         HashColumn(hmac="doc", key="k"),
         TruncateColumn(truncate="doc", characters=3),
@@ -261,10 +256,6 @@ def test_a_large_value_passes_where_no_step_looks_at_it() -> None:
     ):
         with pytest.raises(OutputFailed, match="doc"):
             done(step)
-    transform = Transform(steps=(CastColumn(cast="id", to="int8"),))
-    items = [row, large, row]
-    found = list(Transformer(transform, row.schema, {}).apply_all(items))
-    assert [type(each) for each in found] == [pa.RecordBatch, LargeRow, pa.RecordBatch]
 
 
 CASTS: list[tuple[pa.Array, str, list[Any]]] = [
@@ -285,7 +276,7 @@ CASTS: list[tuple[pa.Array, str, list[Any]]] = [
 def test_a_cast_is_exact(array: pa.Array, to: str, values: list[Any] | None) -> None:
     """Text is what CSV has for a value."""
     batch = pa.record_batch({"v": array})
-    found = Transformer(Transform(steps=(CastColumn(cast="v", to=to),)), batch.schema, {}).apply(
+    found = OneBatch(TransformOptions(steps=(CastColumn(cast="v", to=to),)), batch.schema, {}).one(
         batch
     )
     found.validate(full=True)

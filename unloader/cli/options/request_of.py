@@ -49,7 +49,6 @@ from unloader.transforms.model import (
     MaskingKey,
     RenameColumns,
     Step,
-    Transform,
     TransformOptions,
 )
 from writers import registry
@@ -227,7 +226,7 @@ def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
     if not steps:
         return None
     places = _places(values.get("mask_key") or ())
-    names = Transform(steps=steps).key_names
+    names = TransformOptions(steps=steps).key_names
     keys = tuple(key_place(name, places.get(name, "")) for name in names)
     return TransformOptions(steps=steps, keys=keys)
 
