@@ -272,7 +272,7 @@ class OutputEncoding:
         return self._codec.startswith("utf-")
 
     def encode(self, text: str) -> bytes:
-        """Return the text in this encoding, without a byte order mark, or raise UnicodeEncodeError."""
+        """Return the text without a byte order mark, or raise UnicodeEncodeError."""
         return text.encode(self._codec)
 
     def stream(self) -> EncodingStream:

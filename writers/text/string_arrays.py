@@ -64,7 +64,7 @@ def compact(texts: pa.Array) -> pa.Array:
 
 
 def joined(*pieces: pa.Array | pa.Scalar | str) -> pa.Array:
-    """Concatenate row by row; a row is null where a piece is, and large_string if one of them is."""
+    """Concatenate row by row; null where a piece is, and large_string if one of them is."""
     kind = pa.string()
     if any(isinstance(p, pa.Array) and pa.types.is_large_string(p.type) for p in pieces):
         kind = pa.large_string()
