@@ -270,21 +270,6 @@ def test_odd_curves_have_an_answer() -> None:
         assert all(before <= after for before, after in pairwise(known))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--spread", "150%"), "more than 100 %"),
-        (("--spread", "100%"), "not below 100 %"),
-        (("--cpu-limit", "most"), "the value is not a percentage"),
-        (("--discount", "-20"), "is not a percentage"),
-        (("--queue-limit", "long"), "the value is not a duration"),
-    ],
-)
-def test_options_that_mean_nothing(options: tuple[str, ...], message: str) -> None:
-    """Each has one error that quotes the text."""
-    assert message in command.error_of("sweep", "--replay", str(PUBLISHED), *options, status=2)
-
-
 def test_too_many_levels_are_refused() -> None:
     """One clear error, before anything is computed."""
     with pytest.raises(ConfigError, match="299 levels of parallelism"):

@@ -13,6 +13,7 @@ from long_tests import OTHER_ROUTES, also
 from msgspec.structs import replace
 from processes import command
 from reports.sweeps import ceilings as reported_ceilings
+from reports.sweeps import source_level as level
 
 from unloader.errors import ConfigError, OutputFailed
 from unloader.tuning.ceilings import (
@@ -45,19 +46,6 @@ def points(tmp_path: Path, text: str, name: str = "points.csv") -> str:
     path = tmp_path / name
     path.write_text(text)
     return str(path)
-
-
-def level(parallelism: int, rate: float, network: float | None = None) -> SourceLevel:
-    return SourceLevel(
-        parallelism=parallelism,
-        rows=1_000_000,
-        bytes=100_000_000,
-        seconds=1e6 / rate,
-        rows_per_second=rate,
-        bytes_per_second=rate * 100,
-        cpu_seconds=2.0,
-        network_bytes_per_second=network,
-    )
 
 
 def ceilings(tmp_path: Path, *levels: SourceLevel, disk: float = 500e6) -> str:
@@ -111,16 +99,23 @@ def test_the_fastest_settings_of_a_sweep_count(tmp_path: Path) -> None:
     assert any("compression lz4" in each for each in found["assumptions"])
 
 
-def test_another_cpu_and_another_discount(tmp_path: Path) -> None:
-    """Cores of twice the score need half the time, and a quarter taken off a third more."""
+@pytest.mark.parametrize(
+    ("options", "seconds", "limit"),
+    [
+        (("--discount", "0%"), 100, "cores"),
+        (("--discount", "0", "--cpu-ratio", "2"), 50, "cores"),
+        (("--discount", "25%"), 100 / 0.75, "cores"),
+        (("--discount", "0", "--disks", "2", "--disk-rate", "250kB"), 200, "disks"),
+        (("--discount", "0", "--network-rate", "100kB"), 1000, "network"),
+    ],
+)
+def test_the_slowest_part_decides(
+    tmp_path: Path, options: tuple[str, ...], seconds: float, limit: str
+) -> None:
+    """Cores of twice the score need half the time, and a discount adds to it."""
     path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n")
-    asked = ("--rows", "1M", "--cores", "4", "--from", path)
-    plain = sized(*asked, "--discount", "0%")["on_cores"]["seconds"]
-    assert plain == 100
-    twice = sized(*asked, "--discount", "0", "--cpu-ratio", "2")["on_cores"]["seconds"]
-    assert twice == 50
-    off = sized(*asked, "--discount", "25%")["on_cores"]["seconds"]
-    assert off == pytest.approx(100 / 0.75, rel=1e-5)
+    found = sized("--rows", "1M", "--cores", "4", "--from", path, *options)["on_cores"]
+    assert (found["seconds"], found["limited_by"]) == (pytest.approx(seconds, rel=1e-5), limit)
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
@@ -152,16 +147,6 @@ def test_a_source_that_levels_off_is_a_limit(tmp_path: Path) -> None:
     assert "more cores do not help" in flat["answer"]
     rising = sized(*asked, ceilings(tmp_path, level(4, 2e5), level(8, 3.9e5)))
     assert rising["on_cores"]["limited_by"] != "source"
-
-
-def test_disks_and_network_limit_what_is_asked_about(tmp_path: Path) -> None:
-    """The slowest of cores, disks and network decides, and is named."""
-    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,1,1e6,1e8\n")
-    asked = ("--rows", "1M", "--cores", "4", "--discount", "0", "--from", path)
-    disks = sized(*asked, "--disks", "2", "--disk-rate", "25MB")["on_cores"]
-    assert (disks["limited_by"], disks["seconds"]) == ("disks", 2)
-    network = sized(*asked, "--network-rate", "10MB")["on_cores"]
-    assert (network["limited_by"], network["seconds"]) == ("network", 10)
 
 
 def test_a_finished_run_is_enough(tmp_path: Path) -> None:
