@@ -348,12 +348,8 @@ def _level(
 def _out_of_order(seconds: Sequence[float], spread: float) -> tuple[int, ...] | None:
     """Return the places of the fewest levels without which the others are in order.
 
-    Args:
-        seconds: Of each level, in ascending order of parallelism.
-        spread: Levels that differ by no more than this share are equally fast.
-
-    Returns:
-        None if more levels than `MOST_OUT_OF_ORDER` are out of order.
+    None if more than `MOST_OUT_OF_ORDER` are out of order. Levels that differ by no more than the
+    spread are equally fast.
     """
     if len(seconds) < FEWEST_FOR_OUTLIERS:
         return ()
@@ -417,12 +413,7 @@ def _knee(
     """Return the knee and its interval.
 
     The interval covers the knees of resampled sweeps, widened by one level on each side, as
-    nothing is known between two levels.
-
-    Args:
-        levels: Without outliers, in ascending order.
-        spread: Levels that differ by no more than this share are equally fast.
-        deviation: Of the logarithm of a level's speed.
+    nothing is known between two levels. The deviation is of the logarithm of a level's speed.
     """
     if len(levels) < FEWEST_FOR_KNEE:
         note = (
@@ -545,9 +536,7 @@ def _doubts(
 def _limit(loads: Sequence[Load], unused: str) -> Limit:
     """Return what limits the speed at the levels on one side of the knee, from their loads.
 
-    Args:
-        loads: Of these levels.
-        unused: The text where nothing is used up, with a place for the figures.
+    `unused` is the text where nothing is used up, with a place for the figures.
     """
     medians = {name: _median(getattr(load, name) for load in loads) for name in LOADS}
     known = {

@@ -41,7 +41,7 @@ PARTS: tuple[Part, ...] = ("disk", "source", "encoder", "connection")
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """A computer."""
+    """The machine that measured."""
 
     name: str
     cpus: int
@@ -194,10 +194,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     def compared(self, run: ResolvedTable, totals: TotalsRecord, *, resumed: bool) -> Efficiency:
         """Return how near a run came to the ceilings.
 
-        Args:
-            run: The run, whose request names the file of the ceilings.
-            totals: Its figures.
-            resumed: Another process did a part of it, which the rates do not cover.
+        The rates of a resumed run cover the last process alone.
         """
         extract, options = run.extract, run.output.options
         raw = None if resumed else totals.uncompressed_bytes
@@ -298,13 +295,7 @@ class RunRates(Struct, frozen=True, kw_only=True):
 
 
 def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
-    """Return the share of each ceiling that a run has reached.
-
-    Args:
-        found: The ceilings.
-        path: Their file.
-        run: The run that is compared with them.
-    """
+    """Return the share of each ceiling, of the file at a path, that a run has reached."""
     was, ours = found.machine, run.machine
     parts: list[EfficiencyPart] = []
     reasons: list[str] = []

@@ -240,12 +240,7 @@ def disk_of(directory: str) -> str | None:
 
 
 def read_machine(database_roots: tuple[int, ...] | None) -> Reading:
-    """Look at the machine.
-
-    Args:
-        database_roots: Process ids of the database's processes that have no parent among them;
-            None where they are not known.
-    """
+    """Look at the machine, and at the trees of the database's processes if they are known."""
     at = time.monotonic()
     if psutil is None:
         return Reading(at=at)
@@ -333,14 +328,7 @@ def _use_of(processes: list[Any]) -> tuple[float, int | None]:
 def load_between(
     before: Reading, after: Reading, machine: Machine, *, peak: int | None = None
 ) -> MachineLoad:
-    """Return the load of the machine between two readings.
-
-    Args:
-        before: The first one.
-        after: The second one.
-        machine: It.
-        peak: The most memory that was seen in any look.
-    """
+    """Return the load of the machine between two readings, with the peak of the memory."""
     seconds = max(after.at - before.at, 1e-9)
     cpu = used = None
     processes = ProcessShares(workers=None, parent=None, database=None, rest=None)
@@ -453,13 +441,7 @@ class Sampler:
     def __init__(
         self, machine: Machine, source_kind: str, *, interval_seconds: float = INTERVAL_SECONDS
     ) -> None:
-        """Prepare to watch the machine.
-
-        Args:
-            machine: Its fixed properties.
-            source_kind: Kind of the database whose processes are looked for.
-            interval_seconds: Between two looks.
-        """
+        """Prepare to watch the machine, and the processes of a kind of database."""
         self._machine = machine
         self._kind = source_kind
         self._interval = interval_seconds
@@ -519,13 +501,9 @@ class Sampler:
 
 
 def database_roots(kind: str) -> tuple[int, ...] | None:
-    """Return the ids of the root processes of the database.
+    """Return the ids of the root processes of the database, whose sessions must be open.
 
-    Args:
-        kind: Of the source. Its sessions must be open.
-
-    Returns:
-        None if the database is not on this machine, or cannot be found.
+    None if the database is not on this machine, or cannot be found.
     """
     if psutil is None or kind in _IN_PROCESS:
         return None

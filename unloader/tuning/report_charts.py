@@ -111,7 +111,6 @@ class Chart(Struct, frozen=True, kw_only=True):
 
 
 def quantity(field: str, title: str, form: str = "~s", **more: Any) -> Spec:
-    """Return the encoding of numbers along an axis."""
     axis = {"format": form}
     return {"field": field, "type": "quantitative", "title": title, "axis": axis, **more}
 
@@ -204,7 +203,6 @@ def svg_of(chart: Chart) -> dict[str, str]:
 
 
 def time_axis(field: str) -> Spec:
-    """Return the encoding of the time since a run began."""
     return quantity(field, "seconds since the run began", ",~f", scale={"domainMin": 0})
 
 
@@ -232,7 +230,6 @@ def stacked(
 
 
 def worker_axis(workers: int) -> Spec:
-    """Return the encoding of a line for each worker."""
     every = -(-workers // MOST_WORKERS_NAMED)
     shown = {} if every == 1 else {"labelExpr": f"datum.value % {every} ? '' : datum.label"}
     axis = {"grid": False, **shown}
@@ -264,13 +261,7 @@ def run_charts(report: RunReport) -> Iterator[Chart]:
 
 
 def timeline_chart(bars: Sequence[Bar], units_per_bar: int, note: str = "") -> Chart:
-    """Return the chart of what each worker did.
-
-    Args:
-        bars: At least one.
-        units_per_bar: Most units of one bar.
-        note: A further sentence of the summary.
-    """
+    """Return the chart of what each worker did, from at least one bar."""
     what = f"up to {units_per_bar} units in a row" if units_per_bar > 1 else "an attempt at a unit"
     values = [
         {

@@ -136,13 +136,8 @@ def bars_of(
 ) -> tuple[tuple[Bar, ...], int]:
     """Return the bars by worker and time, and the most units of one bar.
 
-    Failed attempts always have separate bars. Where there are too many units, several that a
-    worker did in a row share a bar.
-
-    Args:
-        units: A bar for each unit.
-        failed: A bar for each failed attempt.
-        most: How many of each are shown.
+    Failed attempts always have separate bars. Where there are more units than `most`, several that
+    a worker did in a row share a bar.
     """
     by_worker: dict[int, list[Bar]] = defaultdict(list)
     for unit in sorted(units, key=lambda bar: bar.started_s):
@@ -175,12 +170,7 @@ def bars_of(
 
 
 def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport:
-    """Return the report of a run.
-
-    Args:
-        manifest: Of one table.
-        others: The manifests of all routes, if there are several.
-    """
+    """Return the report of a run of one table, with the manifests of its routes, if it has any."""
     table, units = manifest.table, manifest.units
     bars, units_per_bar = bars_of(
         (

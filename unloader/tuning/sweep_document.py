@@ -307,13 +307,8 @@ def _point(parallelism: int, each: Measurement) -> Point:
 def curves_of(
     points: Iterable[PointReport], rules: Rules, whole_rows: int | None
 ) -> tuple[Curve, ...]:
-    """Return the analysis of each curve, the fastest first.
-
-    Args:
-        points: Of the sweep; those without a measurement do not count.
-        rules: Which points are valid.
-        whole_rows: Of all that the options select; None if that is unknown.
-    """
+    """Return the analysis of each curve, the fastest first. `whole_rows` is of all that the options
+    select, if it is known."""
     members: dict[tuple[tuple[str, str], ...], list[PointReport]] = {}
     for point in points:
         if point.measurements:

@@ -104,11 +104,7 @@ class Watch(Struct, kw_only=True):
             self.sampler.stop()
 
     def measurement(self, number: int) -> Measurement | None:
-        """Return the measurement; None if no row came.
-
-        Args:
-            number: Of the measurement in its sweep.
-        """
+        """Return the measurement with its number in the sweep; None if no row came."""
         self.close()
         results = self._results
         cut = list(self._under_way.values()) if self.timed_out else []
