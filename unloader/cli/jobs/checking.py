@@ -8,12 +8,12 @@ is raised at the first mistake: each is kept with the place that it is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from unloader import api
@@ -30,7 +30,8 @@ from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import check_statements, source_of_job
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
-from unloader.model import Request, SourceSpec
+from unloader.model import Request
+from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
 from unloader.request.job.grammar import read_job
@@ -40,8 +41,6 @@ from unloader.selection.choice import AskedTables, TableChoice
 from writers.model import TextFormat
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
-
-Report = Callable[[Mistake], None]
 
 
 class JobOutput(Struct, frozen=True, kw_only=True):
@@ -87,99 +86,6 @@ class JobOutput(Struct, frozen=True, kw_only=True):
         )
 
 
-class OutputReader(Struct, kw_only=True):
-    """Reads all outputs of a job."""
-
-    job: JobFile
-    url: str
-    """Of the source; empty where it is not known."""
-    passwords: Mapping[str, Any]
-    """Options on the password that the command line of `check` has."""
-    around: click.Context
-    """The call of `run` without arguments, which has the variables."""
-    report: Report
-    wrong: frozenset[str] = frozenset()
-    """Keys with a mistake, which are left out of the job."""
-    asked: bool = False
-    """The password was asked for."""
-    told: set[str] = field(default_factory=set)
-    """Mistakes that were reported."""
-
-    def outputs(self) -> tuple[JobOutput, ...]:
-        """Return the outputs in the order of the file, those with mistakes among them."""
-        return tuple(self._output(table, route) for table, route in pairs(self.job))
-
-    def _output(self, table: Entry | None, route: Entry | None) -> JobOutput:
-        values = values_of(self.job, table, route)
-        bare = JobOutput(table=table, route=route, values=values)
-        context = self._context(values)
-        broken = list(self._broken(context))
-        for error in broken:
-            self._tell(bare.mistake(error))
-        given = context.params
-        tables = table_names(given) or given["schema"] or given["tables_from"]
-        if not self.url or bool(tables) == (given["query"] is not None):
-            return bare  # The tables or the query are not clear.
-        source = self._source(context, bare)
-        if source is None:
-            return bare
-        try:
-            check_statements(values)
-            settings = settings_of(context, source.kind)
-            request = request_of(context.params, source, settings)
-            return replace(bare, request=request, choice=choice_of(context.params))
-        except UnloaderError as error:
-            if not broken:
-                self._tell(bare.mistake(error))
-            return bare
-
-    def _broken(self, context: click.Context) -> Iterator[UsageError]:
-        """Yield the rules that an output breaks, without consequences of an earlier mistake."""
-        if not context.params["to"] and "to" not in self.wrong:
-            yield UsageError("the output has no destination", "set the key 'to'")
-        for error in rules.broken(context.params, given(context)):
-            if not (
-                error.message.startswith("no table or query") and self.wrong & {"table", "query"}
-            ):
-                yield error
-
-    def _source(self, context: click.Context, output: JobOutput) -> SourceSpec | None:
-        try:
-            source = connect_to(self.url, context.params, given(context))
-        except UnloaderError as error:
-            mistake = output.mistake(error)
-            if not mistake.key and self.job.source is not None:
-                mistake = Mistake(error=error, place=self.job.source.place, key="source")
-            self._tell(mistake)
-            return None
-        self.asked = self.asked or bool(context.params["password_prompt"])
-        return source
-
-    def _tell(self, mistake: Mistake) -> None:
-        """Report a mistake; a mistake of all outputs of a table is reported once."""
-        told = f"{mistake.place}: {mistake.key}: {mistake.error.message}"
-        if told not in self.told:
-            self.told.add(told)
-            self.report(mistake)
-
-    def _context(self, values: Mapping[str, Given]) -> click.Context:
-        """Return the call of `run` that an output is."""
-        known = Invocation(job_file=self.job.path, job_values=values)
-        context = entry_context(self.around, known)
-        # Where the password is found: this command line comes first.
-        context.params.update(
-            (key, value) for key, value in self.passwords.items() if value not in (None, False)
-        )
-        if self.asked:
-            context.params["password_prompt"] = False
-        context.params[ONE_OF_SEVERAL] = len(self.job.tables) > 1
-        return context
-
-
-_KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "run": ""}
-"""The key of a job file that a problem is about."""
-
-
 class JobCheck(Struct, frozen=True, kw_only=True):
     """The result of a check."""
 
@@ -200,13 +106,22 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
 
     Args:
         path: The file.
-        passwords: Options on the password of the source.
+        passwords: Options on the password that the command line of `check` has.
 
     Raises:
         ConfigError: The file cannot be read or is not TOML.
     """
     mistakes: list[Mistake] = []
     job = read_job(Path(path), options_of("run"), mistakes.append)
+    wrong = frozenset(each.key for each in mistakes)
+    url = ""
+    try:
+        url = source_of_job(job)
+    except UnloaderError as error:
+        place = Place(path=job.path) if job.source is None else job.source.place
+        # An unset variable in it was reported before.
+        if "source" not in wrong:
+            mistakes.append(Mistake(error=error, place=place, key="source"))
     without: list[click.Parameter] = [
         JobOption(replace(option, required=False)) for option in options_of("run")
     ]
@@ -214,17 +129,28 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
         around = click.Command("run", params=without).make_context("run", [], obj=Invocation())
     except click.UsageError as error:
         # A variable is wrong, for each output.
-        wrong = Mistake(error=usage_error(error), place=Place(path=path))
-        return JobCheck(path=path, mistakes=(*mistakes, wrong), outputs=())
-    reader = OutputReader(
-        job=job,
-        around=around,
-        url=_url(job, mistakes),
-        passwords=passwords,
-        report=mistakes.append,
-        wrong=frozenset(each.key for each in mistakes),
-    )
-    outputs = reader.outputs()
+        mistakes.append(Mistake(error=usage_error(error), place=Place(path=path)))
+        return JobCheck(path=path, mistakes=tuple(mistakes), outputs=())
+    outputs, asked = [], False
+    for table, route in pairs(job):
+        values = values_of(job, table, route)
+        context = entry_context(around, Invocation(job_file=path, job_values=values))
+        # Where the password is found: this command line comes first.
+        context.params.update((k, v) for k, v in passwords.items() if v not in (None, False))
+        context.params[ONE_OF_SEVERAL] = len(job.tables) > 1
+        prompts = context.params["password_prompt"]
+        context.params["password_prompt"] = prompts and not asked
+        output = JobOutput(table=table, route=route, values=values)
+        found = list(_read(output, context, job, url, wrong))
+        asked = asked or (prompts and bool(url))
+        outputs.append(next((each for each in found if isinstance(each, JobOutput)), output))
+        known = {(each.place, each.key, each.error.message) for each in mistakes}
+        mistakes += (
+            each
+            for each in found
+            # A mistake of all outputs of a table is reported once.
+            if isinstance(each, Mistake) and (each.place, each.key, each.error.message) not in known
+        )
     ready = [each for each in outputs if each.request is not None]
     checked = Checked(outputs=(), problems=())
     if ready:
@@ -235,34 +161,55 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
         home = "" if is_single else home_template(common_place(job, firsts))
         checked = api.check(entries, home=home)
     mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
-    known: list[tuple[JobOutput, CheckedOutput | None]] = []
+    shown: list[tuple[JobOutput, CheckedOutput | None]] = []
     for output in outputs:
         tables = [each for each in checked.outputs if ready[each.entry] is output]
-        known += ((output, each) for each in tables or (None,))
+        shown += ((output, each) for each in tables or (None,))
     return JobCheck(
         path=path,
         mistakes=tuple(mistakes),
-        outputs=tuple(known),
+        outputs=tuple(shown),
         server_version=checked.server_version,
         notices=checked.notices,
     )
 
 
-def _url(job: JobFile, mistakes: list[Mistake]) -> str:
-    """Return the source's URL; empty where the job does not name one."""
+def _read(
+    output: JobOutput, context: click.Context, job: JobFile, url: str, wrong: frozenset[str]
+) -> Iterator[Mistake | JobOutput]:
+    """Yield the mistakes of an output, without consequences of earlier ones; then its request."""
+    options, is_broken = context.params, False
+    if not options["to"] and "to" not in wrong:
+        is_broken = True
+        yield output.mistake(UsageError("the output has no destination", "set the key 'to'"))
+    for error in rules.broken(options, given(context)):
+        if not (error.message.startswith("no table or query") and wrong & {"table", "query"}):
+            is_broken = True
+            yield output.mistake(error)
+    tables = table_names(options) or options["schema"] or options["tables_from"]
+    if not url or bool(tables) == (options["query"] is not None):
+        return  # The source, the tables or the query are not clear.
     try:
-        return source_of_job(job)
-    except UnloaderError as error:
-        place = Place(path=job.path) if job.source is None else job.source.place
-        # An unset variable in it was reported before.
-        if not any(each.key == "source" for each in mistakes):
-            mistakes.append(Mistake(error=error, place=place, key="source"))
-        return ""
+        source = connect_to(url, options, given(context))
+    except UnloaderError as failure:
+        mistake = output.mistake(failure)
+        if not mistake.key and job.source is not None:
+            mistake = Mistake(error=failure, place=job.source.place, key="source")
+        yield mistake
+        return
+    try:
+        check_statements(output.values)
+        request = request_of(options, source, settings_of(context, source.kind))
+        yield replace(output, request=request, choice=choice_of(options))
+    except UnloaderError as failure:
+        if not is_broken:
+            yield output.mistake(failure)
 
 
 def _mistake(problem: Problem, job: JobFile, ready: list[JobOutput]) -> Mistake:
     """Return a problem with the place in the job file that it is about."""
-    key = _KEYS[problem.about]
+    # The subjects have the names of keys, except for the run as a whole.
+    key = "" if problem.about == "run" else problem.about
     if problem.entry is None:
         source = job.source
         if key == "source" and source is not None:
@@ -288,96 +235,83 @@ def document(check: JobCheck) -> dict[str, Any]:
         "exit_code": check.exit_code,
         "server_version": check.server_version,
         "notices": list(check.notices),
-        "problems": [_problem(each) for each in check.mistakes],
-        "outputs": [_output(*each) for each in check.outputs],
+        "problems": [
+            {
+                "file": each.place.path,
+                "line": each.place.line,
+                "entry": each.entry or None,
+                "key": each.key or None,
+                "kind": type(each.error).__name__,
+                "message": redact(each.error.message),
+                "hint": redact(each.error.hint),
+                "exit_code": each.error.exit_code,
+            }
+            for each in check.mistakes
+        ],
+        "outputs": [
+            {
+                "entry": output.label or None,
+                "table": found.table or None,
+                "to": list(found.places),
+                "rows": found.rows,
+                "bytes": found.bytes,
+                "units": found.units,
+                "columns": [
+                    {name: value for name, value in asdict(each).items() if name != "expression"}
+                    for each in found.columns
+                ],
+                "notices": list(found.notices),
+            }
+            for output, known in check.outputs
+            for found in (known or CheckedOutput(entry=0, table=""),)
+        ],
     }
 
 
 def text(check: JobCheck) -> str:
     """Return what a person reads: the outputs, then every problem, then their number."""
-    parts = []
     known = [(output, found) for output, found in check.outputs if found is not None]
+    parts = []
     if known:
-        parts.append(_outputs(known))
-    if 0 < len(known) <= MOST_COLUMNS:
-        parts += [_columns(output, found) for output, found in known if found.columns]
+        parts.append(
+            render.table(
+                ("table", "entry", "to", ">columns", ">rows", ">bytes", ">units"),
+                (
+                    (
+                        render.name(found.table),
+                        output.label or render.UNKNOWN,
+                        render.visible(", ".join(found.places)) or render.UNKNOWN,
+                        render.count(len(found.columns) or None),
+                        render.count(found.rows),
+                        render.size(found.bytes),
+                        render.count(found.units),
+                    )
+                    for output, found in known
+                ),
+            )
+        )
+    for output, found in known if len(known) <= MOST_COLUMNS else ():
+        if found.columns:
+            written = None if output.request is None else output.request.output.format
+            head = f"column of {render.name(found.table)}"
+            is_text = isinstance(written, TextFormat)
+            parts.append(column_table(found.columns, is_text=is_text, head=head))
     notices = [f"notice: {each}" for each in check.notices]
     notices += [
         f"notice: {render.name(found.table)}: {each}"
         for _, found in known
         for each in found.notices
     ]
-    problems = [_sentence(each) for each in check.mistakes]
+    problems = []
+    for each in check.mistakes:
+        where = f"{each.place}: {each.entry}" if each.entry else str(each.place)
+        error = each.error
+        shown = str(error) if str(each.place) in error.message else f"{where}: {error}"
+        problems.append("problem: " + render.shortened(render.one_line(redact(shown))))
     parts += ["\n".join(lines) for lines in (notices, problems) if lines]
-    return "\n\n".join((*parts, _summary(check)))
-
-
-def _summary(check: JobCheck) -> str:
-    count = len(check.mistakes)
-    if not count:
-        outputs = len(check.outputs)
-        return f"no problem found in {check.path}: {outputs} output{'s' if outputs > 1 else ''}"
-    return f"{count} problem{'s' if count > 1 else ''} found in {check.path}"
-
-
-def _sentence(mistake: Mistake) -> str:
-    error = mistake.error
-    where = str(mistake.place)
-    if mistake.entry:
-        where += f": {mistake.entry}"
-    shown = str(error) if str(mistake.place) in error.message else f"{where}: {error}"
-    return "problem: " + render.shortened(render.one_line(redact(shown)))
-
-
-def _outputs(known: list[tuple[JobOutput, CheckedOutput]]) -> str:
-    return render.table(
-        ("table", "entry", "to", ">columns", ">rows", ">bytes", ">units"),
-        (
-            (
-                render.name(found.table),
-                output.label or render.UNKNOWN,
-                render.visible(", ".join(found.places)) or render.UNKNOWN,
-                render.count(len(found.columns) or None),
-                render.count(found.rows),
-                render.size(found.bytes),
-                render.count(found.units),
-            )
-            for output, found in known
-        ),
-    )
-
-
-def _columns(output: JobOutput, found: CheckedOutput) -> str:
-    is_text = output.request is not None and isinstance(output.request.output.format, TextFormat)
-    head = f"column of {render.name(found.table)}"
-    return column_table(found.columns, is_text=is_text, head=head)
-
-
-def _problem(mistake: Mistake) -> dict[str, Any]:
-    error = mistake.error
-    return {
-        "file": mistake.place.path,
-        "line": mistake.place.line,
-        "entry": mistake.entry or None,
-        "key": mistake.key or None,
-        "kind": type(error).__name__,
-        "message": redact(error.message),
-        "hint": redact(error.hint),
-        "exit_code": error.exit_code,
-    }
-
-
-def _output(output: JobOutput, found: CheckedOutput | None) -> dict[str, Any]:
-    columns = () if found is None else map(asdict, found.columns)
-    return {
-        "entry": output.label or None,
-        "table": None if found is None else found.table,
-        "to": [] if found is None else list(found.places),
-        "rows": None if found is None else found.rows,
-        "bytes": None if found is None else found.bytes,
-        "units": None if found is None else found.units,
-        "columns": [
-            {key: value for key, value in each.items() if key != "expression"} for each in columns
-        ],
-        "notices": [] if found is None else list(found.notices),
-    }
+    if problems:
+        parts.append(f"{counted(len(problems), 'problem')} found in {check.path}")
+    else:
+        outputs = counted(len(check.outputs), "output")
+        parts.append(f"no problem found in {check.path}: {outputs}")
+    return "\n\n".join(parts)

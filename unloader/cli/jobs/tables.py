@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,8 +22,8 @@ from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched, write_report
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Notice
-from unloader.model import OutputOptions, Request, Setting, TablesOptions
-from unloader.request.job.entries import SUBJECT, Entry, JobFile, only_route, routes_of, values_of
+from unloader.model import Request, TablesOptions
+from unloader.request.job.entries import SUBJECT, JobFile, only_route, routes_of, values_of
 from unloader.request.job.grammar import meaning
 from unloader.request.options import options_of
 from unloader.resolve.places import directories_of
@@ -36,9 +36,7 @@ from writers.model import ParquetFormat
 
 if TYPE_CHECKING:
     from unloader.api import PlannedRun
-    from unloader.model import Request
     from unloader.resolve.resolved import ResolvedTable
-    from unloader.selection.choice import TablesRequest
 
 
 def tables_request(
@@ -58,16 +56,21 @@ def tables_request(
     if argument.job is None:
         entries: tuple[AskedTables, ...] = (_asked(context, argument.url, values, ""),)
     else:
-        _check_subject(context, argument.job)
         entries = tuple(_entries(context, argument.job, argument.url))
     _check_places(entries)
-    settings = settings_of(context, entries[0].request.source.kind)
+    whole = []
+    for setting in settings_of(context, entries[0].request.source.kind):
+        key = setting.name.replace("-", "_")
+        known = context.obj.job_values.get(key)
+        in_file = context.get_parameter_source(key) is ParameterSource.DEFAULT_MAP
+        if not (in_file and known is not None and known.entry):
+            whole.append(setting)  # Not of the first entry alone.
     options = TablesOptions(
         destination=common_place(argument.job, entries),
         overwrite=values.get("overwrite", False),
         publish=values["publish"],
         on_failure=values["on_table_failure"],
-        settings=tuple(each for each in settings if not _is_of_entry(context, each)),
+        settings=tuple(whole),
     )
     return TablesRequest(entries=entries, options=options)
 
@@ -80,16 +83,8 @@ def _asked(context: click.Context, url: str, values: Mapping[str, Any], label: s
     )
 
 
-def _is_of_entry(context: click.Context, setting: Setting) -> bool:
-    """Return whether only the first entry has a setting, and not the whole run."""
-    key = setting.name.replace("-", "_")
-    given = context.obj.job_values.get(key)
-    in_file = context.get_parameter_source(key) is ParameterSource.DEFAULT_MAP
-    return in_file and given is not None and bool(given.entry)
-
-
-def _check_subject(context: click.Context, job: JobFile) -> None:
-    """Refuse tables on the command line in place of the tables of each entry."""
+def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
+    """Yield the entries of a job file, each with the options of the command line."""
     for key in SUBJECT:
         if context.get_parameter_source(key) in (
             ParameterSource.COMMANDLINE,
@@ -100,68 +95,51 @@ def _check_subject(context: click.Context, job: JobFile) -> None:
                 f"entries of {job.path}, which name the tables",
                 "leave it out; --exclude-table excludes some of their tables",
             )
-
-
-def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
-    """Yield the entries of a job file, each with the options of the command line."""
-    prompt = True
-    for table in job.tables:
+    for number, table in enumerate(job.tables):
         try:
-            inner = _context_of(context, job, table)
-            if not prompt:
-                # Asked for already.
+            routes = tuple(each for each in routes_of(job, table) if each is not None)
+            values = values_of(job, table, only_route(job, table))
+            check_statements(values)
+            several = routes if len(routes) > 1 else ()
+            known = Invocation(job_file=job.path, job_values=values, routes=several)
+            inner = entry_context(context, known)
+            inner.params[ONE_OF_SEVERAL] = True
+            if number:
+                # It was asked for already.
                 inner.params["password_prompt"] = False
+            if context.command.name == "run" and not (inner.params["to"] or several):
+                raise UsageError("the output has no destination", "set the key 'to'")
             yield _asked(inner, url, inner.params, table.label)
         except UnloaderError as error:
             raise type(error)(
                 f"{table.place}: {table.label}: {error.message}", error.hint
             ) from error
-        prompt = False
-
-
-def _context_of(context: click.Context, job: JobFile, table: Entry) -> click.Context:
-    """Return the call of the command for an entry."""
-    routes = tuple(each for each in routes_of(job, table) if each is not None)
-    values = values_of(job, table, only_route(job, table))
-    check_statements(values)
-    known = Invocation(
-        job_file=job.path, job_values=values, routes=routes if len(routes) > 1 else ()
-    )
-    inner = entry_context(context, known)
-    inner.params[ONE_OF_SEVERAL] = True
-    if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
-        raise UsageError("the output has no destination", "set the key 'to'")
-    return inner
 
 
 def _check_places(entries: tuple[AskedTables, ...]) -> None:
     """Refuse streams, and one directory for two entries; that needs no source to be known."""
     first: dict[str, str] = {}
     kinds = set()
-    for entry in entries:
-        for output in [one.output for one in entry.request.of_outputs()]:
-            kinds.add(_kind_of(output))
-            for place in directories_of(output):
-                if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
-                    raise UsageError(
-                        f"{first[place]} and {entry.label} go to the same directory, {place}",
-                        "add {table} to it, or give each entry a separate to",
-                    )
+    for entry, output in [
+        (each, one.output) for each in entries for one in each.request.of_outputs()
+    ]:
+        kinds.add(destination_kind(output.destinations))
+        if kinds & {"stdout", "pipe"}:
+            raise UsageError(
+                f"--to {output.destination} is a stream, and several tables need separate files",
+                "give a directory, --to '/extract/{schema}.{table}', or run one table",
+            )
+        for place in directories_of(output):
+            if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
+                raise UsageError(
+                    f"{first[place]} and {entry.label} go to the same directory, {place}",
+                    "add {table} to it, or give each entry a separate to",
+                )
     if len(kinds) > 1:
         raise UsageError(
             "some tables go to directories, and other tables are dropped",
             "give all tables the same --to",
         )
-
-
-def _kind_of(output: OutputOptions) -> str:
-    kind = destination_kind(output.destinations)
-    if kind in ("stdout", "pipe"):
-        raise UsageError(
-            f"--to {output.destination} is a stream, and several tables need separate files",
-            "give a directory, --to '/extract/{schema}.{table}', or run one table",
-        )
-    return kind
 
 
 def common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
@@ -202,9 +180,35 @@ def _document(planned: PlannedRun) -> dict[str, Any]:
         "directory": planned.home or None,
         "workers": len(first.seating.seats),
         "units": planned.units,
-        "rows": _total([_rows(run) for run in planned.tables]),
-        "bytes": _total([_bytes(run) for run in planned.tables]),
-        "tables": [_table(run) for run in planned.tables],
+        "rows": _total(map(_rows, planned.tables)),
+        "bytes": _total(map(_bytes, planned.tables)),
+        "tables": [
+            {
+                "schema": run.extract.table.schema,
+                "name": run.extract.table.name,
+                "query": run.extract.query,
+                "subset": subset_text(run) or None,
+                "rows": _rows(run),
+                "bytes": _bytes(run),
+                "units": len(run.plan.units),
+                "directories": list(filter(None, run.output.options.destinations)),
+                "format": _format(run),
+                "compression": label(run.output.compression),
+                "digest": run.plan.digest,
+                "columns": [
+                    {
+                        "name": column.name,
+                        "source_type": column.source_type,
+                        "output_type": column.output_type,
+                        "lossless": column.lossless,
+                        "note": column.note,
+                    }
+                    for column in run.written.columns
+                ],
+                "routes": routes_json(run),
+            }
+            for run in planned.tables
+        ],
         "left_out": [
             {"table": each.table, "error": each.error.message} for each in planned.problems
         ],
@@ -213,87 +217,68 @@ def _document(planned: PlannedRun) -> dict[str, Any]:
     }
 
 
-def _table(run: ResolvedTable) -> dict[str, Any]:
-    table = run.extract.table
-    return {
-        "schema": table.schema,
-        "name": table.name,
-        "query": run.extract.query,
-        "subset": subset_text(run) or None,
-        "rows": _rows(run),
-        "bytes": _bytes(run),
-        "units": len(run.plan.units),
-        "directories": list(filter(None, run.output.options.destinations)),
-        "format": "parquet" if _is_parquet(run) else "csv",
-        "compression": label(run.output.compression),
-        "digest": run.plan.digest,
-        "columns": [
-            {
-                "name": column.name,
-                "source_type": column.source_type,
-                "output_type": column.output_type,
-                "lossless": column.lossless,
-                "note": column.note,
-            }
-            for column in run.written.columns
-        ],
-        "routes": routes_json(run),
-    }
-
-
-def _is_parquet(run: ResolvedTable) -> bool:
-    return isinstance(run.output.format, ParquetFormat)
+def _format(run: ResolvedTable) -> str:
+    return "parquet" if isinstance(run.output.format, ParquetFormat) else "csv"
 
 
 def _rows(run: ResolvedTable) -> int | None:
-    return _total([unit.rows for unit in run.plan.units])
+    return _total(unit.rows for unit in run.plan.units)
 
 
 def _bytes(run: ResolvedTable) -> int | None:
-    return _total([unit.bytes for unit in run.plan.units])
+    return _total(unit.bytes for unit in run.plan.units)
 
 
-def _total(values: list[int | None]) -> int | None:
-    return None if any(each is None for each in values) else sum(filter(None, values))
+def _total(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(filter(None, known))
 
 
 def _text(planned: PlannedRun) -> str:
-    parts = [_tables(planned), "\n".join(_notes(planned)), _whole(planned)]
-    left_out = [
-        (render.name(each.table), f"is left out: {each.error.message}") for each in planned.problems
-    ]
-    parts.append(render.facts(left_out))
-    return "\n\n".join(part for part in parts if part)
-
-
-def _tables(planned: PlannedRun) -> str:
-    """Return a line for each table; for each output where a table has several."""
-    shown = [(run, *output) for run in planned.tables for output in _outputs(run)]
-    parts = [subset_text(run) for run, _, _ in shown]
-    some, routes = any(parts), any(name for _, name, _ in shown)
-    heads = ("table", ">rows", ">bytes", ">units", ">columns", "format")
-    return render.table(
-        (
-            *heads,
-            *(("route",) if routes else ()),
-            *(("subset",) if some else ()),
-            *(("to",) if planned.home else ()),
-        ),
-        (
+    """Return a line for each table and output, notes on columns, the sums, and what is left out."""
+    outputs = [(run, *output) for run in planned.tables for output in _outputs(run)]
+    subsets, routes = any(subset_text(run) for run, _, _ in outputs), any(n for _, n, _ in outputs)
+    heads = ["table", ">rows", ">bytes", ">units", ">columns", "format"]
+    heads += ["route"] * routes + ["subset"] * subsets + ["to"] * bool(planned.home)
+    lines, notes = [], []
+    for run, name, own in outputs:
+        table, codec = render.name(run.extract.table.label), label(own.output.compression)
+        lines.append(
             (
-                render.name(run.extract.table.label),
+                table,
                 render.count(_rows(run)),
                 render.size(_bytes(run)),
                 render.count(len(run.plan.units)),
                 render.count(len(own.written.columns)),
-                _form(own),
+                _format(own) if codec == "none" else f"{_format(own)} {codec}",
                 *([name] if routes else []),
-                *([part or "all"] if some else []),
+                *([subset_text(run) or "all"] if subsets else []),
                 *([",".join(own.output.options.destinations)] if planned.home else []),
             )
-            for (run, name, own), part in zip(shown, parts, strict=True)
-        ),
+        )
+        route = f"route {name}: " if name else ""
+        notes += [
+            f"{route}{table}.{render.name(column.name)}: {column.note}"
+            for column in own.written.columns
+            if column.note
+        ]
+    if len(notes) > MOST_NOTES:
+        more = render.count(len(notes) - MOST_NOTES)
+        notes[MOST_NOTES:] = [f"... {more} more: --json shows all"]
+    rows, size = _total(map(_rows, planned.tables)), _total(map(_bytes, planned.tables))
+    facts = (
+        ("tables", render.count(len(planned.tables))),
+        ("units", render.count(planned.units)),
+        ("workers", render.count(len(planned.tables[0].seating.seats))),
+        ("rows", render.about(render.count(rows), "estimate")),
+        ("bytes", render.about(render.size(size), "in the source")),
+        *((("directory", planned.home),) if planned.home else ()),
     )
+    left_out = [
+        (render.name(each.table), f"is left out: {each.error.message}") for each in planned.problems
+    ]
+    parts = (render.table(heads, lines), "\n".join(notes), render.facts(facts))
+    return "\n\n".join(filter(None, (*parts, render.facts(left_out))))
 
 
 def _outputs(run: ResolvedTable) -> Iterator[tuple[str, ResolvedTable]]:
@@ -303,42 +288,6 @@ def _outputs(run: ResolvedTable) -> Iterator[tuple[str, ResolvedTable]]:
         return
     for number, route in enumerate(run.request.routes):
         yield route.name, of_output(run, number)
-
-
-def _form(run: ResolvedTable) -> str:
-    codec = label(run.output.compression)
-    name = "parquet" if _is_parquet(run) else "csv"
-    return name if codec == "none" else f"{name} {codec}"
-
-
-def _notes(planned: PlannedRun) -> Iterator[str]:
-    """Yield what becomes of columns that are not written as they are in the source."""
-    notes = [
-        f"{f'route {name}: ' if name else ''}{render.name(run.extract.table.label)}."
-        f"{render.name(column.name)}: {column.note}"
-        for run in planned.tables
-        for name, own in _outputs(run)
-        for column in own.written.columns
-        if column.note
-    ]
-    yield from notes[:MOST_NOTES]
-    if len(notes) > MOST_NOTES:
-        yield f"... {render.count(len(notes) - MOST_NOTES)} more: --json shows all"
-
-
-def _whole(planned: PlannedRun) -> str:
-    first = planned.tables[0]
-    rows, size = (_total([of(run) for run in planned.tables]) for of in (_rows, _bytes))
-    return render.facts(
-        (
-            ("tables", render.count(len(planned.tables))),
-            ("units", render.count(planned.units)),
-            ("workers", render.count(len(first.seating.seats))),
-            ("rows", render.about(render.count(rows), "estimate")),
-            ("bytes", render.about(render.size(size), "in the source")),
-            *((("directory", planned.home),) if planned.home else ()),
-        )
-    )
 
 
 def is_skipped(asked: Request | TablesRequest, values: dict[str, Any]) -> bool:
@@ -365,16 +314,13 @@ def run_tables(
     asked = tables_request(context, argument, values)
     if is_skipped(asked, values):
         return None
+    place = asked.options.destination or "several"
+    # One request for metrics and traces of all tables.
+    shown = replace(asked.common, output=replace(asked.common.output, destination=place, others=()))
     with (
-        watched(values, _shown(asked), "several tables") as display,
+        watched(values, shown, "several tables") as display,
         stop_on_signals(display.stopping) as stop,
     ):
         manifest = api.unload(asked, resume=values["resume_or_start"], observe=display, stop=stop)
         write_report(values, manifest)
     return manifest
-
-
-def _shown(asked: TablesRequest) -> Request:
-    """Return one request for metrics and traces of all tables."""
-    common, place = asked.common, asked.options.destination
-    return replace(common, output=replace(common.output, destination=place or "several", others=()))

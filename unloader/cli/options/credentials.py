@@ -12,14 +12,15 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from unloader.cli.options.request_of import refuse_repeated, session_of
+from unloader.cli.options.request_of import refuse_repeated
 from unloader.cli.options.rules import validate_source
 from unloader.cli.options.tables import table_names
 from unloader.cli.signals import seen_while_waiting
 from unloader.errors import UsageError
-from unloader.model import SecretReference, SourceSpec
+from unloader.model import SecretReference, SessionOptions, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, known_openly
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
+from unloader.request.options import fields_of
 from unloader.secrets.secret_places import credential
 from unloader.sources.registry import KINDS, url_form
 
@@ -48,7 +49,7 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
     for name in table_names(values):
         known_openly(re.split(r'[."]+', name))
     refuse_repeated(spec.location, values)
-    return replace(spec, session=session_of(values))
+    return replace(spec, session=SessionOptions(**fields_of(SessionOptions, values)))
 
 
 def secret_of(source: SourceSpec, values: Mapping[str, Any]) -> SecretReference | None:

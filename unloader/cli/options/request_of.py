@@ -24,10 +24,8 @@ from unloader.model import (
     Route,
     SeatOptions,
     Selection,
-    SessionOptions,
     Setting,
     SourceSpec,
-    TableName,
     ValueOptions,
 )
 from unloader.redaction import holds_secret, learn
@@ -59,7 +57,6 @@ from writers.files.regular import read_named
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet.options import check_options
 from writers.text import dialects
-from writers.text.dialects import dialect
 
 _NO_DELIMITED_TEXT = {
     "delimiter": "",
@@ -89,71 +86,81 @@ def request_of(
     """
     # Values of a route or of a [[table]] were not checked before.
     refuse_repeated(source.location, values)
-    selection = {**fields_of(Selection, values), "table": _table(values)}
+    places = tuple(values.get("to") or ("",))
+    is_parquet, stream = values["format"] == "parquet", is_one_stream(destination_kind(places))
+    fixed = None
+    if values["fixed"] and not is_parquet:
+        fixed = FixedWidths(**fields_of(FixedWidths, values))
+
+    names = table_names(values)
+    # Which of several tables is decided when the source has listed them.
+    table = parse_table(names[0]) if len(names) == 1 and not is_of_several(values) else None
+    rows = {**fields_of(Selection, values), "table": table}
     if "limit_rows" not in values:
         # The --sample of a command that measures is another option.
-        selection.pop("sample", None)
-    stream = is_one_stream(destination_kind(values.get("to") or ()))
+        rows.pop("sample", None)
+    selection = Selection(**rows)
+
+    output = _output(values, places, fixed=fixed is not None)
+    routes: tuple[Route, ...] | None = None
+    if output.filter is not None:
+        # A filter may look at any column there is.
+        columns, exclude = selection.columns, selection.exclude
+        only = Route(name="", output=output, columns=columns, exclude=exclude, fixed=fixed)
+        selection, fixed, routes = replace(selection, columns=(), exclude=()), None, (only,)
+
+    limits = fields_of(PlanOptions, values)
+    if stream:
+        limits["parallelism"] = 1
+        if is_parquet and values["split"] == "auto":
+            limits["split"] = "none"  # A Parquet file is written as one unit.
     concurrency, cluster = fields_of(ConcurrencyOptions, values), fields_of(ClusterOptions, values)
     if values["parallelism"] == ADAPTIVE and not stream:
         concurrency["adaptive"] = True
-    fixed = values["fixed"] and values["format"] != "parquet"
     whole = fields_of(Request, values)
-    if values["verify"] == "full" and not is_kept(tuple(values.get("to") or ("",))):
+    if values["verify"] == "full" and not is_kept(places):
         # From a variable set for all jobs; an option of this job is refused.
         whole["verify"] = "count"
-    request = Request(
-        source=source,
-        selection=Selection(**selection),
-        output=_output(values),
-        limits=PlanOptions(**_limits(values, is_stream=stream)),
-        seats=seats_of(values),
-        retry=RetryOptions(**fields_of(RetryOptions, values)),
-        values=ValueOptions(**fields_of(ValueOptions, values)),
-        fixed=FixedWidths(**fields_of(FixedWidths, values)) if fixed else None,
-        concurrency=ConcurrencyOptions(**concurrency) if concurrency else None,
-        cluster=ClusterOptions(**cluster) if cluster else None,
-        settings=settings,
-        **whole,
+    return in_directory_of_part(
+        Request(
+            source=source,
+            selection=selection,
+            output=output,
+            limits=PlanOptions(**limits),
+            seats=SeatOptions(**fields_of(SeatOptions, values)),
+            retry=RetryOptions(**fields_of(RetryOptions, values)),
+            values=ValueOptions(**fields_of(ValueOptions, values)),
+            fixed=fixed,
+            concurrency=ConcurrencyOptions(**concurrency) if concurrency else None,
+            cluster=ClusterOptions(**cluster) if cluster else None,
+            routes=routes,
+            settings=settings,
+            **whole,
+        )
     )
-    _check_format(request.output, fixed=request.fixed is not None)
-    request = request if request.output.filter is None else _with_filter(request)
-    return in_directory_of_part(request)
 
 
-def _with_filter(request: Request) -> Request:
-    """Return the request of an output with a filter, which may look at any column there is."""
-    only = Route(
-        name="",
-        output=request.output,
-        columns=request.selection.columns,
-        exclude=request.selection.exclude,
-        fixed=request.fixed,
-    )
-    selection = replace(request.selection, columns=(), exclude=())
-    return replace(request, selection=selection, routes=(only,), fixed=None)
+def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) -> OutputOptions:
+    """Return where the rows go and how they are written.
 
-
-def session_of(values: Mapping[str, Any]) -> SessionOptions:
-    """Return how sessions are opened; what a command has no option for keeps its default."""
-    return SessionOptions(**fields_of(SessionOptions, values))
-
-
-def seats_of(values: Mapping[str, Any]) -> SeatOptions:
-    """Return how workers are to be placed."""
-    return SeatOptions(**fields_of(SeatOptions, values))
-
-
-def _table(values: Mapping[str, Any]) -> TableName | None:
-    """Return the one table; which of several is decided once the source has listed them."""
-    names = table_names(values)
-    return parse_table(names[0]) if len(names) == 1 and not is_of_several(values) else None
-
-
-def _output(values: Mapping[str, Any]) -> OutputOptions:
-    """Return where the rows go and how they are written."""
-    places = tuple(values.get("to") or ("",))
+    The layout of text is a dialect, which single options override.
+    """
+    layout: TextFormat | ParquetFormat
+    if values["format"] == "parquet":
+        layout = ParquetFormat(**fields_of(ParquetFormat, values))
+    else:
+        given = fields_of(TextFormat, values)
+        if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
+            # The user's format decides which digits are left out.
+            given["fractions"] = "mask"
+        if values["dialect"] == "mysql" and values["encoding"] == "iso8859-1":
+            # MySQL's latin1 is this code page.
+            given["encoding"] = "cp1252"
+        given.update(_NO_DELIMITED_TEXT if fixed else {})
+        layout = replace(dialects.dialect(values["dialect"]), **given)
     codec: Any = "zstd" if values["format"] == "parquet" else "none"
+    compression = values["compression"] or Compression(codec=codec)
+
     found = fields_of(OutputOptions, values)
     per_table, stream = values["file_per"] == "table", not is_kept(places)
     if stream:
@@ -162,73 +169,54 @@ def _output(values: Mapping[str, Any]) -> OutputOptions:
         found["file_size_bytes"] = 0
     if per_table and not values["file_name"]:
         found["file_name"] = DEFAULT_TABLE_TEMPLATE
-    return OutputOptions(
+    options = OutputOptions(
         destination=places[0],
         others=places[1:],
-        format=_format(values),
-        compression=values["compression"] or Compression(codec=codec),
-        encryption=encryption_of(values),
+        format=layout,
+        compression=compression,
+        encryption=_encryption(values),
         transform=_transform(values),
         **found,
     )
-
-
-def _format(values: Mapping[str, Any]) -> TextFormat | ParquetFormat:
-    """Return the layout of the files: of text a dialect, which single options override."""
-    if values["format"] == "parquet":
-        return ParquetFormat(**fields_of(ParquetFormat, values))
-    found = fields_of(TextFormat, values)
-    if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
-        # The user's format decides which digits are left out.
-        found["fractions"] = "mask"
-    if values["dialect"] == "mysql" and values["encoding"] == "iso8859-1":
-        # MySQL's latin1 is this code page.
-        found["encoding"] = "cp1252"
-    fixed = _NO_DELIMITED_TEXT if values["fixed"] else {}
-    return replace(dialect(values["dialect"]), **{**found, **fixed})
-
-
-def _limits(values: Mapping[str, Any], *, is_stream: bool) -> dict[str, Any]:
-    """Return the limits of a plan: one stream has one worker, and of Parquet one unit."""
-    found = fields_of(PlanOptions, values)
-    if is_stream:
-        found["parallelism"] = 1
-        if values["format"] == "parquet" and values["split"] == "auto":
-            found["split"] = "none"
-    return found
-
-
-def _check_format(options: OutputOptions, *, fixed: bool) -> None:
     try:
-        if isinstance(options.compression, Compression):
-            registry.check(options.format, options.compression)
+        if isinstance(compression, Compression):
+            registry.check(layout, compression)
         open_digest(options.checksum)
-        if isinstance(options.format, ParquetFormat):
-            check_options(options.format)
-            registry.check_encoder(options.format, options.encoder)
-        if isinstance(options.format, TextFormat):
+        if isinstance(layout, ParquetFormat):
+            check_options(layout)
+        else:
             # The fields of records of fixed width are decided when the columns are known.
-            (dialects.check_fixed if fixed else dialects.check)(options.format)
-            registry.check_encoder(options.format, options.encoder)
+            (dialects.check_fixed if fixed else dialects.check)(layout)
+        registry.check_encoder(layout, options.encoder)
     except FormatError as error:
-        # All of it was known from the options alone.
+        # The options alone are wrong.
         raise UsageError(error.message, error.hint) from error
+    return options
 
 
 def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
-    """Return the steps that change the rows, in the order of the options on the help page.
+    """Return the steps that change the rows, in the order of the options on the help page."""
 
-    Raises:
-        UsageError: A key has two places, or a place has a wrong form.
-        ConfigError: A key is missing.
-    """
-    steps = tuple(_steps(values))
+    def pairs(key: str) -> Iterator[tuple[str, str]]:
+        return map(parse_assignment, values.get(key) or ())
+
+    steps: list[Step] = [
+        *(ComputeColumn(compute=name, sql=text) for name, text in pairs("expression")),
+        *(ConstantColumn(constant=name, value=text) for name, text in pairs("constant")),
+        *(CastColumn(cast=name, to=text.strip()) for name, text in pairs("cast")),
+        *map(parse_mask, values.get("mask") or ()),
+    ]
+    renames = tuple((name, plain_name(text.strip())) for name, text in pairs("rename"))
+    if renames:
+        steps.append(RenameColumns(rename=renames))
+    if kept := values.get("output_columns"):
+        steps.append(KeepColumns(keep=tuple(map(plain_name, kept))))
     if not steps:
         return None
-    places = _places(values.get("mask_key") or ())
-    names = TransformOptions(steps=steps).key_names
+    places = _key_places(values.get("mask_key") or ())
+    names = TransformOptions(steps=tuple(steps)).key_names
     keys = tuple(key_place(name, places.get(name, "")) for name in names)
-    return TransformOptions(steps=steps, keys=keys)
+    return TransformOptions(steps=tuple(steps), keys=keys)
 
 
 def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
@@ -238,14 +226,19 @@ def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
         UsageError: A key has two places, or a place has a wrong form.
         ConfigError: The credential is missing.
     """
-    return tuple(key_place(name, place) for name, place in _places(items).items())
+    return tuple(key_place(name, place) for name, place in _key_places(items).items())
 
 
-def _places(items: Iterable[str]) -> dict[str, str]:
+def _key_places(items: Iterable[str]) -> dict[str, str]:
     """Return the places of keys by their names."""
     found: dict[str, str] = {}
     for name, place in map(parse_key_place, items):
-        place = _expanded(place)
+        kind, _, path = place.partition(":")
+        try:
+            # No shell has seen the home directory after `file:`.
+            place = f"file:{at_home(path)}" if kind == "file" else place
+        except ValueError as error:
+            raise UsageError(f"the file of --mask-key: {error}", "write the path in full") from None
         if found.setdefault(name or DEFAULT_KEY, place) != place:
             raise UsageError(
                 f"--mask-key names two places for the key {name or DEFAULT_KEY}",
@@ -254,106 +247,57 @@ def _places(items: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _steps(values: Mapping[str, Any]) -> Iterator[Step]:
-    for name, text in _pairs(values, "expression"):
-        yield ComputeColumn(compute=name, sql=text)
-    for name, text in _pairs(values, "constant"):
-        yield ConstantColumn(constant=name, value=text)
-    for name, text in _pairs(values, "cast"):
-        yield CastColumn(cast=name, to=text.strip())
-    yield from map(parse_mask, values.get("mask") or ())
-    renames = tuple((name, plain_name(text.strip())) for name, text in _pairs(values, "rename"))
-    if renames:
-        yield RenameColumns(rename=renames)
-    kept = values.get("output_columns")
-    if kept:
-        yield KeepColumns(keep=tuple(map(plain_name, kept)))
-
-
-def _pairs(values: Mapping[str, Any], key: str) -> Iterator[tuple[str, str]]:
-    return map(parse_assignment, values.get(key) or ())
-
-
-def _expanded(place: str) -> str:
-    """Return a place with the home directory in it, which no shell has seen behind `file:`."""
-    kind, _, path = place.partition(":")
-    try:
-        return f"file:{at_home(path)}" if kind == "file" else place
-    except ValueError as error:
-        raise UsageError(f"the file of --mask-key: {error}", "write the path in full") from None
-
-
-_FORM = "give a public key, which begins with age1, or @FILE"
-
-
-def encryption_of(values: Mapping[str, Any]) -> EncryptionOptions | None:
-    """Return how the files are encrypted; None if they are not. The rules between options hold.
-
-    Raises:
-        UsageError: A recipient is not a public key, or its file cannot be read.
-    """
+def _encryption(values: Mapping[str, Any]) -> EncryptionOptions | None:
+    """Return how the files are encrypted; None if they are not. The rules between options hold."""
     if "encrypt_to" not in values:
         return None  # A command that writes no rows.
-    if values["format"] != "parquet":
-        recipients = tuple(dict.fromkeys(_recipients(values["encrypt_to"])))
-        if not recipients:
+    if values["format"] == "parquet":
+        if not has_parquet_key(values["parquet_key_file"]):
             return None
-        identity = keys_at(values).identity
-        return EncryptionOptions(recipients=recipients, identity=identity)
-    if not has_parquet_key(values["parquet_key_file"]):
+        name = values["parquet_key_name"] or ""
+        return EncryptionOptions(key=keys_at(values).key, key_name=name)
+    form = "give a public key, which begins with age1, or @FILE"
+    found: dict[str, None] = {}
+    for written in values["encrypt_to"]:
+        texts = [written]
+        if written.startswith("@"):
+            path = Path(written[1:])
+            try:
+                lines = [line.strip() for line in read_named(path).decode().splitlines()]
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise UsageError(
+                    f"the file of --encrypt-to cannot be read: {reason}", "check its path"
+                ) from None
+            texts = [line for line in lines if line and not line.startswith("#")]
+            if not texts:
+                raise UsageError(f"the file {path} of --encrypt-to names no recipient", form)
+        for text in map(str.strip, texts):
+            if text.upper().startswith(IDENTITY):
+                learn(text)
+                raise UsageError(
+                    "--encrypt-to has a private key, which every user of this machine may have "
+                    "seen",
+                    "give the public key, which `age-keygen -y FILE` shows, and make a new "
+                    "private one",
+                )
+            if not text.startswith(RECIPIENT):
+                raise UsageError(
+                    "a value of --encrypt-to is not a public key of age, and is not shown", form
+                )
+            found[text] = None
+    if not found:
         return None
-    key, name = keys_at(values).key, values["parquet_key_name"] or ""
-    return EncryptionOptions(key=key, key_name=name)
+    return EncryptionOptions(recipients=tuple(found), identity=keys_at(values).identity)
 
 
 def keys_at(values: Mapping[str, Any]) -> EncryptionOptions:
     """Return where the keys of files that are encrypted already are found, if anywhere."""
-    return EncryptionOptions(
-        key=parquet_key_reference(_path(values["parquet_key_file"])),
-        identity=identity_reference(_path(values["decrypt_with"])),
+    key, identity = (
+        None if values[name] is None else Path(values[name])
+        for name in ("parquet_key_file", "decrypt_with")
     )
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
-
-
-def _recipients(written: Iterable[str]) -> Iterator[str]:
-    for item in written:
-        if item.startswith("@"):
-            yield from _in_file(Path(item[1:]))
-        else:
-            yield _recipient(item)
-
-
-def _in_file(path: Path) -> Iterator[str]:
-    try:
-        text = read_named(path).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(
-            f"the file of --encrypt-to cannot be read: {reason}", "check its path"
-        ) from None
-    lines = [line.strip() for line in text.splitlines()]
-    keys = [line for line in lines if line and not line.startswith("#")]
-    if not keys:
-        raise UsageError(f"the file {path} of --encrypt-to names no recipient", _FORM)
-    yield from map(_recipient, keys)
-
-
-def _recipient(text: str) -> str:
-    text = text.strip()
-    if text.upper().startswith(IDENTITY):
-        learn(text)
-        raise UsageError(
-            "--encrypt-to has a private key, which every user of this machine may have seen",
-            "give the public key, which `age-keygen -y FILE` shows, and make a new private one",
-        )
-    if not text.startswith(RECIPIENT):
-        raise UsageError(
-            "a value of --encrypt-to is not a public key of age, and is not shown", _FORM
-        )
-    return text
+    return EncryptionOptions(key=parquet_key_reference(key), identity=identity_reference(identity))
 
 
 _NEVER_SHOWN = ("session_sql", "on_success", "on_failure")

@@ -27,13 +27,11 @@ from unloader.request.job.entries import (
     Given,
     JobFile,
     Mistake,
-    Place,
-    first_of,
+    only_route,
     routes_of,
-    the_only,
     values_of,
 )
-from unloader.request.job.grammar import as_given, keys_of, read_job, wrong_type
+from unloader.request.job.grammar import as_given, read_job
 from unloader.request.locations import database_in, looks_like_source
 from unloader.request.options import options_of
 from unloader.request.settings import at_home
@@ -191,10 +189,15 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
     def first(mistake: Mistake) -> None:
         raise mistake.error
 
-    options = options_of("run")
-    job = read_job(Path(path), options, first, own)
-    several = tables and len(job.tables) > 1
-    table, route = first_of(job) if several else the_only(job)
+    options = {option.key: option for option in options_of("run")}
+    job = read_job(Path(path), tuple(options.values()), first, own)
+    if len(job.tables) > 1 and not tables:
+        raise UsageError(
+            f"this command takes one table, and {job.path} has {len(job.tables)}",
+            "write a job file for each, and put their common keys into a file that they include",
+        )
+    table = job.tables[0] if job.tables else None
+    route = only_route(job, table)
     values = values_of(job, table, route)
     check_statements(values)
     ctx.obj.job_file, ctx.obj.job_values = path, values
@@ -205,16 +208,23 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
             f"{ctx.info_name} handles one output, and {path} has {counted(len(routes), 'route')}",
             "write a job file with one of them",
         )
-    # Some options of other commands share only the name with an option of run.
-    others = {
-        each.key
-        for each in options
-        if each.key in own
-        and (own[each.key].owner, own[each.key].field) != (each.owner, each.field)
+    defaults = {
+        key: as_given(options[key], given.value)
+        for key, given in values.items()
+        # Some options of other commands share only the name with an option of run.
+        if key not in own
+        or (own[key].owner, own[key].field) == (options[key].owner, options[key].field)
     }
-    defaults = default_map(values, tables=tables)
-    ctx.default_map = {key: value for key, value in defaults.items() if key not in others}
-    return SourceArgument(url=url or source_of_job(job), job=job if several else None)
+    if not tables and isinstance(names := defaults.get("table"), list):
+        (items,) = names
+        if isinstance(items, tuple) and len(items) != 1:
+            raise UsageError(
+                f"this command takes one table, and {values['table'].where()} has {len(items)}",
+                "give --table with one of them",
+            )
+        defaults["table"] = items[0] if isinstance(items, tuple) else items
+    ctx.default_map = defaults
+    return SourceArgument(url=url or source_of_job(job), job=job if len(job.tables) > 1 else None)
 
 
 def check_statements(values: Mapping[str, Given]) -> None:
@@ -234,7 +244,7 @@ def check_statements(values: Mapping[str, Given]) -> None:
 
 
 def source_of_job(job: JobFile) -> str:
-    """Return the URL of the source that a job file names.
+    """Return the URL of the source that a job file names; `~/` of a file is the home directory.
 
     Raises:
         UsageError: It names none.
@@ -249,31 +259,14 @@ def source_of_job(job: JobFile) -> str:
         raise UsageError(
             f"{job.path} names no source", 'write source = "duckdb:///path/to/file.db"'
         )
-    return _at_home(given.value, given.place)
-
-
-def default_map(values: Mapping[str, Given], *, tables: bool = True) -> dict[str, Any]:
-    """Return what a job file sets, as the defaults of the options of a command line.
-
-    Args:
-        values: By the keys of options.
-        tables: The command takes several tables.
-
-    Raises:
-        UsageError: There are several, and the command takes one.
-    """
-    options = {option.key: option for option in options_of("run")}
-    found = {key: as_given(options[key], given.value) for key, given in values.items()}
-    if not tables and "table" in found:
-        given = values["table"]
-        names = given.value if isinstance(given.value, list) else [given.value]
-        if len(names) != 1:
-            raise UsageError(
-                f"this command takes one table, and {given.where()} has {len(names)}",
-                "give --table with one of them",
-            )
-        found["table"] = names[0]
-    return found
+    match = _HOME_FILE.match(given.value)
+    kind = KINDS.get(match[1].lower()) if match is not None else None
+    if match is None or kind is None or url_form(kind).what != "file":
+        return given.value
+    try:
+        return f"{match[1]}://{at_home('~/')}{given.value[match.end() :]}"
+    except ValueError as error:
+        raise UsageError(f"{given.place}: {error}", "write the path in full") from error
 
 
 def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
@@ -285,49 +278,23 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
         raise _no_plan(path, "was edited after it was made: the digest of its job differs")
     values = {name.replace("-", "_"): value for name, value in job.items()}
     # The plan has decided these options; a variable set for all jobs must not seem to change them.
-    planned = (each.key for each in options_of("run") if each.planned)
-    ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
+    options = {option.key: option for option in options_of("run")}
+    ctx.meta[JobOption.WITHOUT_VARIABLE] = {each.key for each in options.values() if each.planned}
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
     ctx.obj.job_file, ctx.obj.planned = path, True
     if routes:
         ctx.obj.routes = routes_of_plan(routes, path)
-    ctx.default_map = _planned_defaults(values, path)
+    if not values.keys() <= options.keys():
+        raise _no_plan(path, "has an unknown option")
+    ctx.default_map = {key: as_given(options[key], value) for key, value in values.items()}
     source = url or written
     if not isinstance(source, str) or not source or _is_file(source):
         raise UsageError(f"{path} names no source", 'write source = "duckdb:///path/to/file.db"')
     return SourceArgument(url=source, plan=document, plan_file=path)
 
 
-def _at_home(source: str, place: Place) -> str:
-    """Return a source's URL with `~/` for a file in the home directory replaced."""
-    match = _HOME_FILE.match(source)
-    kind = KINDS.get(match[1].lower()) if match is not None else None
-    if match is None or kind is None or url_form(kind).what != "file":
-        return source
-    try:
-        return f"{match[1]}://{at_home('~/')}{source[match.end() :]}"
-    except ValueError as error:
-        raise UsageError(f"{place}: {error}", "write the path in full") from error
-
-
 _HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 """What begins a URL of a file in the home directory, in each of its spellings."""
-
-
-def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
-    options = keys_of(options_of("run"))
-    defaults: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in options:
-            raise _no_plan(path, "has an unknown option")
-        option, opposite = options[key]
-        if wrong := wrong_type(option, value):
-            raise UsageError(
-                f"{path}: the key {key.replace('_', '-')!r}: {wrong}",
-                f"give it {option.kind.expected}",
-            )
-        defaults[option.key] = not value if opposite else as_given(option, value)
-    return defaults
 
 
 def _load_plan(path: str) -> dict[str, Any]:
@@ -341,23 +308,19 @@ def _load_plan(path: str) -> dict[str, Any]:
         raise _no_plan(path, f"is not JSON: {error}") from error
 
     if isinstance(document, dict) and "run_id" in document and JOB_DIGEST not in document:
-        raise _record_of_run(Path(path), document)
+        place = Path(path)
+        what = "the manifest" if place.name == MANIFEST else "a record"
+        home = place.parent.parent if place.parent.name == RUN else place.parent
+        raise UsageError(
+            f"{path} is {what} of the run {document['run_id']}, and not a plan",
+            f"{_of_run(home, finished=document.get('status') == 'complete')}; to unload again, "
+            "name the source, the plan or the job file of the run",
+        )
     # Before its options are looked at: another version may have other names.
     try:
         return checked_version(document)
     except PlanFailed as error:
         raise PlanFailed(f"{path} cannot be used: {error.message}", error.hint) from error
-
-
-def _record_of_run(path: Path, document: Mapping[str, Any]) -> UsageError:
-    """Return the error for a manifest, or another record of a run, in place of a plan file."""
-    what = "the manifest" if path.name == MANIFEST else "a record"
-    home = path.parent.parent if path.parent.name == RUN else path.parent
-    return UsageError(
-        f"{path} is {what} of the run {document['run_id']}, and not a plan",
-        f"{_of_run(home, finished=document.get('status') == 'complete')}; to unload again, name "
-        "the source, the plan or the job file of the run",
-    )
 
 
 def _directory(place: str) -> UsageError:

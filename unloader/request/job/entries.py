@@ -121,30 +121,6 @@ def pairs(job: JobFile) -> tuple[tuple[Entry | None, Entry | None], ...]:
     )
 
 
-def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
-    """Return the one table of a job, and its route if it has one; None if it has several.
-
-    Raises:
-        UsageError: There are more tables, or the route would narrow what its table selects.
-    """
-    if len(job.tables) > 1:
-        raise UsageError(
-            f"this command takes one table, and {job.path} has {len(job.tables)}",
-            "write a job file for each, and put their common keys into a file that they include",
-        )
-    return first_of(job)
-
-
-def first_of(job: JobFile) -> tuple[Entry | None, Entry | None]:
-    """Return the first table of a job, and its route if it has one; None if it has several.
-
-    Raises:
-        UsageError: The route would narrow what its table selects.
-    """
-    table = job.tables[0] if job.tables else None
-    return table, only_route(job, table)
-
-
 def only_route(job: JobFile, table: Entry | None) -> Entry | None:
     """Return the one route of a table; None if it has several, or no route.
 
