@@ -32,16 +32,56 @@ def parse_mask(item: str) -> Mask:
         ValueError: A method or parameter is unknown, one is missing, or a value is invalid.
     """
     column, text = parse_assignment(item)
-    parts = list(_parts(column, text))
-    method = parts[0][0]
-    if parts[0][1] is not None:
-        raise ValueError(f"the mask of {column} does not begin with a method; {_methods()}")
+    (method, chosen), *pairs = _parts(column, text)
+    # The field with the column has the name of the method.
+    masks = {each.__struct_fields__[0].replace("_", "-"): each for each in get_args(Mask)}
+    methods = "use one of " + ", ".join(masks)
+    if chosen is not None:
+        raise ValueError(f"the mask of {column} does not begin with a method; {methods}")
     given: dict[str, str] = {}
-    for name, value in parts[1:]:
+    for name, value in pairs:
         if value is None or name in given:
             raise ValueError(f"the mask of {column} has {name} twice, or without a value")
         given[name] = value
-    return _made(column, method, given)
+    if method not in masks:
+        raise ValueError(f"unknown mask {method!r}; {methods}")
+    first, *others = fields(masks[method])
+    kinds = {each.name: each.type for each in others}
+    found: dict[str, Any] = {first.name: column}
+    for name, value in given.items():
+        kind = kinds.get(name)
+        if kind is None:
+            listed = ", ".join(kinds) or "none"
+            raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            words = ", ".join(map(str, get_args(kind)))
+            raise ValueError(f"{name} of the mask {method} is one of {words}")
+        if kind is int and not re.fullmatch("[0-9]{1,9}", value):
+            raise ValueError(f"{name} of the mask {method} is a whole number")
+        found[name] = int(value) if kind is int else value
+    for each in others:
+        if each.required and each.name not in found:
+            raise ValueError(f"the mask {method} of {column} needs {each.name}=...")
+    mask: Mask = masks[method](**found)
+    return mask
+
+
+def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the words between commas, each with its value or None."""
+    at = 0
+    while at <= len(text):
+        match = _PARAMETER.match(text, at)
+        if match is None:
+            raise ValueError(
+                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; put double quotes around "
+                "a value with a comma or a quote"
+            )
+        name, quoted, plain = match.groups()
+        value = plain and plain.strip() if quoted is None else quoted.replace('""', '"')
+        yield name, value
+        if match.end() == len(text) and not match[0].endswith(","):
+            return
+        at = match.end()
 
 
 def parse_key_place(item: str) -> tuple[str, str]:
@@ -65,65 +105,3 @@ def quoted_value(text: str) -> str:
     if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
         return text
     return '"' + text.replace('"', '""') + '"'
-
-
-def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the words between commas, each with its value or None."""
-    at = 0
-    while at <= len(text):
-        match = _PARAMETER.match(text, at)
-        if match is None:
-            raise ValueError(
-                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; put double quotes around "
-                "a value with a comma or a quote"
-            )
-        quoted, plain = match[2], match[3]
-        yield match[1], quoted.replace('""', '"') if quoted is not None else _stripped(plain)
-        if match.end() == len(text) and not match[0].endswith(","):
-            return
-        at = match.end()
-
-
-def _stripped(text: str | None) -> str | None:
-    return None if text is None else text.strip()
-
-
-def _made(column: str, method: str, given: dict[str, str]) -> Mask:
-    known = _classes()
-    if method not in known:
-        raise ValueError(f"unknown mask {method!r}; {_methods()}")
-    first, *others = fields(known[method])
-    kinds = {each.name: each.type for each in others}
-    found: dict[str, Any] = {first.name: column}
-    for name, value in given.items():
-        if name not in kinds:
-            listed = ", ".join(kinds) or "none"
-            raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
-        found[name] = _value(method, name, kinds[name], value)
-    for each in others:
-        if each.required and each.name not in found:
-            raise ValueError(f"the mask {method} of {column} needs {each.name}=...")
-    mask: Mask = known[method](**found)
-    return mask
-
-
-def _value(method: str, name: str, kind: Any, text: str) -> Any:
-    if get_origin(kind) is Literal:
-        if text not in get_args(kind):
-            words = ", ".join(map(str, get_args(kind)))
-            raise ValueError(f"{name} of the mask {method} is one of {words}")
-        return text
-    if kind is int:
-        if not re.fullmatch("[0-9]{1,9}", text):
-            raise ValueError(f"{name} of the mask {method} is a whole number")
-        return int(text)
-    return text
-
-
-def _classes() -> dict[str, Any]:
-    """Return the classes of masks by their methods."""
-    return {each.__struct_fields__[0].replace("_", "-"): each for each in get_args(Mask)}
-
-
-def _methods() -> str:
-    return "use one of " + ", ".join(_classes())

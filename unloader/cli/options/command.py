@@ -73,7 +73,14 @@ def declared_options(
         for option in parameters:
             option.show_envvar = option.show_envvar and option.name not in by_hand
         if any(option.name == "password_file" for option in parameters):
-            parameters.append(_refused_password())
+            refused = click.Option(
+                ["--password"],
+                hidden=True,
+                expose_value=False,
+                callback=_refuse_password,
+                help="Refused: other users can read a command line.",
+            )
+            parameters.append(refused)
         if isinstance(function, click.Command):
             function.params.extend(parameters)
         else:
@@ -98,16 +105,6 @@ def _parameter(declared: Option) -> click.Option:
     elif declared.name == "to" and declared.required:
         option.callback = _answer_beside_data
     return option
-
-
-def _refused_password() -> click.Option:
-    return click.Option(
-        ["--password"],
-        hidden=True,
-        expose_value=False,
-        callback=_refuse_password,
-        help="Refused: other users can read a command line.",
-    )
 
 
 def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -157,33 +154,21 @@ def tell_unknown_variables(values: Mapping[str, Any]) -> None:
     Args:
         values: The options of the command by their names with underscores.
     """
-    if values.get("quiet"):
+    ours = sorted(name for name in os.environ if name.startswith("UNLOADER_"))
+    if values.get("quiet") or not ours:
         return
-    unknown = unknown_variables()
+    known = {*VARIABLES, PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE}
+    known.update(name for option in every_option() for name in option.variables)
+    unknown = []
+    for name in ours:
+        if name not in known and not name.startswith((*NOT_OURS, MASKING_KEY_VARIABLE)):
+            near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+            unknown.append(f"{name} (did you mean {near[0]}?)" if near else name)
     if not unknown:
         return
-    text = "no option has the variable " + ", ".join(map(_with_guess, unknown))
+    text = f"no option has the variable {', '.join(unknown)}"
     if json_lines.is_on():
         with suppress(OSError):
             json_lines.write("notice", {"text": text})
     else:
         click.echo(f"unloader: notice: {text}", err=True)
-
-
-def unknown_variables() -> tuple[str, ...]:
-    """Return the variables with our prefix that nothing reads, by name."""
-    known = _known()
-    ours = (name for name in os.environ if name.startswith("UNLOADER_"))
-    others = (*NOT_OURS, MASKING_KEY_VARIABLE)
-    return tuple(sorted(name for name in ours if name not in known and not name.startswith(others)))
-
-
-def _known() -> frozenset[str]:
-    options = (name for option in every_option() for name in option.variables)
-    return VARIABLES | {PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE, *options}
-
-
-def _with_guess(name: str) -> str:
-
-    near = get_close_matches(name, sorted(_known()), n=1, cutoff=0.8)
-    return f"{name} (did you mean {near[0]}?)" if near else name

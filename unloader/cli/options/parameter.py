@@ -118,8 +118,19 @@ class JobOption(click.Option):
         place = ctx.get_parameter_source(str(self.name))
         if place is not ParameterSource.DEFAULT:
             is_path = self.declared.kind.is_path
-            if is_path:
-                converted = self._at_home(ctx, converted, place)
+            no_shell = place is ParameterSource.ENVIRONMENT or (
+                # A plan has paths as they were on a command line.
+                place is ParameterSource.DEFAULT_MAP and not ctx.obj.planned
+            )
+            if is_path and no_shell and converted is not None:
+                try:
+                    converted = (
+                        tuple(tuple(map(at_home, each)) for each in converted)
+                        if self.multiple
+                        else at_home(converted)
+                    )
+                except ValueError as error:
+                    raise click.BadParameter(f"{error}.", ctx, self) from error
             parsed = self.is_flag or self.multiple
             self.remember(ctx, converted if parsed else str(converted) if is_path else value)
         return converted
@@ -146,23 +157,6 @@ class JobOption(click.Option):
                 return ()  # Each route has a destination.
             raise
         return tuple(chain.from_iterable(found)) if self.multiple else found
-
-    def _at_home(self, ctx: click.Context, value: Any, place: ParameterSource | None) -> Any:
-        """Return a path with the home directory in it where no shell has seen it."""
-        if isinstance(value, tuple):
-            return tuple(self._at_home(ctx, each, place) for each in value)
-        if not isinstance(value, str):
-            return value
-        if "\0" in value:
-            raise click.BadParameter("it holds the character NUL.", ctx, self)
-        no_shell = place is ParameterSource.ENVIRONMENT or (
-            # A plan has paths as they were on a command line.
-            place is ParameterSource.DEFAULT_MAP and not ctx.obj.planned
-        )
-        try:
-            return at_home(value) if no_shell else value
-        except ValueError as error:
-            raise click.BadParameter(f"{error}.", ctx, self) from error
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Return the place of a wrong value: an option, a variable, or a key of a job file."""
@@ -244,11 +238,21 @@ def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
         if option.effect == "unrecorded" or not applies or value in (None, []):
             continue
         place = ctx.get_parameter_source(option.key)
+        origin = "command line"
+        if place is ParameterSource.ENVIRONMENT:
+            names = option.variables
+            name = next((name for name in names if os.environ.get(name)), names[0])
+            origin = f"environment variable {name}"
+        elif place is ParameterSource.DEFAULT_MAP:
+            known = ctx.obj.job_values.get(option.key)
+            path = ctx.obj.job_file if known is None else known.place.path
+            entry = f", {known.entry}" if known is not None and known.entry else ""
+            origin = f"{'plan' if ctx.obj.planned else 'job'} file {path}{entry}"
         found.append(
             Setting(
                 name=option.name,
                 value=shown_value(option, value),
-                origin=_origin(ctx, option, place),
+                origin=origin,
                 effect=option.effect,
                 from_variable=place is ParameterSource.ENVIRONMENT,
             )
@@ -265,16 +269,3 @@ def shown_value(option: Option, value: Any) -> str:
         return str(value).lower()
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return render.one_line(redact(text))
-
-
-def _origin(ctx: click.Context, option: Option, place: ParameterSource | None) -> str:
-    if place is ParameterSource.ENVIRONMENT:
-        names = option.variables
-        name = next((name for name in names if os.environ.get(name)), names[0])
-        return f"environment variable {name}"
-    if place is ParameterSource.DEFAULT_MAP:
-        given = ctx.obj.job_values.get(option.key)
-        path = ctx.obj.job_file if given is None else given.place.path
-        entry = f", {given.entry}" if given is not None and given.entry else ""
-        return f"{'plan' if ctx.obj.planned else 'job'} file {path}{entry}"
-    return "command line"

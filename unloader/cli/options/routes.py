@@ -22,7 +22,7 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
 from unloader.request.job.entries import Entry, Given, Place
 from unloader.request.job.grammar import meaning
-from unloader.request.option import Option, of_scope
+from unloader.request.option import of_scope
 from unloader.request.options import options_of
 from unloader.storage.place_names import KEPT, destination_kind
 
@@ -42,11 +42,15 @@ def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -
     """
     entries = _entries(context, values)
     if entries:
-        return _request_of_routes(context, url, values, entries)
-    rules.validate(values, given(context))
-    source = connect_to(url, values, given(context))
-    request = request_of(values, source, settings_of(context, source.kind))
-    _check_verify(request)
+        request = _request_of_routes(context, url, values, entries)
+    else:
+        rules.validate(values, given(context))
+        source = connect_to(url, values, given(context))
+        request = request_of(values, source, settings_of(context, source.kind))
+    if request.routes is not None and request.verify == "source":
+        raise UsageError(
+            "--verify source compares one output without a filter", "use --verify full"
+        )
     return request
 
 
@@ -60,10 +64,17 @@ def _request_of_routes(
     source: SourceSpec | None = None
     requests, routes = [], []
     for name, entry in zip(names, entries, strict=True):
-        own, said = _values_of(context, values, entry)
+        own, set_here = _values_of(context, values, entry)
         try:
-            _check_place(own, alone=len(entries) == 1)
-            rules.validate(own, said)
+            places: tuple[str, ...] = own.get("to") or ()
+            if not places and "to" in own:
+                raise UsageError("it has no destination", "set the key 'to'")
+            if len(entries) > 1 and destination_kind(places) not in (*KEPT, "null"):
+                raise UsageError(
+                    f"it goes to {', '.join(places)}, and several routes need directories",
+                    "give it a directory, or unload it in a separate run",
+                )
+            rules.validate(own, set_here)
             source = source or connect_to(url, values, given(context))
             asked = request_of(own, source, settings_of(context, source.kind))
         except UnloaderError as error:
@@ -89,9 +100,21 @@ def _request_of_routes(
     if len(routes) == 1 and first.output.filter is None:
         return first
     selection = replace(first.selection, columns=(), exclude=())
-    found = replace(first, selection=selection, routes=tuple(routes), fixed=None)
-    _check_verify(found)
-    return found
+    return replace(first, selection=selection, routes=tuple(routes), fixed=None)
+
+
+def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
+    """Return the routes of the command line, or else of the job file."""
+    written = values.get("route")
+    if not written:
+        found: Sequence[Entry] = context.obj.routes
+        return found
+    if context.obj.planned:
+        raise UsageError(
+            f"--route cannot change the finished plan {context.obj.job_file}",
+            "make a new plan with --route, or leave it out",
+        )
+    return _routes_at(_ON_COMMAND_LINE, written)
 
 
 def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -103,12 +126,7 @@ def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[
 
 
 def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
-    """Return the routes that a plan file has kept.
-
-    Args:
-        kept: What `kept_routes` gave.
-        path: Of the plan file.
-    """
+    """Return the routes that a plan file has kept."""
     return _routes_at(Place(path=path), ((each["name"], each["values"].items()) for each in kept))
 
 
@@ -127,27 +145,6 @@ def _routes_at(
     ]
 
 
-def _check_verify(request: Request) -> None:
-    if request.routes is not None and request.verify == "source":
-        raise UsageError(
-            "--verify source compares one output without a filter", "use --verify full"
-        )
-
-
-def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
-    """Return the routes of the command line, or else of the job file."""
-    said = values.get("route")
-    if not said:
-        found: Sequence[Entry] = context.obj.routes
-        return found
-    if context.obj.planned:
-        raise UsageError(
-            f"--route cannot change the finished plan {context.obj.job_file}",
-            "make a new plan with --route, or leave it out",
-        )
-    return _routes_at(_ON_COMMAND_LINE, said)
-
-
 def _values_of(
     context: click.Context, values: Mapping[str, Any], entry: Entry
 ) -> tuple[dict[str, Any], frozenset[str]]:
@@ -156,7 +153,7 @@ def _values_of(
     The keys above the routes are defaults for each route: they are ignored where they do not
     apply. The command line counts more than a route of a job file.
     """
-    options = _of_routes()
+    options = {each.key: each for each in of_scope(options_of("run"), "route")}
     for each in entry.values:
         if each.key not in options:
             name = each.key.replace("_", "-")
@@ -176,24 +173,9 @@ def _values_of(
     return {**values, **none, **own}, frozenset({*own, *above})
 
 
-def _of_routes() -> dict[str, Option]:
-    return {each.key: each for each in of_scope(options_of("run"), "route")}
-
-
-def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
-    places: tuple[str, ...] = values.get("to") or ()
-    if not places and "to" in values:
-        raise UsageError("it has no destination", "set the key 'to'")
-    if not alone and destination_kind(places) not in (*KEPT, "null"):
-        raise UsageError(
-            f"it goes to {', '.join(places)}, and several routes need directories",
-            "give it a directory, or unload it in a separate run",
-        )
-
-
 def _settings(entry: Entry, *, planned: bool) -> tuple[Setting, ...]:
-    """Return what a route says, for its manifest."""
-    options = _of_routes()
+    """Return the settings of a route, for its manifest."""
+    options = {each.key: each for each in of_scope(options_of("run"), "route")}
     file = f"{'plan' if planned else 'job'} file {entry.place.path}"
     where = "command line" if entry.place == _ON_COMMAND_LINE else file
     return tuple(

@@ -38,8 +38,6 @@ SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"
 ROUTE: EntryKind = "route"
 
-_UNSHOWN = "it has an unknown key or table"
-
 
 def keys_of(options: Iterable[Option]) -> dict[str, tuple[Option, bool]]:
     """Return each key of some options, with its option and whether it says the opposite."""
@@ -49,19 +47,6 @@ def keys_of(options: Iterable[Option]) -> dict[str, tuple[Option, bool]]:
 def key_of(written: str) -> str:
     """Return a key as it is known here, however it is written."""
     return written.replace("-", "_").lower()
-
-
-def wrong_type(option: Option, value: Any) -> str:
-    """Return the mistake in the type of a value of a file; empty for a correct type.
-
-    A date or a number in place of text would pass for its own text, which need not be the one that
-    was meant.
-    """
-    try:
-        convert(value, option.kind.toml)
-    except ValidationError as error:
-        return f"{str(error)[:1].lower()}{str(error)[1:]}"
-    return ""
 
 
 def as_given(option: Option, value: Any) -> Any:
@@ -130,14 +115,14 @@ class _Section(Struct, frozen=True, kw_only=True):
 
     def mistake(self, written: str, text: str, hint: str, *, named: bool = True) -> Mistake:
         """Return the mistake of a key; `named` if the key may be shown."""
+        key = written.replace("_", "-") if named else ""
         place = self.document.place(*self.path, written)
-        where = f"{place}: {self.entry}" if self.entry else str(place)
-        return Mistake(
-            error=UsageError(f"{where}: {text}", hint),
-            place=place,
-            key=written.replace("_", "-") if named else "",
-            entry=self.entry,
-        )
+        return _mistake(place, text, hint, key=key, entry=self.entry)
+
+
+def _mistake(place: Place, text: str, hint: str, *, key: str = "", entry: str = "") -> Mistake:
+    where = f"{place}: {entry}" if entry else str(place)
+    return Mistake(error=UsageError(f"{where}: {text}", hint), place=place, key=key, entry=entry)
 
 
 class _Reader(Struct, kw_only=True):
@@ -157,63 +142,66 @@ class _Reader(Struct, kw_only=True):
     def take(self, document: Document) -> None:
         """Take the content of one file; it overrides the files before."""
         self.shown |= document.shown
-        top = _Section(document=document, scope="run", own=(INCLUDE, key_of(SHOWN), SOURCE))
+        grammar = (INCLUDE, key_of(SHOWN))
+        top = _Section(document=document, scope="run", own=(*grammar, SOURCE))
         found: dict[str, Given] = {}
+        defaults: dict[str, Given] = {}
         for written, value in document.content.items():
-            key, section = key_of(written), replace(top, path=(written,), own=(SOURCE,))
-            if key == RUN and isinstance(value, dict):
+            key = key_of(written)
+            if key in (RUN, DEFAULTS) and isinstance(value, dict):
+                is_default = key == DEFAULTS
+                section = replace(
+                    top, path=(written,), own=() if is_default else (SOURCE,), is_default=is_default
+                )
                 for inner, each in value.items():
-                    self._take_key(section, inner, each, found)
-            elif key == DEFAULTS and isinstance(value, dict):
-                defaults: dict[str, Given] = {}
-                for inner, each in value.items():
-                    self._take_key(replace(section, own=(), is_default=True), inner, each, defaults)
-                self.defaults.update(defaults)
+                    self._take_key(section, inner, each, defaults if is_default else found)
             elif key in (TABLE, ROUTE) and _are_tables(value):
-                entries = self.tables if key == TABLE else self.routes
+                kind: EntryKind = TABLE if key == TABLE else ROUTE
+                entries = self.tables if kind == TABLE else self.routes
                 for at, each in enumerate(value if document.counts_entries else ()):
-                    place = document.place(written)
-                    kind: EntryKind = TABLE if key == TABLE else ROUTE
-                    entry = Entry(kind=kind, number=len(entries) + 1, place=place)
-                    entries.append(self._entry_of(top, entry, (written, at), each))
+                    entry = self._entry_of(top, kind, len(entries) + 1, (written, at), each)
+                    entries.append(entry)
             elif key in (RUN, DEFAULTS, ROUTE) or (key == TABLE and isinstance(value, dict)):
                 self.report(_wrong_table(top, written))
-            elif key not in (INCLUDE, key_of(SHOWN)):
+            elif key not in grammar:
                 self._take_key(top, written, value, found)
         self.source = found.pop(SOURCE, self.source)
         self.values.update(found)
+        self.defaults.update(defaults)
 
     def job(self, path: str) -> JobFile:
-        """Return what all files say together, with the variables replaced."""
-        said = JobFile(
-            path=path,
-            source=self.source,
-            values=tuple(self.values.values()),
-            defaults=tuple(self.defaults.values()),
-            tables=tuple(self.tables),
-            routes=tuple(self.routes),
-        )
-        for mistake in _mistakes_between(said):
+        """Return the content of all files together, with the variables replaced."""
+        for mistake in self._mistakes_between():
             self.report(mistake)
-        return replace(
-            said,
+        return JobFile(
+            path=path,
             source=None if self.source is None else self._expanded(self.source, self.shown),
-            values=self._finished(said.values),
-            defaults=self._finished(said.defaults),
-            tables=tuple(map(self._finished_entry, said.tables)),
-            routes=tuple(map(self._finished_entry, said.routes)),
+            values=self._finished(self.values.values()),
+            defaults=self._finished(self.defaults.values()),
+            tables=tuple(map(self._finished_entry, self.tables)),
+            routes=tuple(map(self._finished_entry, self.routes)),
         )
 
     def _entry_of(
-        self, around: _Section, bare: Entry, path: tuple[str | int, ...], value: dict[str, Any]
+        self,
+        around: _Section,
+        kind: EntryKind,
+        number: int,
+        path: tuple[str | int, ...],
+        value: dict[str, Any],
     ) -> Entry:
         """Return an entry with its values and routes."""
-        name, is_route = value.get(NAME), bare.kind == ROUTE
-        if is_route and isinstance(name, str) and ROUTE_NAME.fullmatch(name):
-            bare = replace(bare, name=name)
+        name, is_route, document = value.get(NAME), kind == ROUTE, around.document
+        named = is_route and isinstance(name, str) and ROUTE_NAME.fullmatch(name) is not None
+        bare = Entry(
+            kind=kind,
+            number=number,
+            name=str(name) if named else "",
+            place=document.place(*path),
+        )
         section = replace(
             around,
-            scope=bare.kind,
+            scope=kind,
             path=path,
             entry=", ".join(filter(None, (around.entry, bare.label))),
             own=(NAME,) if is_route else (ROUTE,),
@@ -222,21 +210,20 @@ class _Reader(Struct, kw_only=True):
         routes: list[Entry] = []
         for written, each in value.items():
             key = key_of(written)
-            if key == ROUTE and not is_route and _are_tables(each):
-                place = section.document.place(*path, written)
+            if key == ROUTE and not is_route:
+                if not _are_tables(each):
+                    self.report(_wrong_table(section, written))
+                    continue
                 for at, inner in enumerate(each):
-                    route = Entry(kind=ROUTE, number=at + 1, place=place)
-                    routes.append(self._entry_of(section, route, (*path, written, at), inner))
-            elif key == ROUTE and not is_route:
-                self.report(_wrong_table(section, written))
+                    place = (*path, written, at)
+                    routes.append(self._entry_of(section, ROUTE, at + 1, place, inner))
             elif key != NAME or not is_route:
                 self._take_key(section, written, each, found)
-            elif not bare.name:
+            elif not named:
                 text = "the name of a route is not a plain word in quotes"
                 hint = "use letters, digits, dots, hyphens and underscores"
                 self.report(section.mistake(written, text, hint))
-        place = around.document.place(*path)
-        return replace(bare, place=place, values=tuple(found.values()), routes=tuple(routes))
+        return replace(bare, values=tuple(found.values()), routes=tuple(routes))
 
     def _take_key(
         self, section: _Section, written: str, value: Any, found: dict[str, Given]
@@ -248,7 +235,12 @@ class _Reader(Struct, kw_only=True):
         if mistake is None and key in known:
             option, opposite = known[key]
             key = option.key
-            if wrong := wrong_type(option, value):
+            try:
+                # A date or a number in place of text would pass for its own text, which need not
+                # be the text that was meant.
+                convert(value, option.kind.toml)
+            except ValidationError as error:
+                wrong = f"{str(error)[:1].lower()}{str(error)[1:]}"
                 text = f"the key {written.replace('_', '-')!r}: {wrong}"
                 mistake = section.mistake(written, text, f"give it {option.kind.expected}")
         if mistake is None and key in found:
@@ -282,18 +274,20 @@ class _Reader(Struct, kw_only=True):
             return None
         # A key that does not look like the name of an option may be a secret.
         may_be_shown = re.fullmatch("[A-Za-z]+([-_][A-Za-z]+)*", written) is not None
+        unshown = "it has an unknown key or table"
         tables = value if isinstance(value, list) else [value]
         if any(isinstance(each, dict) for each in tables):
-            shown = f"unknown table [{written}]" if may_be_shown else _UNSHOWN
+            shown = f"unknown table [{written}]" if may_be_shown else unshown
             hint = "write its keys at the top of the file, or below a line [run]"
             return section.mistake(written, shown, hint, named=False)
         elsewhere = keys_of(self.options).get(key)
-        if elsewhere is not None and elsewhere[0].scope == "table":
-            text = f"the key {written!r} belongs to a table, and not to one of its routes"
-            return section.mistake(written, text, "write it below [[table]], or at the top")
         if elsewhere is not None:
-            text = f"the key {written!r} belongs to the whole run, and not to one {section.scope}"
-            return section.mistake(written, text, "write it at the top of the file")
+            is_table = elsewhere[0].scope == "table"
+            owner = "a table, and not to one of its routes"
+            owner = owner if is_table else f"the whole run, and not to one {section.scope}"
+            hint = "below [[table]], or at the top" if is_table else "at the top of the file"
+            text = f"the key {written!r} belongs to {owner}"
+            return section.mistake(written, text, f"write it {hint}")
         if key in self.others:
             text = f"a job file holds options of run, not {written}"
             hint = f"give --{key.replace('_', '-')} on the command line"
@@ -301,8 +295,25 @@ class _Reader(Struct, kw_only=True):
         names = [name.replace("_", "-") for name in (*known, *section.own)]
         near = get_close_matches(written.replace("_", "-").lower(), names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(names))
-        shown = f"unknown key {written!r}" if may_be_shown else _UNSHOWN
+        shown = f"unknown key {written!r}" if may_be_shown else unshown
         return section.mistake(written, shown, hint, named=may_be_shown)
+
+    def _mistakes_between(self) -> Iterator[Mistake]:
+        """Yield mistakes in the names of routes, and in the choice of tables."""
+        for routes in (self.routes, *(table.routes for table in self.tables)):
+            for at, each in enumerate(routes):
+                if each.name and each.name in [before.name for before in routes[:at]]:
+                    text, hint = "another route has the same name", "give each its own name"
+                    yield _mistake(each.place, text, hint, key=NAME, entry=each.label)
+        hint = "write table or query below each [[table]]"
+        for table in self.tables:
+            if not any(given.key in (*SUBJECT, "schema") for given in table.values):
+                text = "it names neither a table nor a query"
+                yield _mistake(table.place, text, hint, entry=table.label)
+        for given in self.values.values() if self.tables else ():
+            if given.key in SUBJECT:
+                text = f"the key {given.key!r} does not apply beside [[table]], which names the "
+                yield _mistake(given.place, f"{text}tables", hint, key=given.key)
 
     def _finished_entry(self, entry: Entry) -> Entry:
         return replace(
@@ -356,31 +367,3 @@ def _wrong_table(section: _Section, written: str) -> Mistake:
     else:
         text, hint = "is not a table, or more than one", f"write its keys below one line [{key}]"
     return section.mistake(written, f"{written!r} {text}", hint)
-
-
-def _mistakes_between(job: JobFile) -> Iterator[Mistake]:
-    """Yield mistakes in the names of routes, and in the choice of tables."""
-    yield from _same_names(job.routes)
-    hint = "write table or query below each [[table]]"
-    for table in job.tables:
-        yield from _same_names(table.routes)
-        if not any(given.key in (*SUBJECT, "schema") for given in table.values):
-            text = "it names neither a table nor a query"
-            yield _mistake(table.place, text, hint, entry=table.label)
-    for given in job.values if job.tables else ():
-        if given.key in SUBJECT:
-            text = f"the key {given.key!r} does not apply beside [[table]], which names the tables"
-            yield _mistake(given.place, text, hint, key=given.key)
-
-
-def _same_names(routes: Sequence[Entry]) -> Iterator[Mistake]:
-    """Yield each route that has the name of another one beside it."""
-    for at, each in enumerate(routes):
-        if each.name and each.name in [before.name for before in routes[:at]]:
-            text, hint = "another route has the same name", "give each its own name"
-            yield _mistake(each.place, text, hint, key=NAME, entry=each.label)
-
-
-def _mistake(place: Place, text: str, hint: str, *, key: str = "", entry: str = "") -> Mistake:
-    where = f"{place}: {entry}" if entry else str(place)
-    return Mistake(error=UsageError(f"{where}: {text}", hint), place=place, key=key, entry=entry)
