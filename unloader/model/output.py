@@ -132,7 +132,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A codec, or how one is to be chosen by measuring."""
     file_per: Annotated[
         FilePer,
-        _cut("Write a file for each work unit, or one file for the table.", example="table"),
+        _cut("Write a file for each work unit, or one file for the table."),
     ] = "unit"
     file_name: Annotated[
         str,
@@ -222,7 +222,6 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             commands=ONE_VALUE,
             effect="none",
             name="overlap-buffer",
-            example="4MiB",
         ),
     ] = 4 * 1024 * 1024
     buffers: Annotated[
@@ -233,7 +232,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 4
     checksum: Annotated[
         Checksum,
-        _file("Checksum of each file in the manifest. Object stores use crc32c.", example="sha256"),
+        _file("Checksum of each file in the manifest. Object stores use crc32c."),
     ] = "xxh3"
     mode: Annotated[
         int | None,
@@ -300,7 +299,6 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "see unloader formats.",
             group="CSV",
             formats=("csv", "parquet"),
-            example="plain",
         ),
     ] = "auto"
     encryption: EncryptionOptions | None = None

@@ -80,7 +80,6 @@ class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         _value(
             "In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, "
             "which end in 2262. Only Oracle.",
-            example="timestamp",
         ),
     ] = "string"
     zone_columns: Annotated[

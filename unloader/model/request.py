@@ -135,7 +135,6 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "Spread workers over the nodes in proportion to their CPUs (spread), or fill the "
             "cores of one node after another (close).",
             commands=(*ONE_VALUE, "topology"),
-            example="close",
         ),
     ] = "spread"
     bind: Annotated[
@@ -143,7 +142,6 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         _seat(
             "Bind each worker to nothing (none), to all CPUs of its node (node), or to one core "
             "of it (core).",
-            example="core",
         ),
     ] = "node"
     memory_policy: Annotated[
@@ -398,7 +396,6 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _safety(
             "Read everything at one point in time (snapshot), or each work unit at a different "
             "time (none).",
-            example="none",
         ),
     ] = "snapshot"
     values: ValueOptions = field(default_factory=ValueOptions)

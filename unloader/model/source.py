@@ -127,7 +127,6 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             SECONDS,
             commands=CONNECTING,
             name="lock-timeout",
-            example="30",
         ),
     ] = 30.0
     keep_snapshot_seconds: Annotated[

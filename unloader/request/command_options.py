@@ -494,7 +494,6 @@ DISPLAY_OPTIONS = declared(
     log_format=Option(
         "Write the log as text, or as a JSON object on each line.",
         choice("text", "json"),
-        example="json",
         default="text",
     ),
     log_interval=Option("Seconds between two lines of progress in the log.", SECONDS, default=30.0),

@@ -184,7 +184,6 @@ DESTINATION_OPTIONS = declared(
         choice("csv", "parquet"),
         commands=ONE_VALUE,
         common=True,
-        example="parquet",
         default="csv",
     ),
     compression=_destination(
@@ -309,7 +308,6 @@ TEXT_OPTIONS = declared(
     dialect=_text(
         "Named set of the options below. Single options override it.",
         choice(*DIALECTS),
-        example="sqlldr-var",
         default=DIALECTS[0],
     ),
     fixed=_text(
@@ -373,7 +371,6 @@ OPERATIONS_OPTIONS = declared(
         "Send OpenTelemetry traces by OTLP over HTTP. The variables OTEL_* set the destination. "
         "The run has a span, and so does each attempt at a work unit.",
         choice("none", "otlp"),
-        example="otlp",
         default="none",
     ),
     on_success=_operations(
@@ -491,10 +488,8 @@ TEXT_FILES_OPTIONS = declared(
         Kind("TEXT"),
         example="',' --delimiter ';'",
     ),
-    boolean=_by_dialect("Words for true and false.", name="boolean-format", example="1/0"),
-    binary=_by_dialect(
-        r"Form of binary values. prefixed-hex is \x6869.", name="binary-format", example="base64"
-    ),
+    boolean=_by_dialect("Words for true and false.", name="boolean-format"),
+    binary=_by_dialect(r"Form of binary values. prefixed-hex is \x6869.", name="binary-format"),
     guard_formulas=_text(
         "Put ' before texts and column names that a spreadsheet takes for a formula. They begin "
         "with = + - @, a tab or an end of line. This changes values."
@@ -520,7 +515,7 @@ PARQUET_FILES_OPTIONS = declared(
         example="2.4",
     ),
     data_page_version=_parquet(
-        "Version of the data pages. All readers support 1.0.", choice("1.0", "2.0"), example="2.0"
+        "Version of the data pages. All readers support 1.0.", choice("1.0", "2.0")
     ),
     dictionary=_parquet("Write dictionary pages for columns whose values repeat.", opposite=True),
     statistics=_parquet(

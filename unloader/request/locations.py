@@ -109,7 +109,8 @@ def parse_source(
     form = form_of(kind)
     rest = url[match.end() :]
     if form.what == "server":
-        rest = _without_empty_password(rest)
+        # The colon of `user:@host` is before no password.
+        rest = re.sub(r"\A(//[^/?#@:\s]*):@", r"\1@", rest)
         url = match[0] + rest
     readable = form.what != "server" or rest.startswith("//")
     if readable and holds_password(url):
@@ -126,7 +127,9 @@ def parse_source(
         )
     if form.what == "file":
         _check_path(kind, rest)
-    known_openly(_open_words(rest))
+    # User, hosts, database, parts of a path.
+    words = re.split(r"[/@:,;=()\[\]\s]+", rest.partition("?")[0])
+    known_openly(tuple(unquote(word) for word in words if word))
     secret = secret_reference(password_file) if keyring is None else keyring_reference(keyring, url)
     return SourceSpec(kind=kind, location=url, secret=secret)
 
@@ -143,8 +146,17 @@ def secret_reference(password_file: Path | None = None) -> SecretReference:
     if password_file is None and not os.environ.get(PASSWORD_VARIABLE):
         password_file = usual_credential()
     if password_file is not None:
+        if not password_file.exists():
+            # A user who took the option for --password gave the password itself.
+            raise ConfigError(
+                "--password-file names no file; its value is not shown since it may be the "
+                "password",
+                "give the path of a file whose first line is the password",
+            )
         if not os.access(password_file, os.R_OK) or password_file.is_dir():
-            raise _unreadable(password_file)
+            raise ConfigError(
+                f"the password file {password_file} cannot be read", "check its path and rights"
+            )
         check_private(password_file, "password file")
         if password_file.is_file():  # A pipe could be read once only.
             with suppress(OSError):  # The reader of the password reports it.
@@ -245,18 +257,6 @@ def _unknown(
     )
 
 
-def _unreadable(password_file: Path) -> ConfigError:
-    if not password_file.exists():
-        # Who took the option for --password gave the password itself.
-        return ConfigError(
-            "--password-file names no file; its value is not shown since it may be the password",
-            "give the path of a file whose first line is the password",
-        )
-    return ConfigError(
-        f"the password file {password_file} cannot be read", "check its path and rights"
-    )
-
-
 def _names_server(form: UrlForm, rest: str) -> bool:
     """Return whether what follows the scheme is read by us and by the driver in the same way."""
     if not rest.startswith("//"):
@@ -277,17 +277,6 @@ def _names_server(form: UrlForm, rest: str) -> bool:
     # `//scott:12?x=y@host`: the password has a question mark, and the text after it does not hold
     # settings.
     return bool(at) or all("@" not in item or item.startswith("user=") for item in settings)
-
-
-def _without_empty_password(rest: str) -> str:
-    """Return what follows the scheme without the colon of `user:@host`, which holds no password."""
-    return re.sub(r"\A(//[^/?#@:\s]*):@", r"\1@", rest)
-
-
-def _open_words(rest: str) -> tuple[str, ...]:
-    """Return the words of an accepted URL: user, hosts, database, parts of a path."""
-    words = re.split(r"[/@:,;=()\[\]\s]+", rest.partition("?")[0])
-    return tuple(unquote(word) for word in words if word)
 
 
 def _check_path(kind: str, rest: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
@@ -44,14 +45,14 @@ DECLARING: tuple[tuple[Option, ...] | type[Struct], ...] = (
     job_options.TABLES_OPTIONS,
     ValueOptions,
     SessionOptions,
-    ConcurrencyOptions,
     PlanOptions,
+    ConcurrencyOptions,
     command_options.SWEEP_OPTIONS,
     job_options.DESTINATION_OPTIONS,
     command_options.SAMPLING_OPTIONS,
-    OutputOptions,
     job_options.ENCRYPTION_OPTIONS,
     job_options.TRANSFORMS_OPTIONS,
+    OutputOptions,
     job_options.TEXT_OPTIONS,
     job_options.TEXT_FILES_OPTIONS,
     FixedWidths,
@@ -77,67 +78,39 @@ AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "plac
 POINTS = "Points"
 """The group of the options of a sweep."""
 
-PAGE_ORDER = {
-    "Selection": "table query query-name columns exclude where partition sample sample-by "
-    "limit-rows part as-text",
-    "Session": "session-sql call-timeout client-library scn fetch confirm-fetch parallel-query "
-    "direct-read enable-row-security keep-snapshot",
-    "Speed": "max-db-load parallelism max-sessions max-cpu slow-between slow-parallelism split "
-    "unit-bytes fetch-memory worker-memory overlap-buffer overlap-buffers direct-io",
-    "Output": "output to sample overwrite save-mode replace-where branch partition-by keep "
-    "latest-link pipe-timeout format compression file-size file-per file-name checksum",
-    "CSV": "dialect delimiter enclosure enclose escape null eol header trailing-delimiter "
-    "record-length encoding substitute fixed width date-format timestamp-format "
-    "timestamp-tz-format decimal-separator boolean-format binary-format guard-formulas",
-    "Routes": "route",
-    "Safety": "consistency resume-or-start skip-finished retries retry-delay retry-delay-max "
-    "stall-timeout verify",
-    POINTS: f"parallelism {' '.join(AXES)}",
-}
-"""The options with which a group begins; all others of the group follow as they are declared."""
-
 
 @cache
 def every_option() -> tuple[Option, ...]:
-    """Return the one list of options, in the order of the help pages."""
+    """Return the one list of options, by groups, in the order of the help pages."""
     found = [
         option
         for each in DECLARING
         for option in (each if isinstance(each, tuple) else declared_in(each))
     ]
-    of_run = {option.name: option for option in found if "run" in option.commands}
-    found += [_axis(of_run[name]) for name in AXES]
-    places = {(option.group, option.name): at for at, option in enumerate(found)}
-
-    def place(option: Option) -> tuple[int, int]:
-        at = places[option.group, option.name]
-        first = PAGE_ORDER.get(option.group, "").split()
-        if not first:
-            return at, 0
-        number = first.index(option.name) if option.name in first else len(first) + at
-        return places[option.group, first[0]], number
-
-    return tuple(sorted(found, key=place))
+    for option in tuple(found):
+        if option.name in AXES and "run" in option.commands:
+            found.append(
+                replace(
+                    option,
+                    kind=several(option.kind),
+                    commands=("sweep",),
+                    default=None if option.initial is None else (option.initial,),
+                    metavar="",
+                    common=False,
+                    group=POINTS,
+                    help=f"{option.help} Several values are measured one after another.",
+                )
+            )
+    groups: dict[str, list[Option]] = {}
+    for option in found:
+        groups.setdefault(option.group, []).append(option)
+    return tuple(itertools.chain.from_iterable(groups.values()))
 
 
 @cache
 def options_of(command: str) -> tuple[Option, ...]:
     """Return the options that a command takes, in the order of the help page."""
     return tuple(option for option in every_option() if command in option.commands)
-
-
-def _axis(one: Option) -> Option:
-    """Return an option of a run as a sweep has it, with several values."""
-    return replace(
-        one,
-        kind=several(one.kind),
-        commands=("sweep",),
-        default=None if one.initial is None else (one.initial,),
-        metavar="",
-        common=False,
-        group=POINTS,
-        help=f"{one.help} Several values are measured one after another.",
-    )
 
 
 def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,21 +30,30 @@ _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "str
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file."""
-    options = options_of("run")
-    known = _keys(options)
-    run, of_table, of_route = (_named(of_scope(options, each)) for each in get_args(Scope))
+    keys: dict[str, dict[str, Any]] = {}
+    for scope in get_args(Scope):
+        names = (n for each in of_scope(options_of("run"), scope) for n in _definitions(each))
+        keys[scope] = {name: {"$ref": f"#/definitions/{name}"} for name in names}
     entries = {
-        _entry(TABLE): _object(
-            {**of_table, ROUTE: _list_of(ROUTE, "Outputs of this table alone.")},
+        f"{TABLE}-entry": _object(
+            {**keys[TABLE], ROUTE: _list_of(ROUTE, "Outputs of this table alone.")},
             "One table or query, with its own keys.",
         ),
-        _entry(ROUTE): _object(
-            {NAME: _NAME, **of_route}, "One output: its columns, rows, format and destination."
+        f"{ROUTE}-entry": _object(
+            {
+                NAME: {
+                    "type": "string",
+                    "pattern": f"^{ROUTE_NAME.pattern}$",
+                    "description": "Name of the route.",
+                },
+                **keys[ROUTE],
+            },
+            "One output: its columns, rows, format and destination.",
         ),
     }
-    tables = {"type": "array", "items": {"$ref": f"#/definitions/{_entry(TABLE)}"}}
+    source = {"type": "string", "description": "URL of the source, without a password."}
     top = {
-        SOURCE: _SOURCE,
+        SOURCE: source,
         INCLUDE: {
             **_TEXTS,
             "description": "Job files that this one overrides, relative to this file.",
@@ -54,17 +63,19 @@ def schema() -> dict[str, Any]:
             "description": "Environment variables that values of this job may use. Their "
             "contents are shown and recorded.",
         },
-        RUN: _object({SOURCE: _SOURCE, **run}, "The same keys as at the top."),
-        DEFAULTS: _object(run, "Values of keys that are not set elsewhere."),
+        RUN: _object({SOURCE: source, **keys[RUN]}, "The same keys as at the top."),
+        DEFAULTS: _object(keys[RUN], "Values of keys that are not set elsewhere."),
         ROUTE: _list_of(ROUTE, "Outputs of each table without separate outputs."),
-        **run,
-        TABLE: {"anyOf": [run[TABLE], tables]},
+        **keys[RUN],
+        TABLE: {"anyOf": [keys[RUN][TABLE], _list_of(TABLE)]},
     }
+    known = (_definitions(each) for each in of_scope(options_of("run"), "run"))
+    definitions = {name: each for of_option in known for name, each in of_option.items()}
     return {
         "$schema": DRAFT,
         "title": "A job file of unloader",
         **_object(top),
-        "definitions": {**entries, **known},
+        "definitions": {**entries, **definitions},
     }
 
 
@@ -73,60 +84,31 @@ def text() -> str:
     return json.dumps(schema(), indent=2) + "\n"
 
 
-_NAME = {
-    "type": "string",
-    "pattern": f"^{ROUTE_NAME.pattern}$",
-    "description": "Name of the route.",
-}
-
-
-_SOURCE = {"type": "string", "description": "URL of the source, without a password."}
-
-
-def _entry(kind: str) -> str:
-    """Return the name of the schema of an entry."""
-    return f"{kind}-entry"
-
-
 def _object(keys: dict[str, Any], what: str = "") -> dict[str, Any]:
     found = {"type": "object", "properties": keys, "additionalProperties": False}
     return {**found, "description": what} if what else found
 
 
-def _list_of(kind: str, what: str) -> dict[str, Any]:
-    entries = {"type": "array", "items": {"$ref": f"#/definitions/{_entry(kind)}"}}
-    return {**entries, "description": what}
+def _list_of(kind: str, what: str = "") -> dict[str, Any]:
+    found = {"type": "array", "items": {"$ref": f"#/definitions/{kind}-entry"}}
+    return {**found, "description": what} if what else found
 
 
-def _named(options: Iterable[Option]) -> dict[str, Any]:
-    """Return the keys of options; what each takes is written out once."""
-    return {name: {"$ref": f"#/definitions/{name}"} for name in _keys(options)}
-
-
-def _keys(options: Iterable[Option]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for option in options:
-        if not option.in_files:
-            continue
-        found[option.name] = _key(option)
-        if option.opposite:
-            opposite = {"type": "boolean", "description": f"The opposite of {option.name}."}
-            found[f"no-{option.name}"] = opposite
-    return found
-
-
-def _key(option: Option) -> dict[str, Any]:
-    """Return the values, the meaning and the default of a key."""
+def _definitions(option: Option) -> dict[str, Any]:
+    """Return the values, the meaning and the default of the keys of an option."""
     forms = list(_forms(option))
-    found = forms[0] if len(forms) == 1 else {"anyOf": forms}
     words = [option.help]
     if option.default_text:
         words.append(f"Default: {option.default_text}.")
     if option.formats:
         words.append(f"Only for format {' and '.join(option.formats)}.")
-    found = {**found, "description": " ".join(words)}
-    default = _default(option)
-    return found if default is None else {**found, "default": default}
+    values: dict[str, Any] = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    found = {**values, "description": " ".join(words)}
+    if (initial := option.initial) is not None and not option.multiple:
+        as_it_is = option.is_flag or option.kind.is_whole
+        found["default"] = initial if as_it_is else option.kind.write(initial)
+    opposite = {"type": "boolean", "description": f"The opposite of {option.name}."}
+    return {option.name: found, **({f"no-{option.name}": opposite} if option.opposite else {})}
 
 
 def _forms(option: Option) -> Iterable[dict[str, Any]]:
@@ -145,14 +127,6 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
             yield {**form, **{key: each for key, each in limits.items() if each is not None}}
         else:
             yield form
-
-
-def _default(option: Option) -> Any:
-    initial = option.initial
-    if initial is None or option.multiple:
-        return None
-    as_it_is = option.is_flag or option.kind.is_whole
-    return initial if as_it_is else option.kind.write(initial)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def lines_of(text: str) -> dict[KeyPath, int]:
         elif depth is not None:
             depth += (word in "[{") - (word in "]}") if len(word) == 1 else 0
         elif word == "=" and words[0] != "[":
-            found.setdefault((*table, *_within(_keys(words), table, numbers)), begun)
+            found.setdefault((*table, *_within(words, table, numbers)), begun)
             depth = 0
         elif not word.isspace() and not word.startswith("#"):
             begun = begun if words else line
@@ -98,7 +98,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 def _table(words: list[str], numbers: dict[KeyPath, int]) -> KeyPath:
     """Return the path of a header; one in double brackets is the next of its list."""
     is_list = words[:2] == ["[", "["]
-    path = _within(_keys(word for word in words if word not in ("[", "]")), (), numbers)
+    path = _within([word for word in words if word not in ("[", "]")], (), numbers)
     if not is_list:
         return path
     if isinstance(path[-1], int):
@@ -107,24 +107,17 @@ def _table(words: list[str], numbers: dict[KeyPath, int]) -> KeyPath:
     return (*path, numbers[path])
 
 
-def _within(keys: KeyPath, table: KeyPath, numbers: Mapping[KeyPath, int]) -> KeyPath:
+def _within(words: list[str], table: KeyPath, numbers: Mapping[KeyPath, int]) -> KeyPath:
     """Return keys below a table with the numbers of the lists of tables that they lead through."""
     found = table
-    for key in keys:
-        found = (*found, key)
+    for word in words:
+        if word == ".":
+            continue
+        key = tomllib.loads(f"key = {word}")["key"] if word[0] in "\"'" else word
+        found = (*found, str(key))
         if found in numbers:
             found = (*found, numbers[found])
     return found[len(table) :]
-
-
-def _keys(words: Iterable[str]) -> KeyPath:
-    return tuple(_key(word) for word in words if word != ".")
-
-
-def _key(word: str) -> str:
-    if word[0] not in "\"'":
-        return word
-    return str(tomllib.loads(f"key = {word}")["key"])
 
 
 SHOWN = "shown-variables"

@@ -220,13 +220,6 @@ def test_each_option_of_a_session_is_known_to_a_source() -> None:
     assert known <= {option.name for option in every_option()}
 
 
-def test_every_name_of_the_page_order_is_an_option_of_its_group() -> None:
-    """An option that was renamed keeps its place on the help page."""
-    for group_name, names in options.PAGE_ORDER.items():
-        known = {each.name for each in every_option() if each.group == group_name}
-        assert set(names.split()) <= known
-
-
 ADDED = declared(
     "Output", ("run",), new_size=Option("Something new.", kinds.SIZE, default=32 << 20)
 )
