@@ -13,12 +13,13 @@ from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
 from unloader.cli.options.parameter import given
-from unloader.cli.options.request_of import seats_of
 from unloader.cli.options.rules import seats_out_of_place
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES
+from unloader.model import SeatOptions
 from unloader.nouns import counted
 from unloader.placement.survey import Survey
+from unloader.request.options import fields_of
 from unloader.sources.registry import schemes, source_of
 from writers import registry
 
@@ -196,7 +197,7 @@ def topology(context: click.Context, /, **values: Any) -> None:
     if tree is not None and "near" not in asked:
         values["near"] = None  # A variable describes this machine, and another machine is shown.
     found = api.topology(
-        seats_of(values),
+        SeatOptions(**fields_of(SeatOptions, values)),
         parallelism=values["parallelism"],
         tree=tree,
         allowed_cpus=frozenset(values["allowed_cpus"] or ()) or None,
