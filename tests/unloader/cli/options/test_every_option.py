@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from unloader import api
 from unloader.cli import reference
-from unloader.cli.commands import plan, run
+from unloader.cli.commands import run as run_commands
+from unloader.cli.commands.plan import plan
+from unloader.cli.commands.run import run
 from unloader.cli.group import group
 from unloader.cli.invocation import Invocation
 from unloader.cli.options.command import JobCommand, declared_options
@@ -186,7 +188,7 @@ def test_an_option_reaches_its_field_from_each_place(
     assert written != usual
 
 
-@pytest.mark.parametrize("command", [run.command, plan.command], ids=["run", "plan"])
+@pytest.mark.parametrize("command", [run, plan], ids=["run", "plan"])
 def test_every_parameter_is_one_of_the_list(command: click.Command) -> None:
     """No command has an option outside the list."""
     shown = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
@@ -241,7 +243,7 @@ def test_declaring_an_option_is_all_it_takes(
     def command(argument: SourceArgument, **values: Any) -> None:
         seen.append(values["new_size"])
 
-    monkeypatch.setattr(run, "command", command)
+    monkeypatch.setattr(run_commands, "run", command)
     Path("job.toml").write_text('source = "duckdb:///x.db"\nto = "o"\nnew-size = "2KiB"\n', "utf-8")
     calls: list[tuple[list[str], dict[str, str]]] = [
         (["duckdb:///x.db", "--to", "o"], {}),
