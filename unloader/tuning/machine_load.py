@@ -1,9 +1,8 @@
 """The load of the machine during a point of a sweep, from counters that are read once a second.
 
-The counters of the kernel are read through psutil; the length of the queue of a disk is read from
-/proc/diskstats, as psutil leaves it out. An unreadable counter reads None, never zero. Without
-psutil nothing is known. Counters only grow, so the figures of a whole point come from the first
-reading and the last. The readings between are for memory, and for the curve over time.
+The counters of the kernel are read through psutil. An unreadable counter reads None, never zero.
+Without psutil nothing is known. Counters only grow, so the figures of a whole point come from the
+first reading and the last. The readings between are for memory, and for the curve over time.
 
 The sessions of our workers lead to the processes of a database on this machine: the other end of a
 connection is one of them. All processes that the same server has started count, also for our
@@ -35,10 +34,6 @@ except ImportError:
     psutil = None
 
 T = TypeVar("T")
-
-DISK_STATISTICS = Path("/proc/diskstats")
-_WEIGHTED_MILLISECONDS = 13
-"""Field of a line of /proc/diskstats (kernel doc: iostats.rst, field 11 after the name)."""
 
 INTERVAL_SECONDS = 1.0
 _FIRST_SECONDS = 0.2
@@ -79,8 +74,6 @@ class DiskCounters(Struct, frozen=True, kw_only=True):
     written_bytes: int
     busy_seconds: float | None
     """In which it had something to do."""
-    queued_seconds: float | None
-    """The same, counted once for each request that was not done yet."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -124,8 +117,6 @@ class DiskLoad(Struct, frozen=True, kw_only=True):
     write_bytes_per_second: float
     busy: float | None
     """Share of the time in which it had something to do."""
-    queue: float | None
-    """Requests that were not done yet, on average."""
     of_output: bool
     """Files of the run go to it."""
 
@@ -172,8 +163,6 @@ class Moment(Struct, frozen=True, kw_only=True):
 
     at_seconds: float
     """Since its beginning, at the end of this second."""
-    busy: float | None
-    iowait: float | None
     nodes: tuple[NodeLoad, ...]
     memory_bytes: int | None
 
@@ -293,9 +282,6 @@ def _cpu_times(times: Any) -> CpuTimes:
 
 
 def _read_disks() -> dict[str, DiskCounters]:
-    lines = _asked(lambda: DISK_STATISTICS.read_text(encoding="ascii").splitlines()) or []
-    rows = [row for line in lines if len(row := line.split()) > _WEIGHTED_MILLISECONDS]
-    queues = {row[2]: int(row[_WEIGHTED_MILLISECONDS]) / 1000 for row in rows}
     counters = _asked(lambda: psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
     found = {}
     for name, each in counters.items():
@@ -307,7 +293,6 @@ def _read_disks() -> dict[str, DiskCounters]:
             read_bytes=each.read_bytes,
             written_bytes=each.write_bytes,
             busy_seconds=None if busy is None else busy / 1000,
-            queued_seconds=queues.get(name),
         )
     return found
 
@@ -412,14 +397,12 @@ def _disks(
         if not (read or written or name in of_output):
             continue
         busy = _grown(was.busy_seconds, now.busy_seconds)
-        queued = _grown(was.queued_seconds, now.queued_seconds)
         found.append(
             DiskLoad(
                 name=name,
                 read_bytes_per_second=read / seconds,
                 write_bytes_per_second=written / seconds,
                 busy=None if busy is None else _share(busy, seconds),
-                queue=None if queued is None else queued / seconds,
                 of_output=name in of_output,
             )
         )
@@ -487,13 +470,10 @@ class Sampler:
         """Return the seconds one by one."""
         found = []
         for before, after in zip(self._readings, self._readings[1:], strict=False):
-            load = load_between(before, after, self._machine)
             found.append(
                 Moment(
                     at_seconds=after.at - self._readings[0].at,
-                    busy=None if load.cpu is None else load.cpu.busy,
-                    iowait=None if load.cpu is None else load.cpu.iowait,
-                    nodes=load.nodes,
+                    nodes=_nodes(before.cpus, after.cpus, self._machine),
                     memory_bytes=after.memory_bytes,
                 )
             )

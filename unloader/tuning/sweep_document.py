@@ -61,14 +61,8 @@ class StageCosts(Struct, frozen=True, kw_only=True):
 
 
 class Queueing(Struct, frozen=True, kw_only=True):
-    """Shares of the workers' time in which one stage waited for another."""
+    """How long a stage waited for the next one."""
 
-    for_source: float | None = None
-    """Encoding waited for rows."""
-    for_encoder: float | None = None
-    """Fetching waited because encoding took nothing."""
-    for_writer: float | None = None
-    """Encoding waited because compressing or writing took nothing."""
     longest_seconds: float | None = None
     """The longest single wait of a stage for want of a consumer."""
 

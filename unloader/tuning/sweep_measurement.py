@@ -114,6 +114,8 @@ class Watch(Struct, kw_only=True):
         size = sum(f.bytes for each in results for f in each.files)
         size += sum(written for _, written in cut)
         seconds = max(self._ended - self._unloading, _LEAST_SECONDS)
+        loads = [each.stages.load for each in results if each.stages.load is not None]
+        queued = [each.longest_blocked_s for each in loads] if len(loads) == len(results) else []
         texts = [each.stages.uncompressed_bytes or 0 for each in results]
         finished = sum(each.rows for each in results)
         return Measurement(
@@ -126,7 +128,7 @@ class Watch(Struct, kw_only=True):
             units=len(results),
             failed_attempts=self._failed,
             costs=_costs(results),
-            queueing=_queueing(results),
+            queueing=Queueing(longest_seconds=max(queued, default=None)),
             waits=waits_of(results),
             machine=self.sampler.load(),
             peak_worker_bytes=max((r.peak_rss_bytes for r in results), default=None),
@@ -158,20 +160,6 @@ def _costs(results: Sequence[UnitResult]) -> StageCosts:
         write=write / million,
         rest=max(0.0, total - fetch - encode - compress - write) / million,
         total=total / million,
-    )
-
-
-def _queueing(results: Sequence[UnitResult]) -> Queueing:
-    """Return how long stages waited for each other."""
-    loads = [each.stages.load for each in results if each.stages.load is not None]
-    seconds = sum(each.seconds for each in results)
-    if not seconds or len(loads) != len(results):
-        return Queueing()
-    return Queueing(
-        for_source=min(1.0, sum(each.starved_s for each in loads) / seconds),
-        for_encoder=min(1.0, sum(each.fetch_blocked_s for each in loads) / seconds),
-        for_writer=min(1.0, sum(each.encode_blocked_s for each in loads) / seconds),
-        longest_seconds=max(each.longest_blocked_s for each in loads),
     )
 
 

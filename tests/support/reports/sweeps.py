@@ -141,7 +141,7 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
             **{"fetch": 1.1, "encode": 0.6, "compress": 0.25 if level % 2 else None},
             **{"write": 0.15, "rest": 0.3, "total": 2.4},
         ),
-        queueing=Queueing(for_source=0.5, for_encoder=0.1, for_writer=0.05, longest_seconds=0.02),
+        queueing=Queueing(longest_seconds=0.02),
         waits=Waits(source=0.1, output=0.1),
         machine=MachineLoad(
             cpu=CpuTimes(user=busy, system=0.0, iowait=0.05, idle=0.95 - busy, stolen=0.0),
@@ -159,8 +159,6 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
         moments=tuple(
             Moment(
                 at_seconds=at * seconds / 10,
-                busy=None,
-                iowait=None,
                 nodes=tuple(NodeLoad(node=node, busy=busy / (node + 1)) for node in range(2)),
                 memory_bytes=None,
             )

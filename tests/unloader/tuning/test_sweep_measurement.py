@@ -193,9 +193,9 @@ BEFORE = Reading(
     cpu=cpu(1000, 100, 10, 5000),
     cpus=(cpu(0, 0, 0, 0),) * 4,
     disks={
-        "a": DiskCounters(read_bytes=0, written_bytes=0, busy_seconds=1.0, queued_seconds=1.0),
-        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None, queued_seconds=None),
-        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0, queued_seconds=0),
+        "a": DiskCounters(read_bytes=0, written_bytes=0, busy_seconds=1.0),
+        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None),
+        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0),
     },
     networks={"eth0": (100, 200), "lo": (7, 7)},
     parent_seconds=5.0,
@@ -207,11 +207,9 @@ AFTER = Reading(
     cpu=cpu(1020, 108, 14, 5008),
     cpus=(cpu(10, 0, 0, 0), cpu(5, 0, 0, 5), cpu(0, 0, 5, 5), cpu(0, 1, 0, 9)),
     disks={
-        "a": DiskCounters(
-            read_bytes=1000, written_bytes=5000, busy_seconds=6.0, queued_seconds=31.0
-        ),
-        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None, queued_seconds=None),
-        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0, queued_seconds=0),
+        "a": DiskCounters(read_bytes=1000, written_bytes=5000, busy_seconds=6.0),
+        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None),
+        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0),
     },
     networks={"eth0": (1100, 200), "lo": (7, 7)},
     parent_seconds=6.0,
@@ -232,7 +230,7 @@ def test_shares_and_rates() -> None:
     disks = {disk.name: disk for disk in load.disks}
     assert disks.keys() == {"a", "b"}, "what did nothing and is not of the output is left out"
     assert (disks["a"].read_bytes_per_second, disks["a"].write_bytes_per_second) == (100, 500)
-    assert (disks["a"].busy, disks["a"].queue, disks["a"].of_output) == (0.5, 3.0, False)
+    assert (disks["a"].busy, disks["a"].of_output) == (0.5, False)
     assert disks["b"].of_output
     assert [each.name for each in load.networks] == ["eth0"]
     assert load.networks[0].received_bytes_per_second == 100
@@ -243,7 +241,7 @@ def test_shares_and_rates() -> None:
 def test_what_cannot_be_read_is_none() -> None:
     """A figure without a counter is missing, never zero; the others stay."""
     load = load_between(BEFORE, AFTER, MACHINE)
-    assert (load.disks[1].busy, load.disks[1].queue) == (None, None)
+    assert load.disks[1].busy is None
     gone = replace(AFTER, cpu=None, cpus=(), database_seconds=None)
     load = load_between(BEFORE, gone, MACHINE)
     assert (load.cpu, load.used, load.nodes) == (None, None, ())

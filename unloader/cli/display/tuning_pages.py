@@ -288,7 +288,7 @@ _LOAD_HEADS = (
     *(">for source", ">for output", ">for CPU"),
     *(">workers", ">parent", ">database", ">others"),
     *(">user", ">system", ">iowait", ">idle"),
-    *(">read MB/s", ">write MB/s", ">queue", ">busiest node", ">memory"),
+    *(">read MB/s", ">write MB/s", ">busiest node", ">memory"),
 )
 
 
@@ -317,7 +317,6 @@ def _load(point: PointReport) -> list[str]:
         return [render.UNKNOWN] * len(_LOAD_HEADS)
     who, cpu, waits, disks = machine.processes, machine.cpu, each.waits, machine.disks
     how = (None,) * 4 if cpu is None else (cpu.user, cpu.system, cpu.iowait, cpu.idle)
-    queues = [disk.queue for disk in disks if disk.queue is not None]
     peak = machine.peak_memory_bytes or each.peak_worker_bytes
     return [
         *map(_percent, (waits.source, waits.output, waits.cpu)),
@@ -325,7 +324,6 @@ def _load(point: PointReport) -> list[str]:
         *map(_percent, how),
         _megabytes(sum(disk.read_bytes_per_second for disk in disks)),
         _megabytes(sum(disk.write_bytes_per_second for disk in disks)),
-        _number(max(queues, default=None), "{:.1f}"),
         _percent(max((node.busy for node in machine.nodes), default=None)),
         render.UNKNOWN if peak is None else render.size(peak),
     ]
