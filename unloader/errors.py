@@ -30,7 +30,6 @@ import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 
@@ -174,23 +173,6 @@ class Interrupted(UnloaderError):
     usual_hint = "run again"
 
 
-EXIT_CODES = {
-    cls.__name__: cls.exit_code
-    for cls in (
-        UnloaderError,
-        UsageError,
-        ConfigError,
-        SourceError,
-        PlanFailed,
-        OutputFailed,
-        PartialUnload,
-        VerifyMismatch,
-        AnswerLost,
-        FollowUpFailed,
-        Interrupted,
-    )
-}
-
 LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "partition_planner.errors:PlanError": PlanFailed,
     "numa.errors:TopologyError": ConfigError,
@@ -236,9 +218,6 @@ _SCARCE = {
 }
 """The exhausted resource of the system, by its error number, and its remedy."""
 
-_NO_THREAD = "can't start new thread"
-"""All that Python says where the system refuses a thread; the error has no number."""
-
 _UNLOADED = re.compile("failed to map segment|[Cc]annot allocate memory")
 """Messages of the loader of libraries; the former also where a file may not be executed."""
 
@@ -246,45 +225,33 @@ _UNLOADED = re.compile("failed to map segment|[Cc]annot allocate memory")
 def _refused_by_the_system(error: BaseException) -> ConfigError | None:
     """Return the user's error where the machine or its limits are at fault, else None."""
     number = error.errno if isinstance(error, OSError) else None
-    if isinstance(error, MemoryError) or _is_untold_shortage(error):
+    # A library that was refused memory may fail without a reason, or while it is loaded. Python
+    # then raises a SystemError in several wordings. Without a limit on memory it is a fault.
+    unexplained = isinstance(error, SystemError)
+    if isinstance(error, ImportError):
+        unexplained = _UNLOADED.search(str(error)) is not None
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    if isinstance(error, MemoryError) or (unexplained and limited):
         number = errno.ENOMEM
-    elif isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
-        number = errno.EAGAIN
+    elif isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        number = errno.EAGAIN  # Python's error has no number.
     if number in _SCARCE:
         what, hint = _SCARCE[number]
         return ConfigError(f"the system refuses more {what}: {str(error) or 'none is left'}", hint)
-    if number == errno.ENOENT and not _has_working_directory():
-        return ConfigError(
-            "the working directory has been removed",
-            "change to a directory that exists, or give every path in full",
-        )
+    if number == errno.ENOENT:
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return ConfigError(
+                "the working directory has been removed",
+                "change to a directory that exists, or give every path in full",
+            )
     return None
-
-
-def _is_untold_shortage(error: BaseException) -> bool:
-    """Return whether a library that was refused memory has failed without saying so.
-
-    So it is while one is loaded. Only where memory is limited: else it is a fault. A SystemError
-    is Python's own word for a call that has failed without a reason, in several wordings.
-    """
-    unloaded = isinstance(error, ImportError) and _UNLOADED.search(str(error)) is not None
-    if not unloaded and not isinstance(error, SystemError):
-        return False
-
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def _has_working_directory() -> bool:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def error_class(name: str) -> type[UnloaderError]:
     """Return the class of this module with that name; UnloaderError for an unknown one."""
-    found = getattr(import_module(__name__), name, UnloaderError)
+    found = globals().get(name, UnloaderError)
     return found if isinstance(found, type) and issubclass(found, UnloaderError) else UnloaderError
 
 

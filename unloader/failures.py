@@ -30,13 +30,7 @@ def failure_of(error: BaseException) -> AttemptFailure:
 
 
 def internal_failure(kind: str, text: str, trace: str = "") -> AttemptFailure:
-    """Return a fault of the program as data.
-
-    Args:
-        kind: Class name of the exception.
-        text: The text of the error.
-        trace: Its traceback.
-    """
+    """Return a fault of the program as data: the class name of an exception, its text and trace."""
     return AttemptFailure(
         error=UnloaderError.__name__,
         message=f"internal error in a worker: {kind}: {text}",

@@ -92,18 +92,7 @@ _HEADER = re.compile(
 )
 """`Authorization: Bearer ...`, as HTTP has it."""
 _FIELDS = (_FIELD, _MEMBER, _HEADER)
-_FIELD_WORDS = (
-    "pass",
-    "pw",
-    "secret",
-    "token",
-    "credential",
-    "authoriz",
-    "webhook",
-    "key",
-    "sig",
-    "sas",
-)
+_FIELD_WORDS = re.compile("pass|pw|secret|token|credential|authoriz|webhook|key|sig|sas")
 """One of them is in each name of such a field."""
 _MARK = re.compile(r"\\?[\"']")
 _SQL_VALUE = r"""(?:\\"[^"]*"|"[^"]*"|'[^']*'|[^\s,;'"]+)"""
@@ -190,24 +179,19 @@ class GuardedBytes:
     """Takes encoded text for a guarded stream."""
 
     def __init__(self, stream: GuardedStream) -> None:
-        """Take the stream to write to."""
         self._text = stream
+        self.flush = stream.flush
 
     def write(self, data: bytes) -> int:
         """Write the text without the passwords in it."""
         self._text.write(bytes(data).decode(self._text.encoding, "backslashreplace"))
         return len(data)
 
-    def flush(self) -> None:
-        """Pass on the written text."""
-        self._text.flush()
-
 
 class GuardedStream:
     """A text stream that redacts all written text, without a way around it."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Take the stream to write to."""
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -220,7 +204,7 @@ class GuardedStream:
 
     @property
     def buffer(self) -> GuardedBytes:
-        """The same filter for who writes encoded text, as click does."""
+        """The same filter for encoded text, which click writes."""
         return GuardedBytes(self)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -272,15 +256,12 @@ def _secrets_in(fields: tuple[tuple[str, str], ...]) -> frozenset[str]:
             if name.endswith("_HEADERS"):
                 parts.update(item.partition("=")[2] for item in value.split(","))
         parts.update([unquote(part).rpartition(" ")[2] for part in parts])
-        found.update(filter(_is_odd, parts))
+        # Those that can hardly be anything else: no short words, and no paths.
+        for each in parts:
+            enough = LONG if each.isalpha() else _shortest(each)
+            if len(each) >= enough and not (each.startswith("/") and os.path.exists(each)):
+                found.add(each)
     return frozenset(found)
-
-
-def _is_odd(value: str) -> bool:
-    """Return whether the value of a variable can hardly be anything but a secret."""
-    if len(value) < (LONG if value.isalpha() else _shortest(value)):
-        return False
-    return not (value.startswith("/") and os.path.exists(value))
 
 
 @lru_cache(maxsize=8)
@@ -339,17 +320,19 @@ def _hide_in_line(line: str) -> str:
     if "@" in line:
         line = _TOKEN.sub(_hide_in_token, line)
     folded = line.lower()
-    if any(word in folded for word in _FIELD_WORDS):
-        for field in _FIELDS:
-            line = field.sub(_hide_value, line)
-        line = _SQL_PASSWORD.sub(_hide_value, line)
+    if _FIELD_WORDS.search(folded):
+        for field in (*_FIELDS, _SQL_PASSWORD):
+            line = field.sub(lambda match: match[1] + _hidden(match[2]), line)
     if "identified" in folded:
-        line = _IDENTIFIED.sub(_hide_identified, line)
+        line = _IDENTIFIED.sub(
+            lambda match: (
+                match[1]
+                + _hidden(match[2])
+                + (f"{match[3]}{_hidden(match[4])}" if match[3] else "")
+            ),
+            line,
+        )
     return line
-
-
-def _hide_value(match: re.Match[str]) -> str:
-    return f"{match[1]}{_hidden(match[2])}"
 
 
 def _hidden(value: str) -> str:
@@ -358,24 +341,19 @@ def _hidden(value: str) -> str:
     return f"{mark[0]}{HIDDEN}{mark[0]}" if mark else HIDDEN
 
 
-def _hide_in_token(match: re.Match[str]) -> str:
-    token = match[0]
+def _hide_in_token(found: re.Match[str]) -> str:
+    token = found[0]
     if "@" not in token:
         return token
-    token = _USER_PASSWORD.sub(_hide_user_password, token)
+
+    def login(match: re.Match[str]) -> str:
+        # `host1:1,host2:2/db?user=a@b`: the text after the comma has a port, too.
+        has_port = match[1].endswith(":") and _PORT.match(match[2])
+        return match[0] if has_port else f"{match[1]}{HIDDEN}@"
+
+    token = _USER_PASSWORD.sub(
+        lambda match: match[0] if _PORT.match(match[3]) else f"{match[1]}{match[2]}:{HIDDEN}@",
+        token,
+    )
     token = _ORACLE_LOGIN.sub(rf"\1{HIDDEN}@", token)
-    return _LOGIN.sub(_hide_login, token)
-
-
-def _hide_user_password(match: re.Match[str]) -> str:
-    return match[0] if _PORT.match(match[3]) else f"{match[1]}{match[2]}:{HIDDEN}@"
-
-
-def _hide_login(match: re.Match[str]) -> str:
-    # `host1:1,host2:2/db?user=a@b`: the text after the comma has a port, too.
-    port = match[1].endswith(":") and _PORT.match(match[2])
-    return match[0] if port else f"{match[1]}{HIDDEN}@"
-
-
-def _hide_identified(match: re.Match[str]) -> str:
-    return f"{match[1]}{_hidden(match[2])}" + (f"{match[3]}{_hidden(match[4])}" if match[3] else "")
+    return _LOGIN.sub(login, token)

@@ -17,7 +17,6 @@ from unloader import errors
 from unloader.cli.commands.help import STATUSES
 from unloader.cli.reference import status_table
 from unloader.errors import (
-    EXIT_CODES,
     LEAF_ERRORS,
     ConfigError,
     Interrupted,
@@ -37,6 +36,9 @@ from unloader.errors import (
 from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
 
 ROOT = Path(__file__).parents[2]
+EXIT_CODES = {
+    cls.__name__: cls.exit_code for cls in (UnloaderError, *UnloaderError.__subclasses__())
+}
 LEAVES = ("numa", "partition_planner", "writers")
 
 
@@ -158,7 +160,7 @@ def test_a_class_is_found_by_its_name(cls: type[UnloaderError]) -> None:
     assert error_class(cls.__name__) is cls
 
 
-@pytest.mark.parametrize("name", ["NoSuchError", "annotations", "import_module", "LEAF_ERRORS", ""])
+@pytest.mark.parametrize("name", ["NoSuchError", "annotations", "translate", "LEAF_ERRORS", ""])
 def test_an_unknown_name_is_a_fault_of_the_program(name: str) -> None:
     """Neither a name that is not there nor another kind of object passes for a user's error."""
     assert error_class(name) is UnloaderError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -107,7 +108,12 @@ def group(context: click.Context, debug: bool) -> None:
     invocation = context.ensure_object(Invocation)
     invocation.debug = debug
     if not debug:
-        leave_none()
+        # No core dumps of this process and of the processes that it starts: memory has secrets.
+        # The kernel writes no file of one byte, and unlike at 0 it asks no program of core_pattern,
+        # such as systemd-coredump, to take the dump: see do_coredump() in its fs/coredump.c.
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        least = 1 if most == resource.RLIM_INFINITY else min(1, most)
+        resource.setrlimit(resource.RLIMIT_CORE, (least, most))
     else:
         logging.basicConfig(handlers=[_DebugHandler()], format="%(message)s")
         for name in ("unloader", "partition_planner", "writers", "numa"):
@@ -127,7 +133,20 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
         UsageError: An argument or a variable of ours is not in the encoding of the terminal.
     """
     json_lines.switch(json_lines.asked_for(arguments))
-    _check_decoded(arguments)
+    # A manifest could not hold other text, and no database would know it.
+    texts = {f"the argument {place}": text for place, text in enumerate(arguments, 1)}
+    texts |= {
+        f"the variable {name}": value
+        for name, value in os.environ.items()
+        if name.startswith("UNLOADER_")
+    }
+    for what, text in texts.items():
+        if any("\ud800" <= each <= "\udfff" for each in text):
+            encoding = sys.getfilesystemencoding()
+            raise UsageError(
+                f"{what} holds bytes that are not text in {encoding}",
+                f"write it in {encoding}, or set LC_ALL to its encoding",
+            )
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
         return int(shell_complete(group, {}, "unloader", COMPLETION_VARIABLE, instruction))
@@ -137,36 +156,6 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     return 0
-
-
-def _check_decoded(arguments: list[str]) -> None:
-    """Refuse text that a manifest could not tell, and no database would know, before any work."""
-    named = [(f"the argument {place}", text) for place, text in enumerate(arguments, 1)]
-    ours = [name for name in os.environ if name.startswith("UNLOADER_")]
-    named += [(f"the variable {name}", os.environ[name]) for name in ours]
-    for what, text in named:
-        if any("\ud800" <= each <= "\udfff" for each in text):
-            encoding = sys.getfilesystemencoding()
-            raise UsageError(
-                f"{what} holds bytes that are not text in {encoding}",
-                f"write it in {encoding}, or set LC_ALL to its encoding",
-            )
-
-
-NONE = 1
-"""Bytes. The kernel writes no file that small, and unlike at 0 it asks no program of core_pattern,
-such as systemd-coredump, to take the dump either: see do_coredump() in its fs/coredump.c."""
-
-
-def leave_none() -> None:
-    """Forbid core dumps of this process and of the processes that it starts."""
-    try:
-        import resource
-    except ImportError:
-        return  # Not a Unix.
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    unlimited = most == resource.RLIM_INFINITY
-    resource.setrlimit(resource.RLIMIT_CORE, (NONE if unlimited else min(NONE, most), most))
 
 
 class _DebugHandler(logging.Handler):

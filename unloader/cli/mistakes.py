@@ -65,8 +65,6 @@ _SAME_AS = {
 }
 """What to write instead of a word of a similar tool: a command, or what begins with an option."""
 
-_PLACES = "a password comes from UNLOADER_PASSWORD, --password-file or --password-prompt"
-
 
 def usage_error(error: click.ClickException) -> UsageError:
     """Return click's complaint as an error of ours."""
@@ -133,33 +131,6 @@ def _same_option(name: str, context: click.Context | None) -> str | None:
     return next((text for text in fitting if text[:2] != "--" or text.split()[0] in has), None)
 
 
-def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
-    name, context = error.option_name, error.ctx
-    if _SECRETIVE.match(name):
-        return _no_password()
-    if re.match("-[0-9.]", name):
-        return UsageError(
-            f"{name} is not an option, and the option before it has no value",
-            f"join the option and a value that begins with - by a =, as in --null=-; {hint}",
-        )
-    same, near = _same_option(name.lstrip("-"), context), list(error.possibilities or ())
-    short = re.fullmatch("-[A-Za-z]", name) is not None
-    shown = same is not None or short or _OPTION.fullmatch(name)
-    text = f"unknown option {name}" if shown else "unknown option"
-    if same is not None:
-        return UsageError(text, f"use {_with_group(same, context)}. {_page(same, context, hint)}")
-    if context is not None and _is_of_run(name, context):
-        command = str(context.command.name)
-        advice = _OF_RUN.get(f"{command} {name}") or _OF_RUN.get(command) or "leave it out"
-        return UsageError(
-            f"{command} has no option {name}, but run has this option", f"{advice}. S{hint[1:]}"
-        )
-    if not near:
-        return UsageError(text, hint)
-    meant = _with_group(near[0], context)
-    return UsageError(text, f"did you mean {meant}? {_page(near[0], context, hint)}")
-
-
 _OF_RUN = {
     "check": "write the options to a job file, and give only this file: unloader check JOB.toml",
     "describe --query": "write the query to a job file. This command then lists its columns and "
@@ -169,25 +140,41 @@ _OF_RUN = {
 """Advice for an option of `run` that another command lacks; the usual advice is to leave it out."""
 
 
-def _is_of_run(name: str, context: click.Context) -> bool:
-    """Return whether an option that a command lacks is an option of `unloader run`."""
-    group = None if context.parent is None else context.parent.command
-    run = group.get_command(context, "run") if isinstance(group, click.Group) else None
-    return run is not None and name in (option for each in run.params for option in each.opts)
-
-
-def _with_group(option: str, context: click.Context | None) -> str:
-    group = _options_of(context).get(option.split()[0])
-    return f"{option} (group {group})" if group else option
-
-
-def _page(option: str, context: click.Context | None, hint: str) -> str:
-    """Return where an option is explained: on a separate page, or on the page of the command."""
-    name = option.split()[0]
-    if context is None or context.parent is None or name not in _options_of(context):
-        return f"S{hint[1:]}"
-    return f"See unloader help {context.command.name} {name}"
+def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
+    name, context = error.option_name, error.ctx
+    if _SECRETIVE.match(name):
+        return _no_password()
+    if re.match("-[0-9.]", name):
+        return UsageError(
+            f"{name} is not an option, and the option before it has no value",
+            f"join the option and a value that begins with - by a =, as in --null=-; {hint}",
+        )
+    same, page = _same_option(name.lstrip("-"), context), f"S{hint[1:]}"
+    short = re.fullmatch("-[A-Za-z]", name) is not None
+    shown = same is not None or short or _OPTION.fullmatch(name)
+    text = f"unknown option {name}" if shown else "unknown option"
+    if same is None and context is not None:
+        group = None if context.parent is None else context.parent.command
+        run = group.get_command(context, "run") if isinstance(group, click.Group) else None
+        if run is not None and name in (option for each in run.params for option in each.opts):
+            command = str(context.command.name)
+            advice = _OF_RUN.get(f"{command} {name}") or _OF_RUN.get(command) or "leave it out"
+            return UsageError(
+                f"{command} has no option {name}, but run has this option", f"{advice}. {page}"
+            )
+    meant = same or next(iter(error.possibilities or ()), None)
+    if meant is None:
+        return UsageError(text, hint)
+    option = meant.split()[0]
+    group_of = _options_of(context)
+    if context is not None and context.parent is not None and option in group_of:
+        page = f"See unloader help {context.command.name} {option}"
+    meant += f" (group {group_of[option]})" if group_of.get(option) else ""
+    return UsageError(text, f"use {meant}. {page}" if same else f"did you mean {meant}? {page}")
 
 
 def _no_password() -> UsageError:
-    return UsageError("no option takes a password", _PLACES)
+    return UsageError(
+        "no option takes a password",
+        "a password comes from UNLOADER_PASSWORD, --password-file or --password-prompt",
+    )

@@ -106,19 +106,16 @@ def reference() -> str:
         for row in (row for rows in groups.values() for row in rows.values()):
             commands.setdefault(row, []).append(f"`{name}`")
     shared = {row: of for row, of in commands.items() if len(of) > 1}
-    parts = [_INTRODUCTION, *_program(root), _statuses(), *_shared(tables, shared)]
+    of_the_program = [row for rows in dict(_rows(group, root)).values() for row in rows.values()]
+    statuses = [f"| {code} | {meaning} |" for code, (meaning, _) in STATUSES.items()]
+    parts = [
+        *(_INTRODUCTION, "## Before the command\n", _HEAD, *of_the_program, ""),
+        *("## Exit status\n", "| status | meaning |\n|---|---|", *statuses, ""),
+        *("## Shared options\n", *_shared(tables, shared)),
+    ]
     for each in found:
         parts += _command(each, root, tables[str(each.name)], shared)
     return "\n".join(parts)
-
-
-def _program(root: click.Context) -> Iterator[str]:
-    """Yield the options of the program, which are written before the command."""
-    yield "## Before the command\n"
-    yield _HEAD
-    for rows in dict(_rows(group, root)).values():
-        yield from rows.values()
-    yield ""
 
 
 def _rows(command: click.Command, root: click.Context) -> Iterator[tuple[str, dict[str, str]]]:
@@ -133,7 +130,6 @@ def _shared(
     tables: Mapping[str, Mapping[str, Mapping[str, str]]], shared: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """Yield the options of several commands, each once, in the order of `run`."""
-    yield "## Shared options\n"
     groups: dict[str, dict[str, None]] = {}
     for table in (tables["run"], *tables.values()):
         for heading, rows in table.items():
@@ -155,10 +151,14 @@ def _command(
 ) -> Iterator[str]:
     context = click.Context(command, info_name=command.name, parent=root)
     arguments = [each for each in command.params if isinstance(each, click.Argument)]
-    shown = [_argument(each) for each in arguments]
+    shown = [
+        ("{}" if each.required else "[{}]").format(each.metavar or str(each.name).upper())
+        for each in arguments
+    ]
     yield f"## {context.command_path}\n"
     yield f"    {' '.join((context.command_path, *shown, '[OPTIONS]'))}\n"
-    yield _text(command.help) + "\n"
+    paragraphs = (command.help or "").split("\n\n")
+    yield "\n\n".join(" ".join(part.split()) for part in paragraphs) + "\n"
     yield "```sh"
     yield "\n".join(examples(command))
     yield "```\n"
@@ -167,36 +167,22 @@ def _command(
         yield _HEAD
         yield from own
         yield ""
-    others = {
-        heading: [f"`{name}`" for name, row in rows.items() if row in shared]
+    others = [
+        f"- [{heading}](#{heading.lower()}): {' '.join(names)}"
         for heading, rows in table.items()
-    }
-    if any(others.values()):
-        yield "Shared options:\n"
-        for heading, names in others.items():
-            if names:
-                yield f"- [{heading}](#{heading.lower()}): {' '.join(names)}"
-        yield ""
-
-
-def _argument(argument: click.Argument) -> str:
-    name = argument.metavar or str(argument.name).upper()
-    return name if argument.required else f"[{name}]"
+        if (names := [f"`{name}`" for name, row in rows.items() if row in shared])
+    ]
+    if others:
+        yield "\n".join(("Shared options:\n", *others, ""))
 
 
 def _row(option: JobOption) -> str:
-    return f"| {_names(option)} | {_cell(option.help or '')} | {_default(option)} |"
-
-
-def _names(option: click.Option) -> str:
-    names = "/".join((*option.opts, *option.secondary_opts))
-    if option.is_flag:
-        return _code(names)
+    shown = "/".join((*option.opts, *option.secondary_opts))
     if isinstance(option.type, click.Choice):
-        value = "|".join(map(str, option.type.choices))
-    else:
-        value = option.metavar or option.type.name.upper()
-    return _code(f"{names} {value}")
+        shown += f" {'|'.join(map(str, option.type.choices))}"
+    elif not option.is_flag:
+        shown += f" {option.metavar or option.type.name.upper()}"
+    return f"| {_code(shown)} | {_cell(option.help or '')} | {_default(option)} |"
 
 
 def _default(option: click.Option) -> str:
@@ -214,16 +200,6 @@ def status_table() -> str:
     lines = ["| status | meaning | the destination after a run |", "|---|---|---|"]
     lines += [f"| {code} | {meaning} | {place} |" for code, (meaning, place) in STATUSES.items()]
     return "\n".join(lines) + "\n"
-
-
-def _statuses() -> str:
-    lines = ["## Exit status\n", "| status | meaning |", "|---|---|"]
-    lines += [f"| {code} | {meaning} |" for code, (meaning, _) in STATUSES.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _text(text: str | None) -> str:
-    return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
 
 
 def _cell(text: str) -> str:

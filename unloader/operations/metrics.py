@@ -140,14 +140,10 @@ class MetricsFile:
                 family = kind(name, _HELP[name], labels=list(self._labels))
                 family.add_metric(list(self._labels.values()), value)
                 yield family
-        yield from self._of_routes()
-
-    def _of_routes(self) -> Iterator[Any]:
-        """Yield the figures of each route that is published."""
-        for figure in ("rows", "bytes", "files") if self._account.routes else ():
+        for figure in ("rows", "bytes", "files") if account.routes else ():
             name = f"unloader_run_route_{figure}"
             family = self._counter(name, _HELP[name], labels=[*self._labels, "route"])
-            for route in self._account.routes:
+            for route in account.routes:
                 labels = [*self._labels.values(), route.route]
                 family.add_metric(labels, getattr(route, figure))
             yield family

@@ -59,10 +59,16 @@ class Traces:
         self._heard, logger = _Heard(logging.WARNING), logging.getLogger("opentelemetry")
         logger.addHandler(self._heard)
         logger.propagate = False
-        self._provider = TracerProvider(resource=Resource.create(_resource()))
+        service = {"service.version": __version__}
+        named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        if not named and not os.environ.get("OTEL_SERVICE_NAME"):
+            service["service.name"] = SERVICE
+        self._provider = TracerProvider(resource=Resource.create(service))
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _otlp()))
         self._tracer = self._provider.get_tracer(SERVICE, __version__)
-        parent = extract({name.lower(): os.environ.get(name, "") for name in _CARRIED})
+        # Variables with the trace of the program that started the run.
+        carried = ("TRACEPARENT", "TRACESTATE")
+        parent = extract({name.lower(): os.environ.get(name, "") for name in carried})
         job = account.job
         self._run = self._tracer.start_span(
             f"unload {job.table}",
@@ -86,8 +92,17 @@ class Traces:
                 {"unloader.run_id": event.run_id, "unloader.units": event.units}
             )
         elif isinstance(event, UnitStarted):
+            found: dict[str, Any] = {
+                "unloader.unit": event.unit,
+                "unloader.attempt": event.attempt,
+                "unloader.worker": event.worker,
+            }
+            if event.partition is not None:
+                found["unloader.partition"] = event.partition
+            if event.worker < len(self._nodes):
+                found["unloader.node"] = self._nodes[event.worker]
             self._units[event.worker] = self._tracer.start_span(
-                f"unit {event.unit}", context=self._within, attributes=self._of_unit(event)
+                f"unit {event.unit}", context=self._within, attributes=found
             )
         elif isinstance(event, UnitFinished):
             self._end_unit(
@@ -116,18 +131,6 @@ class Traces:
         logging.getLogger("opentelemetry").removeHandler(self._heard)
         return self._heard.text
 
-    def _of_unit(self, event: UnitStarted) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "unloader.unit": event.unit,
-            "unloader.attempt": event.attempt,
-            "unloader.worker": event.worker,
-        }
-        if event.partition is not None:
-            found["unloader.partition"] = event.partition
-        if event.worker < len(self._nodes):
-            found["unloader.node"] = self._nodes[event.worker]
-        return found
-
     def _end_unit(self, worker: int, figures: Mapping[str, int], error: str = "") -> None:
         span = self._units.pop(worker, None)
         if span is None:
@@ -141,17 +144,6 @@ class Traces:
         if kind:
             span.set_attribute("error.type", kind)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, redact(message)))
-
-
-_CARRIED = ("TRACEPARENT", "TRACESTATE")
-"""Variables with the trace of the program that started the run."""
-
-
-def _resource() -> dict[str, str]:
-    named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    if named or os.environ.get("OTEL_SERVICE_NAME"):
-        return {"service.version": __version__}
-    return {"service.name": SERVICE, "service.version": __version__}
 
 
 def _otlp() -> Any:

@@ -235,13 +235,6 @@ def test_no_command_shows_the_help_page_as_an_error(unloader: Run) -> None:
     assert "Common commands:" in result.stderr
 
 
-def test_the_version_is_told(unloader: Run) -> None:
-    """`unloader --version` is one line with the package's version."""
-    from unloader import __version__
-
-    assert unloader("--version").stdout == f"unloader, version {__version__}\n"
-
-
 @pytest.mark.parametrize("to", ["--to=-", "UNLOADER_TO"])
 def test_an_error_as_json_never_mixes_with_data(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, to: str

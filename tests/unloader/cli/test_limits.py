@@ -126,15 +126,6 @@ def test_buffers_beyond_all_memory_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_nul_is_a_delimiter_like_any_other(unloader: Run, database: str, tmp_path: Path) -> None:
-    """The fields between NULs are those between commas."""
-    arguments = ("run", database, "--table", "orders", "--file-per", "table", "--quiet", "--to")
-    assert unloader(*arguments, "nul", "--delimiter", r"\x00").returncode == 0
-    assert unloader(*arguments, "comma").returncode == 0
-    nul, comma = ((tmp_path / each / "orders.csv").read_bytes() for each in ("nul", "comma"))
-    assert nul == comma.replace(b",", b"\0")
-
-
 def test_an_endless_value_does_not_make_an_endless_line(unloader: Run, database: str) -> None:
     """The middle of a long value is left out; what to do next is not."""
     result = unloader("describe", database, "--table", "x" * 100_000)

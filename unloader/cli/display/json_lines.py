@@ -16,6 +16,8 @@ from typing import Any, TextIO, cast
 
 from msgspec import Struct, to_builtins
 
+from unloader.redaction import GuardedStream
+
 VERSION = 1
 """Of the contract in `log_lines`."""
 
@@ -27,28 +29,22 @@ _LONGEST = 65_536
 _run_id = ""
 
 
-class JsonLines:
+class JsonLines(GuardedStream):
     """A text stream of JSON lines; other text becomes a line of the event `output`."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Take the stream to write to."""
-        self._stream = stream
+        super().__init__(stream)
+        self.plain = stream
         self._unfinished = ""
-
-    @property
-    def plain(self) -> TextIO:
-        """The stream itself."""
-        return self._stream
 
     def write_line(self, line: str) -> None:
         """Write a line that is JSON."""
-        self._stream.write(line + "\n")
-        self._stream.flush()
+        self.plain.write(line + "\n")
+        self.plain.flush()
 
     def write(self, text: str) -> int:
         """Take text from any code; whole lines are written immediately."""
         if not isinstance(text, str):
-            # click asks in this way whether a stream takes bytes.
             raise TypeError("a text stream takes text")
         *lines, self._unfinished = (self._unfinished + text).split("\n")
         if len(self._unfinished) > _LONGEST:
@@ -57,25 +53,10 @@ class JsonLines:
             self.write_line(line_of("output", {"text": line}))
         return len(text)
 
-    def writelines(self, lines: Sequence[str]) -> None:
-        """Take several texts."""
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        """Pass on the written text; the beginning of a line waits for its end."""
-        self._stream.flush()
-
     def finish(self) -> None:
         """Write the rest without an end of line."""
         if self._unfinished:
             self.write("\n")
-
-    def __getattr__(self, name: str) -> Any:
-        """Leave everything else to the stream; bytes always pass through this object."""
-        if name in ("buffer", "detach", "_stream"):
-            raise AttributeError(name)
-        return getattr(self._stream, name)
 
 
 def switch(on: bool) -> None:

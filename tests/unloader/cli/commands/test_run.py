@@ -300,16 +300,6 @@ def test_formats_and_sources_tell_what_is_installed(unloader: Run) -> None:
     assert "duckdb" in unloader("sources").stdout
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_the_demo_shows_figures_of_both_formats(unloader: Run, tmp_path: Path) -> None:
-    """The demo builds its table, unloads it twice, verifies, and says where everything is."""
-    result = unloader("demo", "--rows", "2k", "--dir", "try", "--parallelism", "2", "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
-    assert [(each["rows"], each["verified"]) for each in document["results"]] == [(2000, True)] * 2
-    assert Path(document["database"]).is_file()
-
-
 @pytest.mark.parametrize(
     "options", [(), ("--file-per", "table"), ("--format", "parquet", "--overwrite")]
 )

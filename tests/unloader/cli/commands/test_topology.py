@@ -258,17 +258,6 @@ def test_this_machine_is_drawn_as_we_may_use_it(unloader: Run) -> None:
     assert shown(unloader("topology")).startswith("machine  this one")
 
 
-def test_one_node_is_no_news(unloader: Run, database: str) -> None:
-    """On a machine of one node there is nothing to lose, and no line about it on any run."""
-    nodes = answered(unloader("topology", "--json"))["nodes"]
-    if len(nodes) > 1:
-        pytest.skip("this machine has several nodes")
-    assert "node" not in unloader("topology").stderr
-    done = unloader("run", database, "--table", "orders", "--to", "out", "--progress", "none")
-    assert done.returncode == 0, done.stderr
-    assert "node" not in done.stderr
-
-
 def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
     """The file shows the same nodes elsewhere, and has no names of users or hosts."""
     here = answered(unloader("topology", "--record", "me.txt", "--json"))

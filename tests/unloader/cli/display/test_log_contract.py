@@ -52,7 +52,7 @@ def test_a_line_that_is_not_of_the_contract_is_found() -> None:
 
 
 def test_a_run_that_ends_well(unloader: Run, database: str) -> None:
-    """Version, time in UTC and the id of the run, as in the manifest."""
+    """Version, time in UTC, and the id and the totals of the run, as in the manifest."""
     where = ("--where", "id < 10")
     done = unloader("run", database, "--table", "orders", "--to", "out", *where, *JSON, "--json")
     assert done.returncode == 0
@@ -60,8 +60,11 @@ def test_a_run_that_ends_well(unloader: Run, database: str) -> None:
     assert {"setting", "phase_started", "run_started", "run_finished"} <= set(events(lines))
     assert {line["version"] for line in lines} == {1}
     assert {datetime.fromisoformat(line["at"]).utcoffset() for line in lines} == {timedelta(0)}
-    assert lines[-1]["run_id"] == json.loads(done.stdout)["run_id"]
-    assert lines[-1]["rows"] == 10
+    manifest, last = json.loads(done.stdout), lines[-1]
+    assert (last["event"], last["run_id"]) == ("run_finished", manifest["run_id"])
+    figures = ("rows", "bytes", "seconds")
+    assert [last[name] for name in figures] == [manifest["totals"][name] for name in figures]
+    assert last["rows"] == 10
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -128,16 +128,3 @@ def test_the_seconds_of_a_phase_run_on_a_terminal(
     os.close(leader)
     assert process.returncode == 0, shown.decode()
     assert "done: 1/1 units, 1,000 rows" in shown.decode()
-
-
-def test_log_and_result_tell_one_duration(unloader: Run, database: str) -> None:
-    """The last event of the log has the manifest's seconds, rows and bytes."""
-    done = unloader(
-        *("run", database, "--table", "orders", "--to", "out"), "--log-format", "json", "--json"
-    )
-    last = json.loads(done.stderr.splitlines()[-1])
-    totals = json.loads(done.stdout)["totals"]
-    assert last["event"] == "run_finished"
-    assert {name: last[name] for name in ("rows", "bytes", "seconds")} == {
-        name: totals[name] for name in ("rows", "bytes", "seconds")
-    }
