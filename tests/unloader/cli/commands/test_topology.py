@@ -28,6 +28,7 @@ from machines.sysfs_trees import (
 )
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Machine = Callable[[TreeSpec], str]
 
 NODE_KEYS = {
     *("id", "cpus", "memory_bytes", "memory_allowed", "distances", "cores", "speeds", "package"),
@@ -59,7 +60,7 @@ def lines_of(text: str, first_word: str) -> list[list[str]]:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Callable[[TreeSpec], str]:
+def machine(tmp_path: Path) -> Machine:
     """Write a machine's files and return their folder."""
 
     def write(spec: TreeSpec) -> str:
@@ -68,7 +69,7 @@ def machine(tmp_path: Path) -> Callable[[TreeSpec], str]:
     return write
 
 
-def test_json_has_nodes_and_seats(unloader: Run, machine: Callable[[TreeSpec], str]) -> None:
+def test_json_has_nodes_and_seats(unloader: Run, machine: Machine) -> None:
     """Nodes with their CPUs and bytes, and one seat a worker with the CPUs of its node."""
     tree = machine(even(2, 4, threads=2))
     found = answered(unloader("topology", "--sysfs", tree, "--parallelism", "3", "--json"))
@@ -87,9 +88,7 @@ def test_json_has_nodes_and_seats(unloader: Run, machine: Callable[[TreeSpec], s
     assert (found["memory_policy"], found["cpu_quota"], found["near"]) == ("preferred", None, None)
 
 
-def test_another_machine_owes_nothing_to_this_one(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_another_machine_owes_nothing_to_this_one(unloader: Run, machine: Machine) -> None:
     """CPUs that this machine has not got are seated on: no affinity, cpuset or quota counts."""
     tree = machine(even(4, 16, threads=2))
     found = answered(unloader("topology", "--sysfs", tree, "--json"))
@@ -99,9 +98,7 @@ def test_another_machine_owes_nothing_to_this_one(
     assert found["recorded_at"] == tree
 
 
-def test_allowed_cpus_are_all_that_is_used(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_allowed_cpus_are_all_that_is_used(unloader: Run, machine: Machine) -> None:
     """The other CPUs are reported as not ours, and get no worker."""
     tree = machine(even(2, 4, threads=2))
     options = ("topology", "--sysfs", tree, "--allowed-cpus", "0-5,9", "--parallelism", "20")
@@ -117,7 +114,7 @@ def test_allowed_cpus_are_all_that_is_used(
     assert "CPUs 8,10-11" in text
 
 
-def test_seats_are_dealt_as_asked(unloader: Run, machine: Callable[[TreeSpec], str]) -> None:
+def test_seats_are_dealt_as_asked(unloader: Run, machine: Machine) -> None:
     """Placement, binding and nodes have the same meaning as in `run`."""
     tree = machine(even(4, 2))
     options = ("topology", "--sysfs", tree, "--parallelism", "4", "--json")
@@ -188,9 +185,7 @@ def test_a_list_of_numbers_is_a_line(unloader: Run, thousand: str) -> None:
     assert '      "cpus": [6, 7],\n' in done.stdout
 
 
-def test_the_drawing_tells_what_a_node_lacks(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_the_drawing_tells_what_a_node_lacks(unloader: Run, machine: Machine) -> None:
     """A node without CPUs has no worker; one without memory is lent the nearest one's."""
     tree = machine(sized(4, 4, 0, memory_kb=(1 << 20, 0, 1 << 21)))
     text = shown(unloader("topology", "--sysfs", tree))
@@ -202,18 +197,14 @@ def test_the_drawing_tells_what_a_node_lacks(
     assert seats == {"0": "node 0, 1.1 GB", "1": "node 0, 1.1 GB"}
 
 
-def test_a_policy_that_names_no_node_shows_none(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_a_policy_that_names_no_node_shows_none(unloader: Run, machine: Machine) -> None:
     """Interleaved memory comes from all nodes, and local memory from wherever a worker runs."""
     options = ("topology", "--sysfs", machine(even(2, 2)), "--memory-policy")
     assert "0-1   all nodes with CPUs, by turns" in shown(unloader(*options, "interleave"))
     assert "0-1   where it runs" in shown(unloader(*options, "local"))
 
 
-def test_numbers_in_turns_are_written_short(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_numbers_in_turns_are_written_short(unloader: Run, machine: Machine) -> None:
     """If CPUs alternate between nodes, they are shown as a stride, explained once."""
     nodes = tuple(
         NodeSpec(id=node, cpus=tuple(range(node, 64, 2)), distances=(10, 21)[:: 1 - 2 * node])
@@ -224,9 +215,7 @@ def test_numbers_in_turns_are_written_short(
     assert text.count("0-62:2 means 0,2,4 and so on to 62") == 1
 
 
-def test_distances_are_a_matrix_only_while_it_fits(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_distances_are_a_matrix_only_while_it_fits(unloader: Run, machine: Machine) -> None:
     """Sixteen nodes or fewer are shown pair by pair, more as the distances there are."""
     tree = machine(even(4, 1, nodes_per_package=2))
     few = shown(unloader("topology", "--sysfs", tree))
@@ -236,7 +225,7 @@ def test_distances_are_a_matrix_only_while_it_fits(
 
 
 def test_a_recording_is_as_good_as_the_folder(
-    unloader: Run, machine: Callable[[TreeSpec], str], tmp_path: Path
+    unloader: Run, machine: Machine, tmp_path: Path
 ) -> None:
     """What --record writes of a machine, --sysfs reads back, with the same seats."""
     tree = machine(shapes()["offline CPUs"])
@@ -287,7 +276,7 @@ def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
 )
 def test_what_is_not_there_is_named(
     unloader: Run,
-    machine: Callable[[TreeSpec], str],
+    machine: Machine,
     arguments: tuple[str, ...],
     status: int,
     told: str,
@@ -313,9 +302,7 @@ def test_a_file_that_is_no_recording_is_refused(unloader: Run, tmp_path: Path) -
     assert "both.txt" in done.stderr
 
 
-def test_a_variable_about_this_machine_does_not_hinder(
-    unloader: Run, machine: Callable[[TreeSpec], str]
-) -> None:
+def test_a_variable_about_this_machine_does_not_hinder(unloader: Run, machine: Machine) -> None:
     """UNLOADER_NEAR, set for all jobs of this machine, says nothing of another one."""
     tree = machine(even(2, 2))
     done = unloader("topology", "--sysfs", tree, "--json", variables={"UNLOADER_NEAR": "eth0"})
