@@ -45,7 +45,7 @@ from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
 from unloader.resolve.resolution import prepared, resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
-from unloader.run import resuming, starting
+from unloader.run import starting
 from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, choose
@@ -317,7 +317,7 @@ def unload(
     """
     with translated():
         asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
-        begin = resuming.resume_or_start if resume else starting.start
+        begin = starting.resume_or_start if resume else starting.start
         return answer(begin(asked, planned, observe=observe, stop=stop))
 
 
@@ -387,17 +387,21 @@ def resume(
         UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed without a
             run to resume, and all errors of `unload`.
     """
-    again = resuming.Resumption(
-        secret=secret,
-        session_sql=session_sql,
-        parallelism=parallelism,
-        cluster=cluster,
-        new_snapshot=new_snapshot,
-        keys=keys,
-        masking_keys=masking_keys,
-    )
     with translated():
-        return answer(resuming.resume(str(destination), again, observe=observe, stop=stop))
+        return answer(
+            starting.resume(
+                str(destination),
+                secret=secret,
+                session_sql=session_sql,
+                parallelism=parallelism,
+                cluster=cluster,
+                new_snapshot=new_snapshot,
+                keys=keys,
+                masking_keys=masking_keys,
+                observe=observe,
+                stop=stop,
+            )
+        )
 
 
 def verify(
@@ -429,8 +433,10 @@ def verify(
     from unloader.verification import finished
 
     with translated():
-        checks = finished.Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
-        return finished.verify(path_of(destination), source, observe, checks)
+        checks = finished.Checks(
+            source=source, level=level, strict=strict, parallelism=parallelism, keys=keys
+        )
+        return finished.verify(path_of(destination), checks, observe)
 
 
 def merge(destination: AnyPlace) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -61,12 +62,10 @@ class CheckedOutput(Struct, frozen=True, kw_only=True):
     """One table as one output would have it."""
 
     entry: int
-    """Number of the entry that asks for it, from 0."""
     table: str
     """Its name in the database, as it was typed where it was not found."""
     columns: tuple[ReadColumn, ...] = ()
     rows: int | None = None
-    """Estimated."""
     bytes: int | None = None
     """Estimated, in the source."""
     units: int | None = None
@@ -111,10 +110,8 @@ def check(
     No row is read, no snapshot taken, and nothing is written.
 
     Args:
-        entries: All have the same source.
         home: Where the manifest of a run over several tables goes, with its fields; empty if that
             is not known.
-        observe: Reports each step as it begins.
         stop: Asked several times a second while the source is opened.
     """
     problems: list[Problem] = []
@@ -167,7 +164,6 @@ class _TableCheck(Struct, frozen=True):
     request: Request
     output: CheckedOutput
     extract: Extract | None
-    """None if the columns cannot be read."""
 
 
 def _checks(
@@ -182,30 +178,26 @@ def _checks(
     is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
     tables = {(entries[each.entry].group, each.table.label): each.table for each in chosen.tables}
     size = None if is_of_one else unit_bytes(map(estimated_bytes, tables.values()), workers)
-    for number, entry in enumerate(entries):
-        for problem in (each for each in chosen.problems if each.entry == number):
-            tell = _naming("" if entry.is_of_one else problem.table, report)
-            tell(Problem(error=problem.error, about="table", entry=number))
-        for found in (each for each in chosen.tables if each.entry == number):
-            tell = _naming("" if entry.is_of_one else found.table.label, report)
-            checks.append(_checked(catalog, found, limits_of(found.request, workers, size), tell))
-    return checks
 
-
-def _naming(label: str, report: Report) -> Report:
-    """Return a report that names the table, if the entry has several."""
-
-    def tell(problem: Problem) -> None:
+    def tell(label: str, problem: Problem) -> None:
+        """Report a problem; it names the table, if the entry has several."""
         error = problem.error
-        report(replace(problem, error=type(error)(f"{label}: {error.message}", error.hint)))
+        if problem.entry is not None and not entries[problem.entry].is_of_one:
+            error = type(error)(f"{label}: {error.message}", error.hint)
+        report(replace(problem, error=error))
 
-    return tell if label else report
+    for number in range(len(entries)):
+        for problem in (each for each in chosen.problems if each.entry == number):
+            tell(problem.table, Problem(error=problem.error, about="table", entry=number))
+        for found in (each for each in chosen.tables if each.entry == number):
+            limits = limits_of(found.request, workers, size)
+            checks.append(_checked(catalog, found, limits, partial(tell, found.table.label)))
+    return checks
 
 
 def _checked(
     catalog: Catalog, found: ChosenTable, limits: PlanLimits, report: Report
 ) -> _TableCheck:
-    """Check the columns, the condition and the plan of a table."""
     entry, request, table = found.entry, found.request, found.table
     output = CheckedOutput(entry=entry, table=table.label)
     extract: Extract | None = None
@@ -222,19 +214,16 @@ def _checked(
     with reported(report, "table", entry):
         check_sampling(catalog, request.selection)
         units = plan_of(table, request.selection, limits).units
+        # The units may be of chosen partitions; without their sizes it is the whole table's.
+        rows = [unit.rows for unit in units if unit.rows is not None]
+        sizes = [unit.bytes for unit in units if unit.bytes is not None]
         output = replace(
             output,
             units=len(units),
-            rows=_sum([unit.rows for unit in units], table.rows),
-            bytes=_sum([unit.bytes for unit in units], table.bytes),
+            rows=sum(rows) if rows and len(rows) == len(units) else table.rows,
+            bytes=sum(sizes) if sizes and len(sizes) == len(units) else table.bytes,
         )
     return _TableCheck(request, output, extract)
-
-
-def _sum(units: list[int | None], table: int | None) -> int | None:
-    """Return the sum of the units, which may be chosen partitions; else the number of the table."""
-    known = [each for each in units if each is not None]
-    return sum(known) if known and len(known) == len(units) else table
 
 
 class _Destinations(Struct, kw_only=True):
@@ -286,7 +275,6 @@ class _Destinations(Struct, kw_only=True):
                 self.report(Problem(error=refusal, about="to", entry=entry))
 
     def look_at_home(self, checks: Sequence[_TableCheck], *, overwrite: bool) -> None:
-        """Check the directory around several tables, which may have a run of other tables."""
         extract = next((each.extract for each in checks if each.extract is not None), None)
         if has_fields(self.home):
             values = None if extract is None else directory_values(extract, self.run_id)
@@ -314,7 +302,35 @@ class _Destinations(Struct, kw_only=True):
                 around = next((each for each in path.parents if each in first), None)
                 if around is not None and first[around] != number:
                     self._collide(number, two_are_one(str(around), str(path), same=False))
-        self._room(sizes, requests)
+        # Compare the estimated output of all with the free space of each disk.
+        wanted: dict[int, list[int]] = {}
+        disks: dict[int, str] = {}
+        for number in sizes:
+            for place in self.places.get(number, ()):
+                disk = storage_at(place).disk(place) if is_kept((place,)) else None
+                if disk is not None:
+                    disks[disk.number] = disk.directory
+                    wanted.setdefault(disk.number, []).append(number)
+        for disk_number, outputs in wanted.items():
+            directory, options = disks[disk_number], [requests[each].output for each in outputs]
+            free = free_bytes(directory)
+            size = sum(sizes[each] // len(self.places[each]) for each in outputs)
+            if free is None or size + max(each.min_free_bytes for each in options) <= free:
+                continue
+            text = (
+                f"{directory} has {free / 2**30:.1f} GiB free, but the tables that go there have "
+                f"{size / 2**30:.1f} GiB in the source"
+            )
+            # Only text as it is has about the size of its table.
+            if all(
+                isinstance(each.format, TextFormat) and each.compression == Compression()
+                for each in options
+            ):
+                hint = "free disk space there, or use --compression or another --to"
+                full = OutputFailed(text, hint)
+                self.report(Problem(error=full, about="to", entry=self.entries[outputs[0]]))
+            else:
+                self.notices.setdefault(outputs[0], []).append(f"{text}; it may not fit")
 
     def _collide(self, number: int, text: str) -> None:
         hint = (
@@ -324,60 +340,8 @@ class _Destinations(Struct, kw_only=True):
         error = OutputFailed(text, f"{hint}of a query is its {{table}}")
         self.report(Problem(error=error, about="to", entry=self.entries[number]))
 
-    def _room(self, sizes: Mapping[int, int], requests: Sequence[Request]) -> None:
-        """Compare the estimated output of all with the free space of each disk."""
-        wanted: dict[int, list[int]] = {}
-        disks: dict[int, str] = {}
-        for number in sizes:
-            places = self.places.get(number, ())
-            if not is_kept(places):
-                continue
-            for place in places:
-                disk = storage_at(place).disk(place)
-                if disk is not None:
-                    disks[disk.number] = disk.directory
-                    wanted.setdefault(disk.number, []).append(number)
-        for disk_number, outputs in wanted.items():
-            free = free_bytes(disks[disk_number])
-            shares = [sizes[each] // len(self.places[each]) for each in outputs]
-            if (
-                free is None
-                or sum(shares) + max(requests[each].output.min_free_bytes for each in outputs)
-                <= free
-            ):
-                continue
-            self._too_small(disks[disk_number], outputs, sum(shares), free, requests)
-
-    def _too_small(
-        self,
-        directory: str,
-        outputs: list[int],
-        size: int,
-        free: int,
-        requests: Sequence[Request],
-    ) -> None:
-        """Report a disk that is too small; only text as it is has about the size of its table."""
-        text = (
-            f"{directory} has {free / 2**30:.1f} GiB free, but the tables that go there have "
-            f"{size / 2**30:.1f} GiB in the source"
-        )
-        first = outputs[0]
-        if all(_is_plain(requests[each]) for each in outputs):
-            error = OutputFailed(
-                text, "free disk space there, or use --compression or another --to"
-            )
-            self.report(Problem(error=error, about="to", entry=self.entries[first]))
-        else:
-            self.notices.setdefault(first, []).append(f"{text}; it may not fit")
-
-
-def _is_plain(request: Request) -> bool:
-    output = request.output
-    return isinstance(output.format, TextFormat) and output.compression == Compression()
-
 
 _SHOWN = 20
-"""Schemas that an error lists."""
 
 
 class SchemaTable(Struct, frozen=True, kw_only=True):
@@ -397,7 +361,6 @@ def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ..
     """Return the tables and views of a schema, by name.
 
     Args:
-        catalog: The open source.
         schema: As it was typed; None is the only one that has tables.
 
     Raises:
@@ -412,7 +375,14 @@ def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ..
             "see them with: unloader describe",
         )
     shown = [typed(each, folding) for each in known]
-    wanted = known if schema is None else _meant(schema, known, catalog)
+    wanted = known
+    if schema is not None:
+        name = parse_table(schema)
+        if name.schema is not None:
+            raise UsageError(
+                "--schema is the name of a schema, not of a table", "leave out the other names"
+            )
+        wanted = list(matching(name.name, known, folding))
     if not wanted:
         raise SourceError(
             f"no schema {schema} has tables that this user may read",
@@ -431,15 +401,6 @@ def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ..
         for each in tables
         if (each.schema or "") == wanted[0]
     )
-
-
-def _meant(schema: str, known: Sequence[str], catalog: Catalog) -> list[str]:
-    name = parse_table(schema)
-    if name.schema is not None:
-        raise UsageError(
-            "--schema is the name of a schema, not of a table", "leave out the other names"
-        )
-    return list(matching(name.name, known, catalog.capabilities.folding))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,18 +54,25 @@ def merge(destination: PlacePath) -> Manifest:
     """
     found = parts_in(destination)
     for part in found:
-        _check_files(destination / part.place, part.manifest)
-    merged = _merged(found, destination)
-    home = str(destination)
-    try:
+        places = directories_of(part.manifest, destination / part.place)
+        for name, file in part.manifest.files.items():
+            path, home = places[file.directory] / name, str(places[file.directory])
+            try:
+                size = storage_at(home).size(home, name)
+            except OSError as error:
+                raise OutputFailed(
+                    f"{path} is missing: {error.strerror}",
+                    "make it visible on this machine, or run the part again with --overwrite",
+                ) from error
+            if size != file.bytes:
+                raise OutputFailed(
+                    f"{path} has {size} bytes, but its manifest records {file.bytes}",
+                    "run the part again with --overwrite",
+                )
+    merged, home = _merged(found, destination), str(destination)
+    with suppress(FileExistsError):
         storage_at(home).put_new(home, MANIFEST, manifest_bytes(merged))
-    except FileExistsError:
-        return _there_already(destination, merged)
-    return read_manifest(destination)
-
-
-def _there_already(destination: PlacePath, merged: Manifest) -> Manifest:
-    """Return the manifest that is there, if it is of the same parts."""
+        return read_manifest(destination)
     there = read_manifest(destination)
     if there.parts != merged.parts:
         raise OutputFailed(
@@ -75,34 +83,22 @@ def _there_already(destination: PlacePath, merged: Manifest) -> Manifest:
     return there
 
 
-def _check_files(place: PlacePath, manifest: Manifest) -> None:
-    """Check that the files of a part are there with the sizes that they had."""
-    places = directories_of(manifest, place)
-    for name, file in manifest.files.items():
-        home = places[file.directory]
-        path = home / name
-        try:
-            size = storage_at(str(home)).size(str(home), name)
-        except OSError as error:
-            raise OutputFailed(
-                f"{path} is missing: {error.strerror}",
-                "make it visible on this machine, or run the part again with --overwrite",
-            ) from error
-        if size != file.bytes:
-            raise OutputFailed(
-                f"{path} has {size} bytes, but its manifest records {file.bytes}",
-                "run the part again with --overwrite",
-            )
-
-
 def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
     first = found[0].manifest
     directories = [DirectoryRecord(path=absolute(str(destination)), files=0, bytes=0)]
     units: list[FinishedUnit] = []
+    manifests = [each.manifest for each in found]
     for part in found:
-        begins = len(directories)
-        directories += _directories(part)
-        units += (_moved(unit, begins) for unit in part.manifest.units)
+        known, begins = part.manifest.directories, len(directories)
+        # The first directory as it is seen from the directory of all parts.
+        if known is None:
+            totals = part.manifest.totals
+            known = (DirectoryRecord(path="", files=totals.files, bytes=totals.bytes),)
+        directories += [replace(known[0], path=part.place), *known[1:]]
+        for unit in part.manifest.units:
+            files = tuple(replace(each, directory=begins + each.directory) for each in unit.files)
+            # When it began is counted from the begin of its part, which began at another time.
+            units.append(replace(unit, files=files, started_s=None, worker=None))
     return Manifest(
         run_id=new_run_id(),
         unloader_version=__version__,
@@ -110,8 +106,21 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         source=first.source,
         table=first.table,
         query=first.query,
-        subset=_subset([each.manifest for each in found]),
-        parts=tuple(_part(each) for each in found),
+        subset=_subset(manifests),
+        parts=tuple(
+            MergedPart(
+                number=each.number,
+                directory=each.place,
+                run_id=each.manifest.run_id,
+                units=len(each.manifest.units),
+                rows=each.manifest.totals.rows,
+                bytes=each.manifest.totals.bytes,
+                files=each.manifest.totals.files,
+                seconds=each.manifest.totals.seconds,
+                digest=each.manifest.digest,
+            )
+            for each in found
+        ),
         route=None if first.route is None else replace(first.route, others=(), dropped=()),
         snapshot=first.snapshot,
         columns=first.columns,
@@ -132,41 +141,8 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         not_measured=(
             "see the manifests of the parts for the places and the activity of the workers",
         ),
-        totals=_totals([each.manifest for each in found]),
-        verified=_verified([each.manifest for each in found]),
-    )
-
-
-def _directories(part: FoundPart) -> list[DirectoryRecord]:
-    """Return the directories of a part: the first as seen from the directory of all parts."""
-    known = part.manifest.directories
-    if known is None:
-        totals = part.manifest.totals
-        return [DirectoryRecord(path=part.place, files=totals.files, bytes=totals.bytes)]
-    return [replace(known[0], path=part.place), *known[1:]]
-
-
-def _moved(unit: FinishedUnit, begins: int) -> FinishedUnit:
-    """Return a unit with its files in the directories of the merged manifest.
-
-    When it began is counted from the begin of its part, which began at another time.
-    """
-    files = tuple(replace(file, directory=begins + (file.directory)) for file in unit.files)
-    return replace(unit, files=files, started_s=None, worker=None)
-
-
-def _part(found: FoundPart) -> MergedPart:
-    totals = found.manifest.totals
-    return MergedPart(
-        number=found.number,
-        directory=found.place,
-        run_id=found.manifest.run_id,
-        units=len(found.manifest.units),
-        rows=totals.rows,
-        bytes=totals.bytes,
-        files=totals.files,
-        seconds=totals.seconds,
-        digest=found.manifest.digest,
+        totals=_totals(manifests),
+        verified=_verified(manifests),
     )
 
 
@@ -206,7 +182,6 @@ def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
 
 
 def _verified(manifests: Sequence[Manifest]) -> VerifiedRecord:
-    """Return the checks that were made of every part."""
     each = [manifest.verified for manifest in manifests]
     rows = [verified.source_rows for verified in each]
     filtered = [verified.filtered_rows for verified in each]
@@ -233,7 +208,6 @@ _AS_THE_MACHINE_IS = frozenset((
 """Options that do not change the content of the files of a part."""
 
 _MOST_NAMED = 8
-"""Parts that a message names at most."""
 
 
 class FoundPart(Struct, frozen=True, kw_only=True):
@@ -293,22 +267,16 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
             "run the parts first: unloader run plan.json --part 1/N, and so on to N/N",
         )
     found.sort(key=lambda each: (each.number, each.place))
-    _check_one_plan(found)
-    _check_all_there(home, found, broken)
-    _check_units(found)
-    return tuple(found)
-
-
-def _check_one_plan(found: Sequence[FoundPart]) -> None:
-    """Check that all parts are of one plan, moment and form."""
     first = found[0]
     for each in found[1:]:
-        why = _difference(first, each)
-        if why:
+        if why := _difference(first, each):
             raise OutputFailed(
                 f"{first.place} and {each.place} do not belong together: {why}",
                 "remove the part that does not belong to this plan, and run the missing part",
             )
+    _check_all_there(home, found, broken)
+    _check_units(found)
+    return tuple(found)
 
 
 def _difference(one: FoundPart, other: FoundPart) -> str:
@@ -325,8 +293,9 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         return f"one was read at {_moment(here)}, the other at {_moment(there)}"
     if (here.source.kind, here.table, here.query) != (there.source.kind, there.table, there.query):
         return "they contain different tables"
-    if _route(here) != _route(there):
-        return f"they contain the routes {_route(here)!r} and {_route(there)!r}"
+    routes = ["" if each.route is None else each.route.name for each in (here, there)]
+    if routes[0] != routes[1]:
+        return f"they contain the routes {routes[0]!r} and {routes[1]!r}"
     if [each.name for each in here.columns] != [each.name for each in there.columns]:
         return "their columns differ"
     if here.columns != there.columns:
@@ -337,10 +306,6 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         ):
             return f"they were written with different values of --{name.replace('_', '-')}"
     return ""
-
-
-def _route(manifest: Manifest) -> str:
-    return "" if manifest.route is None else manifest.route.name
 
 
 def _moment(manifest: Manifest) -> str:
@@ -375,7 +340,6 @@ def _resume(home: str, begun: Sequence[str]) -> str:
 
 
 def _check_units(found: Sequence[FoundPart]) -> None:
-    """Check that each work unit of the plan was read once, and that no two files have one name."""
     of_unit: dict[str, str] = {}
     of_file: dict[str, str] = {}
     for part in found:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from unloader.engine.steering import Steering
 
 TICK_SECONDS = 0.2
-_SOON_SECONDS = 0.02
-"""Guess: the wait for events while the next unit is not ready, and a place may be idle."""
 
 
 class Work(Generic[U]):
@@ -132,9 +130,9 @@ class Engine(Struct, Generic[U]):
         if self._steering is not None:
             self._steering.turn(self.schedule, executor, self.clock())
         self._give_all(executor)
-        began, longest = self.clock(), _SOON_SECONDS if self.schedule.waits else TICK_SECONDS
-        events = executor.events(longest)
-        self._listened += min(self.clock() - began, longest)
+        began = self.clock()
+        events = executor.events(TICK_SECONDS)
+        self._listened += min(self.clock() - began, TICK_SECONDS)
         for event in events:
             self._handle(executor, event)
         self._tell_capacity()

@@ -249,8 +249,6 @@ class Schedule(Struct, Generic[U]):
     """The parts of a unit that is several units: once an attempt at it has failed, each part is
     tried alone, and that attempt is not counted. Empty for a single unit."""
     jitter: Jitter = no_jitter
-    ready: Callable[[U], bool] = lambda unit: True
-    """Whether a unit may be handed out for the first time; the units after it wait with it."""
     capacity: Capacity = field(default_factory=Capacity)
     allowed: int | None = None
     """How many attempts may be at work together, as the run has chosen; None = unlimited."""
@@ -426,11 +424,6 @@ class Schedule(Struct, Generic[U]):
     def fresh(self) -> int:
         return len(self.units) - self._next
 
-    @property
-    def waits(self) -> bool:
-        """Whether the next unit is not ready yet."""
-        return self._next < len(self.units) and not self.ready(self.units[self._next])
-
     def _delay(self, assignment: Attempt[U]) -> float:
         failures = assignment.failures + 1
         return delay_seconds(self.retry, failures, self.jitter(assignment.unit.id, failures))
@@ -451,9 +444,7 @@ class Schedule(Struct, Generic[U]):
         return self._running.pop(place)
 
     def _has_fresh(self) -> bool:
-        if self._next >= len(self.units) or (self.in_order and self._waiting):
-            return False
-        return self.ready(self.units[self._next])
+        return self._next < len(self.units) and not (self.in_order and self._waiting)
 
     def _due(self, place: int, now: float) -> Attempt[U] | None:
         """Return the oldest due unit, one that this place has just lost only if it must be."""

@@ -60,7 +60,6 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     directories: tuple[str, ...] = ()
     """Absolute paths, the directory of the manifest first; empty for a single directory."""
     evidence: Evidence = field(default_factory=Evidence)
-    """Where the workers were."""
     lowest_parallelism: int | None = None
     """Workers that the source let work when it took fewest sessions; None if it refused none."""
     steps: tuple[ParallelismChanged, ...] | None = None
@@ -69,10 +68,8 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     """Units that an earlier process of the run has done: no part of what `seconds` took."""
     failed_attempts: tuple[FailedAttemptRecord, ...] = ()
     failed_attempts_left_out: int = 0
-    """How many more there were."""
     samples: tuple[SampleRecord, ...] = ()
     route: RouteRecord | None = None
-    """Which of several outputs of a run it is; None where there is one."""
 
 
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
@@ -186,7 +183,6 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 def _directories(
     directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
 ) -> tuple[DirectoryRecord, ...] | None:
-    """Return each directory with the number and size of its files; None for a single directory."""
     if not directories:
         return None
     sizes: list[list[int]] = [[] for _ in directories]

@@ -77,7 +77,6 @@ def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
     """Return the manifest of a finished run.
 
     Args:
-        destination: The directory that it is in.
         name: Its name, if its run is not finished.
 
     Raises:
@@ -96,11 +95,7 @@ def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
 
 
 def home_manifest(place: PlacePath) -> TablesManifest | None:
-    """Return the manifest of a finished run over several tables; None if none is readable there.
-
-    Args:
-        place: The directory that contains the directories of all tables.
-    """
+    """Return the manifest of a finished run over several tables; None if none is readable there."""
     try:
         data = storage_at(str(place)).read(str(place), MANIFEST)
         found = parse_run(data, place / MANIFEST)

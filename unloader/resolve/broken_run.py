@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from unloader.lakehouse.lake_formats import absolute_name
 from unloader.model import (
     COMPARING,
     ClusterOptions,
-    ConcurrencyOptions,
     EncryptionOptions,
     OutputOptions,
     Request,
@@ -26,7 +25,7 @@ from unloader.model import (
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.name_templates import directory_name, has_fields
 from unloader.resolve.places import directory_values, home_above
-from unloader.resolve.resolved import ResolvedTable
+from unloader.resolve.resolved import ResolvedOutput, ResolvedTable
 from unloader.resolve.run_record import (
     UnusableRecord,
     directory_now,
@@ -50,13 +49,10 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
     """A run that was stopped, failed or killed before all of it was published."""
 
     tables: tuple[ResolvedTable, ...]
-    """One for each table, with its directories where they are now."""
     place: str
     """The directory of its record."""
     options: TablesOptions
-    """Of the run as a whole."""
     is_single: bool
-    """The meaning of `TablesRequest.is_single`."""
     left_out: tuple[TableProblem, ...] = ()
     """Requested tables that could not be unloaded when the run began."""
     parallelism: int | None = None
@@ -69,7 +65,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
     @property
     def run_id(self) -> str:
-        """The id of the run."""
         return self.first.run_id
 
     @property
@@ -81,8 +76,11 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         return replace(request, selection=replace(request.selection, table=None, query=None))
 
     def changed(self, change: Callable[[ResolvedTable], ResolvedTable]) -> BrokenRun:
-        """Return the run with a change to each of its tables."""
         return replace(self, tables=tuple(map(change, self.tables)))
+
+    def with_request(self, **changes: Any) -> BrokenRun:
+        """Return the run with changes to the request for each of its tables."""
+        return self.changed(lambda run: replace(run, request=replace(run.request, **changes)))
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
@@ -91,7 +89,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
         Args:
             secret: Where the password is found now; None is where it was.
-            session_sql: The statements of the run's sessions, if it had any.
 
         Raises:
             OutputFailed: It had statements and these are not given, or others are given.
@@ -125,10 +122,26 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
         def now(run: ResolvedTable) -> ResolvedTable:
             several = keys * len(run.outputs) if len(keys) == 1 else keys
-            for number, (output, key) in enumerate(zip(run.outputs, several, strict=True)):
-                had = output.options.encryption
-                if had is not None:
-                    run = run.with_encryption(_checked_key(run, had, key), number)
+            for number, (output, given) in enumerate(zip(run.outputs, several, strict=True)):
+                had = found = output.options.encryption
+                if had is None or found is None:
+                    continue
+                if given is not None:
+                    found = replace(
+                        had,
+                        key=given.key if had.keyed and given.keyed else had.key,
+                        identity=had.identity if given.identity.kind == "none" else given.identity,
+                    )
+                if len(run.outputs) > 1 and not check_key(found):
+                    found = replace(found, key=had.key)  # It may be the key of another output.
+                if not check_key(found):
+                    raise OutputFailed(
+                        f"run {run.run_id} had another Parquet key",
+                        "give the key of that run, or start again with the command of the run",
+                    )
+                if found.recipients and run.request.verify in COMPARING:
+                    check_identities(identities(found.identity), found.recipients)
+                run = run.with_encryption(found, number)
             return run
 
         return self.changed(now)
@@ -137,7 +150,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         """Return the run with the places where the keys of masks are found now.
 
         Args:
-            keys: Keys in new places.
             same: Masked rows stay, so that the keys must be the same.
 
         Raises:
@@ -175,12 +187,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
         return replace(self.changed(now), parallelism=workers)
 
-    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenRun:
-        """Return the run with other limits on the number of workers."""
-        return self.changed(
-            lambda run: replace(run, request=replace(run.request, concurrency=known))
-        )
-
     def with_cluster(self, now: ClusterOptions | None) -> BrokenRun:
         """Return the run with workers elsewhere; None is where it had them."""
         if now is None or (now.address is None and now.security is None):
@@ -191,11 +197,36 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         elif now.security is None and now.address == had.address:
             now = had
         cluster = now if now.is_asked else None
-        return self.changed(lambda run: replace(run, request=replace(run.request, cluster=cluster)))
+        return self.with_request(cluster=cluster)
 
     def requests_here(self) -> tuple[Request, ...]:
         """Return the request for each table, for a new run into the current places."""
-        return tuple(map(_request_here, self.tables))
+        found = []
+        for run in self.tables:
+            asked, options = run.request, run.output.options
+            if asked.routes is None or len(asked.routes) == 1:
+                output = replace(
+                    asked.output, destination=_asked_place(options), others=options.others
+                )
+                if has_fields(asked.output.destination) and options.lake_table is None:
+                    output = replace(output, keep=None)
+                found.append(replace(asked, output=output))
+                continue
+            routes = []
+            for route, resolved in zip(asked.routes, run.outputs, strict=True):
+                own, to = route.output, resolved.options.destination
+                output = replace(
+                    own,
+                    destination=_asked_place(resolved.options),
+                    others=resolved.options.others,
+                    # A route that is published is replaced.
+                    overwrite=own.overwrite or is_finished(to),
+                    # Without its fields the directory does not show which runs are of this job.
+                    keep=None if has_fields(own.destination) else own.keep,
+                )
+                routes.append(replace(route, output=output))
+            found.append(replace(asked, output=routes[0].output, routes=tuple(routes)))
+        return tuple(found)
 
     def is_at(self, request: Request, today: str) -> bool:
         """Return whether the places of a single table are, or may be, the places of a request.
@@ -226,59 +257,9 @@ def _real(places: Iterable[str]) -> list[str]:
     return [real(each) for each in places]
 
 
-def _request_here(run: ResolvedTable) -> Request:
-    asked = run.request
-    if asked.routes is not None and len(asked.routes) > 1:
-        routes = tuple(
-            replace(
-                route,
-                output=replace(
-                    route.output,
-                    destination=_asked_place(output.options),
-                    others=output.options.others,
-                    # A route that is published is replaced.
-                    overwrite=route.output.overwrite or is_finished(output.options.destination),
-                    # Without its fields the directory does not show which runs are of this job.
-                    keep=None if has_fields(route.output.destination) else route.output.keep,
-                ),
-            )
-            for route, output in zip(asked.routes, run.outputs, strict=True)
-        )
-        return replace(asked, output=routes[0].output, routes=routes)
-    options = run.output.options
-    output = replace(asked.output, destination=_asked_place(options), others=options.others)
-    if has_fields(asked.output.destination) and options.lake_table is None:
-        output = replace(output, keep=None)
-    return replace(asked, output=output)
-
-
 def _asked_place(output: OutputOptions) -> str:
     """Return the place of an output for a request: each run has another place in a table."""
     return output.destination if output.lake_table is None else output.lake_table.name
-
-
-def _checked_key(
-    run: ResolvedTable, had: EncryptionOptions, keys: EncryptionOptions | None
-) -> EncryptionOptions:
-    """Return where the keys of one output are found now; see `BrokenRun.with_keys`."""
-
-    found = had
-    if keys is not None:
-        found = replace(
-            had,
-            key=keys.key if had.keyed and keys.keyed else had.key,
-            identity=had.identity if keys.identity.kind == "none" else keys.identity,
-        )
-    if len(run.outputs) > 1 and not check_key(found):
-        found = replace(found, key=had.key)  # It may be the key of another output.
-    if not check_key(found):
-        raise OutputFailed(
-            f"run {run.run_id} had another Parquet key",
-            "give the key of that run, or start again with the command of the run",
-        )
-    if found.recipients and run.request.verify in COMPARING:
-        check_identities(identities(found.identity), found.recipients)
-    return found
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
@@ -304,7 +285,15 @@ def find_broken_run(destination: str) -> BrokenRun | None:
                 + (f" on {who.host}" if who.host else ""),
                 f"wait until it ends, or end it with: unloader stop {shlex.quote(whole)}",
             )
-        places = _places_now(destination, who.places)
+        places = who.places
+        if len(places) == 1:
+            places = (absolute(destination),)  # The only one may have been moved.
+        elif real(destination) not in places:
+            raise OutputFailed(
+                f"{destination} is not where the run began; it also writes to "
+                f"{' and '.join(places[1:])}",
+                f"move it back to one of {', '.join(places)}",
+            )
         data = storage.record(places[0], RUN_RECORD)
     except OSError as error:
         raise unreadable(destination, error) from error
@@ -312,12 +301,28 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         return None
     record = read_record(data, places[0])
     runs = record.read(places[0])
-    if record.is_single:
-        place = places[0]
-        runs = (_moved(runs[0], destination, places),)
+    place = places[0] if record.is_single else destination
+    if record.is_single and len(runs[0].outputs) > 1:
+        if real(destination) not in _real(runs[0].directories):
+            # The other outputs would not be found.
+            raise OutputFailed(
+                f"{destination} is not where the run began; its routes write to "
+                f"{' and '.join(runs[0].directories)}",
+                "move it back to the place where the run began",
+            )
     else:
-        place = destination
-        runs = tuple(_moved_with_home(each, record.home, place) for each in runs)
+
+        def now(output: ResolvedOutput) -> ResolvedOutput:
+            had = here = output.options.destinations
+            if not record.is_single:
+                here = tuple(directory_now(each, record.home, place) for each in had)
+            elif _real(places) != _real(had) or is_location(destination):
+                here = places  # The same object store may have another endpoint now.
+            first, *others = here
+            options = replace(output.options, destination=first, others=tuple(others))
+            return replace(output, options=options)
+
+        runs = tuple(replace(run, outputs=tuple(map(now, run.outputs))) for run in runs)
     return BrokenRun(
         tables=runs,
         place=place,
@@ -327,61 +332,8 @@ def find_broken_run(destination: str) -> BrokenRun | None:
     )
 
 
-def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
-    """Return where the places of a run are now: the only one may have been moved."""
-    if len(recorded) == 1:
-        return (absolute(destination),)
-    if real(destination) not in recorded:
-        raise OutputFailed(
-            f"{destination} is not where the run began; it also writes to "
-            f"{' and '.join(recorded[1:])}",
-            f"move it back to one of {', '.join(recorded)}",
-        )
-    return recorded
-
-
-def _moved(run: ResolvedTable, destination: str, places: Sequence[str]) -> ResolvedTable:
-    """Return a single table with its directories where they are now.
-
-    Raises:
-        OutputFailed: One of several outputs was moved: the others would not be found.
-    """
-    if len(run.outputs) > 1:
-        if real(destination) not in _real(run.directories):
-            raise OutputFailed(
-                f"{destination} is not where the run began; its routes write to "
-                f"{' and '.join(run.directories)}",
-                "move it back to the place where the run began",
-            )
-        return run
-    options = run.output.options
-    # The same object store may have another endpoint now.
-    if _real(places) == _real(options.destinations) and not is_location(destination):
-        return run
-    first, *others = places
-    options = replace(options, destination=first, others=tuple(others))
-    return replace(run, outputs=(replace(run.output, options=options),))
-
-
-def _moved_with_home(run: ResolvedTable, recorded: str, home: str) -> ResolvedTable:
-    """Return one of several tables with its directories where they are now."""
-    outputs = []
-    for output in run.outputs:
-        first, *others = (
-            directory_now(each, recorded, home) for each in output.options.destinations
-        )
-        options = replace(output.options, destination=first, others=tuple(others))
-        outputs.append(replace(output, options=options))
-    return replace(run, outputs=tuple(outputs))
-
-
 def why_not_resumable(place: str, record: bytes = b"") -> str:
-    """Return why the interrupted run at a place cannot be resumed; empty if it can be.
-
-    Args:
-        place: Its directory; of several tables the directory around theirs.
-        record: Its `RUN_RECORD`, if it was read already.
-    """
+    """Return why the interrupted run at a place cannot be resumed; empty if it can be."""
     try:
         if is_of_tables(record):
             first_of(record, place)
@@ -395,7 +347,6 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
 
 
 def is_finished(destination: str) -> bool:
-    """Return whether a finished run is at a destination."""
     try:
         return MANIFEST in storage_at(destination).names(destination)
     except OSError:

@@ -6,7 +6,7 @@ entries match it, neither is preferred: that is a problem.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from msgspec import Struct, field
@@ -38,11 +38,9 @@ class ChosenTable(Struct, frozen=True, kw_only=True):
     """One table or query."""
 
     entry: int
-    """Number of the entry that asks for it, from 0."""
     request: Request
     """For this table alone: with its name, and with the part of the selection that applies."""
     table: TableInfo
-    """Only with the chosen columns."""
 
 
 class ChosenTables(Struct, frozen=True, kw_only=True):
@@ -60,11 +58,6 @@ def chosen_tables(
     """Return the tables of all entries, described.
 
     The source is asked for its list of tables only if an entry has a choice.
-
-    Args:
-        catalog: Its snapshot has been taken.
-        entries: The user's entries.
-        observe: Called as each slow step begins.
 
     Raises:
         TransientSourceError: The connection is lost.
@@ -148,7 +141,6 @@ class _Choosing(Struct, kw_only=True):
     notices: list[str] = field(default_factory=list)
 
     def choose(self) -> None:
-        """Find the tables of all entries in one list."""
         listing: Listing | None = None
         for number, entry in enumerate(self.entries):
             found = None
@@ -167,52 +159,53 @@ class _Choosing(Struct, kw_only=True):
         self.problems.append(replace(problem, entry=entry))
 
     def _share(self, listing: Listing) -> None:
-        """Leave each table to the entry that names it."""
+        """Leave each table to the entry that names it, and does not only match it."""
         claims: dict[_Key, list[int]] = {}
         for number, tables in enumerate(self.kept):
             for table in tables:
                 claims.setdefault(table.key, []).append(number)
-        shared = {key: numbers for key, numbers in claims.items() if self._are_apart(numbers)}
+        # Entries of one group have the same tables.
+        shared = {
+            key: numbers
+            for key, numbers in claims.items()
+            if len({self.entries[number].group or str(number) for number in numbers}) > 1
+        }
         if not shared:
             return
-        named = [self._named(number, listing) for number in range(len(self.entries))]
+        named: list[frozenset[_Key]] = []
+        for entry, chosen in zip(self.entries, self.chosen, strict=True):
+            choice = entry.choice
+            names = [each for each in choice.tables if each.table is not None] if choice else []
+            if choice is not None and names and len(names) < len(choice.tables):
+                chosen = choose(replace(choice, tables=tuple(names), allow_unmatched=True), listing)
+            named.append(
+                frozenset(table.key for table in chosen.tables)
+                if names and chosen is not None
+                else frozenset()
+            )
         for key, numbers in shared.items():
             naming = [number for number in numbers if key in named[number]]
             for number in numbers:
-                if number not in naming:
-                    self._leave(number, key, to=naming, among=numbers)
-
-    def _are_apart(self, numbers: list[int]) -> bool:
-        """Return whether entries are more than one, not counting entries with the same tables."""
-        return len({self.entries[number].group or str(number) for number in numbers}) > 1
-
-    def _named(self, number: int, listing: Listing) -> frozenset[_Key]:
-        """Return the tables that an entry names, and does not only match."""
-        choice, chosen = self.entries[number].choice, self.chosen[number]
-        if choice is None or chosen is None:
-            return frozenset()
-        names = tuple(pattern for pattern in choice.tables if pattern.table is not None)
-        if names and len(names) < len(choice.tables):
-            chosen = choose(replace(choice, tables=names, allow_unmatched=True), listing)
-        return frozenset(table.key for table in chosen.tables) if names else frozenset()
-
-    def _leave(self, number: int, key: _Key, *, to: list[int], among: list[int]) -> None:
-        (table,) = (each for each in self.kept[number] if each.key == key)
-        self.kept[number].remove(table)
-        if to:
-            label = self._label(to[0])
-            self.notices.append(f"{table.label} is assigned to {label}, which names it")
-            return
-        labels = " and ".join(map(self._label, among))
-        hint = "name the table in one of them, or exclude it from the others with exclude-table"
-        what = f"patterns of {labels} match it"
-        self._note(among[0], TableProblem.of("twice", table.label, what, hint=hint))
+                if number in naming:
+                    continue
+                (table,) = (each for each in self.kept[number] if each.key == key)
+                self.kept[number].remove(table)
+                if naming:
+                    label = self._label(naming[0])
+                    self.notices.append(f"{table.label} is assigned to {label}, which names it")
+                    continue
+                labels = " and ".join(map(self._label, numbers))
+                hint = (
+                    "name the table in one of them, or exclude it from the others with "
+                    "exclude-table"
+                )
+                what = f"patterns of {labels} match it"
+                self._note(numbers[0], TableProblem.of("twice", table.label, what, hint=hint))
 
     def _label(self, number: int) -> str:
         return self.entries[number].label or f"entry {number + 1}"
 
     def describe(self) -> None:
-        """Describe the listed tables of all entries together."""
         wanted = {table.key: table for tables in self.kept for table in tables}
         union = Chosen(tables=tuple(table for _, table in sorted(wanted.items())))
         described = describe_tables(self.catalog, union, self.observe)
@@ -224,28 +217,14 @@ class _Choosing(Struct, kw_only=True):
                     self._note(number, against[table.label])
 
     def finish(self, number: int) -> None:
-        """Take the tables of an entry with their columns."""
         entry, chosen = self.entries[number], self.chosen[number]
         if chosen is None:
             self._take_named(number)
             return
         listed = {table.key: table for table in self.kept[number]}
         found = {key: self.infos[key] for key in listed if key in self.infos}
-        found.update(self._unlisted(number, chosen, found))
-        for pattern, option in _unmet(entry.request, list(found.values()), self.catalog):
-            hint = "see their columns with: unloader describe SOURCE --table T"
-            what = "it matches no column of the tables"
-            name = f"{option} {pattern}"
-            self._note(number, TableProblem.of("unmatched", name, what, hint=hint))
-        for key, info in sorted(found.items()):
-            self._take(number, info, listed.get(key))
-
-    def _unlisted(
-        self, number: int, chosen: Chosen, found: dict[_Key, TableInfo]
-    ) -> dict[_Key, TableInfo]:
-        """Return what names mean that the list does not hold."""
-        others: dict[_Key, TableInfo] = {}
         for named in chosen.unlisted:
+            # Only the source knows what names mean that the list does not hold.
             info = described_or_obstacle(self.catalog, named.name, self.observe)
             if isinstance(info, Obstacle):
                 self._note(number, problem_of(named.text, info))
@@ -253,9 +232,26 @@ class _Choosing(Struct, kw_only=True):
             key = (info.schema or "", info.name)
             if key in chosen.excluded:
                 self.notices.append(f"{named.text} means {info.label}, which is excluded")
-            elif key not in found:
-                others[key] = info
-        return others
+            else:
+                found.setdefault(key, info)
+        tables, selection = list(found.values()), entry.request.selection
+        excluded = [selection.exclude, *(each.exclude for each in entry.request.routes or ())]
+        unmet = [
+            f"--exclude {each}"
+            for each in dict.fromkeys(chain.from_iterable(excluded))
+            if not any(_has(table, each, self.catalog) for table in tables)
+        ]
+        unmet += [
+            f"--as-text {each}"
+            for each in selection.as_text
+            if not any(_has_text(table, each) for table in tables)
+        ]
+        for name in unmet if tables else ():
+            hint = "see their columns with: unloader describe SOURCE --table T"
+            what = "it matches no column of the tables"
+            self._note(number, TableProblem.of("unmatched", name, what, hint=hint))
+        for key, info in sorted(found.items()):
+            self._take(number, info, listed.get(key))
 
     def _take(self, number: int, info: TableInfo, listed: ListedTable | None) -> None:
         request = _applied_to(self.entries[number].request, info, self.catalog)
@@ -279,7 +275,6 @@ class _Choosing(Struct, kw_only=True):
             self.tables.append(ChosenTable(entry=number, request=request, table=table))
 
     def _take_named(self, number: int) -> None:
-        """Take the table or query that a request names, as the source finds it."""
         request = self.entries[number].request
         try:
             table = chosen_table(self.catalog, request.selection, self.observe)
@@ -312,19 +307,6 @@ def _applied_to(request: Request, table: TableInfo, catalog: Catalog) -> Request
         if routes is None
         else tuple(replace(route, exclude=own(route.exclude)) for route in routes),
     )
-
-
-def _unmet(
-    request: Request, tables: Sequence[TableInfo], catalog: Catalog
-) -> Iterator[tuple[str, str]]:
-    """Yield each name or pattern of columns that matches none of the tables, with its option."""
-    excluded = [request.selection.exclude, *(route.exclude for route in request.routes or ())]
-    for each in dict.fromkeys(chain.from_iterable(excluded)) if tables else ():
-        if not any(_has(table, each, catalog) for table in tables):
-            yield each, "--exclude"
-    for each in request.selection.as_text if tables else ():
-        if not any(_has_text(table, each) for table in tables):
-            yield each, "--as-text"
 
 
 def _has(table: TableInfo, wanted: str, catalog: Catalog) -> bool:

@@ -24,7 +24,7 @@ from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import Declared
 from unloader.sources.registry import source_of
 from unloader.transforms.masking_keys import masking_keys, with_proof
-from unloader.transforms.model import Masked, OutputColumn, TransformOptions
+from unloader.transforms.model import OutputColumn, TransformOptions
 from writers.errors import FormatError
 from writers.model import FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
@@ -39,16 +39,17 @@ class ScanColumns(Struct, frozen=True, kw_only=True):
     formats: tuple[TextFormat | ParquetFormat, ...]
     """With the fields of records of fixed width, and columns named as they are written."""
     transforms: tuple[ResolvedTransform | None, ...]
-    """None where the columns are written as they are read."""
 
     @property
     def written(self) -> Projection:
-        """The columns that the first output writes."""
         first = self.transforms[0]
         if first is not None:
             return first.written
         # A column that only a filter uses is read, and not written.
         return self.read if self.read.filters is None else projection_of_output(self.read, 0)
+
+
+_FILTER = "the filter"
 
 
 def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColumns:
@@ -75,13 +76,28 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
             if own.columns or own.exclude:
                 taken = choose_columns(names, own.columns, own.exclude, folding)
                 need = replace(need, columns=tuple(taken))
-            need = replace(need, filter_columns=_filter_columns(each.output.filter, names))
+            if each.output.filter is not None:
+                from unloader.transforms.sql_expressions import checked, open_session
+
+                with closing(open_session()) as session:
+                    used = checked(session, each.output.filter, names, _FILTER).columns
+                filtered = dict.fromkeys(names[index] for index in used)
+                need = replace(need, filter_columns=tuple(filtered))
         if each.output.transform is not None:
-            used = _columns_as_values(each.output.transform, need, projected, names)
-            need = replace(need, values=used)
+            looked_at = _columns_as_values(each.output.transform, need, projected, names)
+            need = replace(need, values=looked_at)
         needs.append(need)
     read = projected(needs)
-    _check_filters(asked, read)
+    for each, columns in zip(asked, read.filters or (), strict=False):
+        if each.output.filter is not None:
+            from unloader.transforms.sql_expressions import checked, open_session
+            from unloader.transforms.sql_steps import check_condition
+
+            # Now the types of the columns are known.
+            typed = selected(read_schema(read.schema), columns)
+            with closing(open_session()) as session:
+                expression = checked(session, each.output.filter, typed.names, _FILTER)
+                check_condition(session, expression, typed, _FILTER)
     formats: list[TextFormat | ParquetFormat] = []
     transforms: list[ResolvedTransform | None] = []
     for number, each in enumerate(asked):
@@ -130,71 +146,30 @@ def _format_of(
 ) -> TextFormat | ParquetFormat:
     """Return the format with what could not be decided before the columns were known."""
     shape, folding = request.output.format, catalog.capabilities.folding
-    if isinstance(shape, ParquetFormat):
-        return _named_columns(shape, projection, folding)
-    if request.fixed is None:
+    if isinstance(shape, TextFormat):
+        if request.fixed is None:
+            return shape
+        declared = source_of(request.source.kind).declared
+        fields = fixed_fields(projection, shape, request.fixed, declared=declared, folding=folding)
+        shape = replace(shape, fixed=fields)
+        try:
+            check_dialect(shape)
+        except FormatError as error:
+            # Such as a --width that no number of characters fills.
+            raise UsageError(error.message, error.hint) from error
         return shape
-    declared = source_of(request.source.kind).declared
-    fields = fixed_fields(projection, shape, request.fixed, declared=declared, folding=folding)
-    shape = replace(shape, fixed=fields)
-    try:
-        check_dialect(shape)
-    except FormatError as error:
-        # Such as a --width that no number of characters fills.
-        raise UsageError(error.message, error.hint) from error
-    return shape
-
-
-def _named_columns(
-    parquet: ParquetFormat, projection: Projection, folding: Folding
-) -> ParquetFormat:
-    """Return the layout with the names of its columns as the database writes them."""
-    if not (parquet.bloom_filters or parquet.sorted_by):
-        return parquet
+    # With the names of columns as the database writes them.
     names = [column.name for column in projection.columns]
-    blooms = tuple(one_column(names, name, folding) for name in parquet.bloom_filters)
+    blooms = tuple(one_column(names, name, folding) for name in shape.bloom_filters)
     order = tuple(
-        replace(column, name=one_column(names, column.name, folding))
-        for column in parquet.sorted_by
+        replace(column, name=one_column(names, column.name, folding)) for column in shape.sorted_by
     )
     sorted_names = tuple(column.name for column in order)
     for option, named in (("--bloom-filter", blooms), ("--sorted-by", sorted_names)):
         for at, name in enumerate(named):
             if name in named[:at]:
                 raise UsageError(f"{option} names {name!r} twice", "name each column once")
-    return replace(parquet, bloom_filters=blooms, sorted_by=order)
-
-
-_FILTER = "the filter"
-
-
-def _filter_columns(condition: str | None, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the columns that a filter uses; None without a filter."""
-    if condition is None:
-        return None
-    from unloader.transforms.sql_expressions import checked, open_session
-
-    with closing(open_session()) as session:
-        expression = checked(session, condition, names, _FILTER)
-    return tuple(dict.fromkeys(names[index] for index in expression.columns))
-
-
-def _check_filters(asked: Sequence[Request], projection: Projection) -> None:
-    """Check the filters against the types of the columns."""
-    if projection.filters is None:
-        return
-    from unloader.transforms.sql_expressions import checked, open_session
-    from unloader.transforms.sql_steps import check_condition
-
-    schema = read_schema(projection.schema)
-    for request, columns in zip(asked, projection.filters, strict=True):
-        condition = request.output.filter
-        if condition is None:
-            continue
-        typed = selected(schema, columns)
-        with closing(open_session()) as session:
-            expression = checked(session, condition, typed.names, _FILTER)
-            check_condition(session, expression, typed, _FILTER)
+    return replace(shape, bloom_filters=blooms, sorted_by=order)
 
 
 def _columns_as_values(
@@ -223,19 +198,35 @@ def _columns_as_values(
         return frozenset()
     found = check(options, read_schema(values.schema))
     for text, value in zip(plain.columns, values.columns, strict=True):
-        if text.name in found.looked_at and text.lossless and not value.lossless:
-            _check_changed(text.name, found.columns)
+        if text.name not in found.looked_at or not text.lossless or value.lossless:
+            continue
+        # A value in place of its exact text is only written where a step asks for the change.
+        for column in found.columns:
+            if text.name in column.inputs and column.masked is None and not column.changes:
+                raise UsageError(
+                    f"an expression or a mask reads column {text.name}, which is written "
+                    "unchanged; its text would lose everything except the value",
+                    "leave the column out with --output-columns",
+                )
     return found.looked_at
 
 
-def _check_changed(name: str, columns: Sequence[OutputColumn]) -> None:
-    """Refuse to write a value in place of its exact text, where no step asks for the change."""
-    for column in columns:
-        if name in column.inputs and column.masked is None and not column.changes:
+_UNORDERED = ("hmac", "tokenize", "ff1")
+"""Masks whose values are in another order than the original values."""
+
+
+def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform) -> None:
+    """Refuse a declared order of values that are hashed or encrypted.
+
+    Only the first column counts: whether rows are in the order of a further one follows from them.
+    """
+    order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
+    for column in transform.columns if order else ():
+        if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
             raise UsageError(
-                f"an expression or a mask reads column {name}, which is written unchanged; its "
-                "text would lose everything except the value",
-                "leave the column out with --output-columns",
+                f"--sorted-by {column.name}: the column is masked by {column.masked.method}, and "
+                "masked values have no order",
+                "leave --sorted-by out, or put a column that is not masked first",
             )
 
 
@@ -253,82 +244,50 @@ def _resolved_transform(options: TransformOptions, read: Projection) -> Resolved
     found = check(proven, schema)
     # With the keys: one of a wrong size for its mask is known now.
     Transformer(options, schema, masking_keys(options.keys)).close()
-    sources: dict[str, ReadColumn] = {column.name: column for column in read.columns}
+    sources = {column.name: column for column in read.columns}
+    written = []
+    for column in found.columns:
+        own, masked = sources.get(column.source), column.masked
+        lossless: Lossless = all(sources[name].lossless for name in column.inputs)
+        if masked is not None:
+            lossless = "masked"
+        elif not column.source:
+            lossless = "changed"
+        same = own if masked is None and not column.changes else None
+        written.append(
+            ReadColumn(
+                name=column.name,
+                source_type="" if own is None else own.source_type,
+                expression="",
+                output_type=column.output_type,
+                nullable=None if same is None else same.nullable,
+                lossless=lossless,
+                note="; ".join(_notes(column, own)),
+            )
+        )
     return ResolvedTransform(
         options=proven,
-        written=Projection(
-            columns=tuple(_written(column, sources) for column in found.columns),
-            route="arrow",
-            schema=schema_text(found.schema),
-        ),
+        written=Projection(columns=tuple(written), route="arrow", schema=schema_text(found.schema)),
         columns=found.columns,
     )
 
 
-_UNORDERED = ("hmac", "tokenize", "ff1")
-"""Masks whose values are in another order than the original values."""
-
-
-def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform) -> None:
-    """Check that no order is declared that a mask has undone.
-
-    Only the first column counts: whether rows are in the order of a further one follows from them.
-
-    Raises:
-        UsageError: The rows would be in the order of values that are hashed or encrypted.
-    """
-    order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
-    for column in transform.columns if order else ():
-        if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
-            raise UsageError(
-                f"--sorted-by {column.name}: the column is masked by {column.masked.method}, and "
-                "masked values have no order",
-                "leave --sorted-by out, or put a column that is not masked first",
-            )
-
-
-def _written(column: OutputColumn, sources: dict[str, ReadColumn]) -> ReadColumn:
-    """Return the record of a written column for manifests and plans."""
-    own = sources.get(column.source)
-    same = column.masked is None and not column.changes
-    return ReadColumn(
-        name=column.name,
-        source_type="" if own is None else own.source_type,
-        expression="",
-        output_type=column.output_type,
-        nullable=own.nullable if own is not None and same else None,
-        lossless=_lossless(column, [sources[name] for name in column.inputs]),
-        note="; ".join(_notes(column, own)),
-    )
-
-
-def _lossless(column: OutputColumn, inputs: Sequence[ReadColumn]) -> Lossless:
-    if column.masked is not None:
-        return "masked"
-    if not column.source:
-        return "changed"
-    return all(each.lossless for each in inputs)
-
-
 def _notes(column: OutputColumn, own: ReadColumn | None) -> Iterator[str]:
-    if own is not None and own.note and column.masked is None:
+    masked = column.masked
+    if own is not None and own.note and masked is None:
         yield own.note
     if own is not None and own.name != column.name:
         yield f"{own.name} in the source"
     for change in column.changes:
         computed = change == "computed" and column.inputs
         yield f"computed from {', '.join(column.inputs)}" if computed else change
-    if column.masked is not None:
-        yield _masked_words(column.masked)
+    if masked is not None and masked.method == "derived":
+        yield "derived from masked values"
+    elif masked is not None:
+        key = f", key {masked.key_name}" if masked.key_name else ""
+        yield f"masked by {masked.method} ({masked.detail}{key})"
     if column.unmasked_inputs:
         yield f"has clear values of {', '.join(column.unmasked_inputs)}"
-
-
-def _masked_words(masked: Masked) -> str:
-    if masked.method == "derived":
-        return "derived from masked values"
-    key = f", key {masked.key_name}" if masked.key_name else ""
-    return f"masked by {masked.method} ({masked.detail}{key})"
 
 
 def without_masked_ranges(
@@ -338,12 +297,6 @@ def without_masked_ranges(
     split: str = "auto",
 ) -> TableInfo:
     """Return a table without the ranges whose ends are values that some output masks or leaves out.
-
-    Args:
-        table: As it was described.
-        catalog: That has described it.
-        transforms: Of each output; None where its columns are written as they are read.
-        split: How the table is to be cut.
 
     Raises:
         PlanFailed: It is to be cut into ranges, and can only be by such values.
@@ -381,10 +334,6 @@ def _kept(keys: KeySample | None, shown: set[str]) -> KeySample | None:
     return keys if keys is not None and keys.column in shown else None
 
 
-_BASE_TYPE = b"base_type"
-"""Key of the metadata of an Arrow field whose type is a domain: the base type of the domain."""
-
-
 def fixed_fields(
     projection: Projection,
     text: TextFormat,
@@ -396,32 +345,38 @@ def fixed_fields(
     """Return the field of each column of the projection, in its order and without gaps.
 
     Args:
-        projection: Of batches.
         text: Its encoding, masks and forms are used; NULL's text has room in every field whose
             width is not given.
-        widths: The user's widths.
-        declared: Returns the length that a type of the source declares.
-        folding: How the source reads a plain name.
 
     Raises:
         UsageError: Columns have no known width (all are named), or a width is for no column.
     """
     from writers.text.text_values import content_of_field
 
-    given = _given(widths, [column.name for column in projection.columns], folding)
+    given: dict[str, int] = {}
+    names = [column.name for column in projection.columns]
+    for wanted, width in widths.given:
+        name = one_column(names, wanted, folding)
+        if name in given:
+            raise UsageError(f"--width names {name!r} twice", "name each column once")
+        given[name] = width
     schema = read_schema(projection.schema)
     fields: list[FixedField] = []
     unknown: list[str] = []
     start = 0
     for column, arrow in zip(projection.columns, schema, strict=True):
-        length = declared(_source_type(column, arrow))
-        width = given.get(column.name) or _known_width(arrow, length, text)
-        if width is None:
+        # The type that a domain is based on is in the metadata of its field.
+        base_type = (arrow.metadata or {}).get(b"base_type", b"").decode()
+        length = declared(" ".join((base_type or column.source_type).upper().split()))
+        bytes_of_field = given.get(column.name) or _known_width(arrow, length, text)
+        if bytes_of_field is None:
             unknown.append(column.name)
             continue
         right = content_of_field(arrow) == "number"
-        fields.append(FixedField(start=start, width=width, right=right, padded=length.padded))
-        start += width
+        fields.append(
+            FixedField(start=start, width=bytes_of_field, right=right, padded=length.padded)
+        )
+        start += bytes_of_field
     if unknown:
         raise UsageError(
             f"--fixed has no width for {', '.join(unknown)}: the type does not limit the length "
@@ -432,69 +387,42 @@ def fixed_fields(
     return tuple(fields)
 
 
-def _given(widths: FixedWidths, names: list[str], folding: Folding) -> dict[str, int]:
-    given: dict[str, int] = {}
-    for wanted, width in widths.given:
-        name = one_column(names, wanted, folding)
-        if name in given:
-            raise UsageError(f"--width names {name!r} twice", "name each column once")
-        given[name] = width
-    return given
-
-
 def _known_width(field: Any, declared: Declared, text: TextFormat) -> int | None:
     """Return the bytes of the longest value, or of NULL's text where that is longer."""
-    width = _declared_bytes(field, declared, text)
-    if width is None:
-        longest = _longest_text(field, declared, text)
-        width = None if longest is None else _bytes(longest, text)
-    return None if width is None else max(width, _bytes(text.null, text), _bytes(" ", text))
-
-
-def _declared_bytes(field: Any, declared: Declared, text: TextFormat) -> int | None:
-    """Return the bytes of a text column's declared length."""
-    if str(field.type) != "string" or text_class(field):
-        return None
     # It loads the encoders of text, which only workers need otherwise.
-    from writers.text.fixed_width import most_bytes_of_characters, most_bytes_of_utf8
-
-    if declared.utf8_bytes is not None:
-        return most_bytes_of_utf8(text.encoding, declared.utf8_bytes)
-    if declared.characters is not None:
-        return most_bytes_of_characters(text.encoding, declared.characters)
-    return None
-
-
-def _longest_text(field: Any, declared: Declared, text: TextFormat) -> str | None:
     from writers.text.fixed_width import (
         binary_text,
         decimal_text,
         longest_text,
         moment_text,
+        most_bytes_of_characters,
+        most_bytes_of_utf8,
         timestamp_text,
     )
 
-    carried = text_class(field)
-    if carried == "number" and declared.digits is not None:
-        return decimal_text(*declared.digits, text.decimal_separator)
-    if carried == "timestamp":
-        zone = None if declared.zone is None else "" if declared.zone == "region" else "offset"
-        return timestamp_text(text, digits=declared.second_digits, zone=zone)
-    if carried == "moment":
-        return moment_text(zoned=declared.zone is not None, dated=declared.dated)
-    if str(field.type) == "binary" and declared.binary_bytes is not None:
-        return binary_text(declared.binary_bytes, text.binary)
-    if str(field.type) == "string":
-        return declared.longest or None
-    return longest_text(field, text)
+    def bytes_of(sample: str) -> int:
+        return len(OutputEncoding(text.encoding).encode(sample))
 
-
-def _source_type(column: ReadColumn, field: Any) -> str:
-    """Return the type that the source declares, in capitals and with single blanks."""
-    behind = (field.metadata or {}).get(_BASE_TYPE, b"").decode()
-    return " ".join((behind or column.source_type).upper().split())
-
-
-def _bytes(sample: str, text: TextFormat) -> int:
-
-    return len(OutputEncoding(text.encoding).encode(sample))
+    kind, carried = str(field.type), text_class(field)
+    longest: str | None
+    width = None
+    if kind == "string" and not carried and declared.utf8_bytes is not None:
+        width = most_bytes_of_utf8(text.encoding, declared.utf8_bytes)
+    elif kind == "string" and not carried and declared.characters is not None:
+        width = most_bytes_of_characters(text.encoding, declared.characters)
+    else:
+        if carried == "number" and declared.digits is not None:
+            longest = decimal_text(*declared.digits, text.decimal_separator)
+        elif carried == "timestamp":
+            zone = None if declared.zone is None else "" if declared.zone == "region" else "offset"
+            longest = timestamp_text(text, digits=declared.second_digits, zone=zone)
+        elif carried == "moment":
+            longest = moment_text(zoned=declared.zone is not None, dated=declared.dated)
+        elif kind == "binary" and declared.binary_bytes is not None:
+            longest = binary_text(declared.binary_bytes, text.binary)
+        elif kind == "string":
+            longest = declared.longest or None
+        else:
+            longest = longest_text(field, text)
+        width = None if longest is None else bytes_of(longest)
+    return None if width is None else max(width, bytes_of(text.null), bytes_of(" "))

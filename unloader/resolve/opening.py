@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from partition_planner.model import TableInfo
 from unloader.engine.schedule import delay_seconds, spread
 from unloader.errors import Interrupted, PlanFailed, SnapshotGone, UnloaderError, translate
 from unloader.events import Notice, Observer, PhaseStarted, Tick, silent
-from unloader.model import RetryOptions, SourceSpec, TablesOptions
+from unloader.model import RetryOptions, TablesOptions
 from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.planned import check_fits
@@ -39,16 +39,12 @@ class OpenRun(Struct, frozen=True, kw_only=True):
 
     run_id: str
     tables: tuple[ResolvedTable, ...]
-    """One for each table, in the order of the requests."""
     catalog: Catalog
     started: float
     """When the preparation began, by `time.perf_counter`."""
     options: TablesOptions
-    """Of the run as a whole."""
     is_single: bool
-    """The meaning of `TablesRequest.is_single`."""
     problems: tuple[TableProblem, ...] = ()
-    """Tables that are left out."""
     resumed_in: str = ""
     """The directory with the record of the interrupted run that continues; empty for a new run."""
 
@@ -78,7 +74,6 @@ class Patience(Struct, frozen=True, kw_only=True):
         Args:
             what: Names the act in the log, such as `connecting`; called after each failure where
                 an act has several steps.
-            act: Called once, and once more for each retry.
             check: Called after an error that may pass; raises what ends the attempts.
 
         Raises:
@@ -120,9 +115,6 @@ def closing_after_failure(catalog: Catalog) -> Iterator[None]:
         raise
 
 
-_Key = tuple[str, str]
-
-
 @contextmanager
 def reopened(
     broken: BrokenRun,
@@ -134,10 +126,7 @@ def reopened(
     """Open the source of a run at the run's snapshot.
 
     Args:
-        broken: The run, with the secrets that its record does not contain.
         done: Returns whether a table is complete: such a table need not exist any more.
-        stop: Asked several times a second until all is open; True cancels the current step.
-        observe: Reports each step as it begins.
 
     Raises:
         SnapshotGone: The source cannot go back to the snapshot, or is at another one; or some
@@ -147,16 +136,20 @@ def reopened(
     """
     started, first, runs = time.perf_counter(), broken.first, broken.tables
     observe(PhaseStarted(phase="connecting"))
+    was, source = first.extract.snapshot, first.extract.source
     with ExitStack() as opened:
-        with _explained(broken):
-            source = _at_snapshot(first)
+        try:
+            if was is not None and was.kind != "none":
+                found_source = source_of(source.kind).at_snapshot(source, was.kind, was.value)
+                if found_source is None:
+                    raise SnapshotGone("this kind of source cannot go back to a snapshot")
+                source = found_source
             patience = Patience(
                 retry=first.request.retry, run_id=first.run_id, stop=stop, observe=observe
             )
             catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
             opened.callback(catalog.close)
             with cancelled_by(stop, catalog):
-                was = first.extract.snapshot
                 observe(PhaseStarted(phase="snapshot"))
                 now = catalog.snapshot(first.request.consistency)
                 if was is not None and not was.is_same(now):
@@ -167,6 +160,14 @@ def reopened(
                 goes_on = not broken.is_single and broken.options.on_failure == "continue"
                 if lost and not (goes_on and len(lost) < len(runs)):
                     raise lost_error(tuple(lost.values()), len(runs))
+        except (SnapshotGone, PlanFailed) as error:
+            named = "" if was is None else f" ({was.kind} {was.value})"
+            raise SnapshotGone(
+                f"the snapshot of run {first.run_id}{named} cannot be read any more: "
+                f"{error.message}",
+                "read all rows again at a new snapshot: unloader resume "
+                f"{shlex.quote(broken.place)} --new-snapshot",
+            ) from error
         yield OpenRun(
             run_id=first.run_id,
             tables=tuple(run for run in runs if id(run) not in lost),
@@ -177,32 +178,6 @@ def reopened(
             problems=(*broken.left_out, *lost.values()),
             resumed_in=broken.place,
         )
-
-
-@contextmanager
-def _explained(broken: BrokenRun) -> Iterator[None]:
-    """Add to the error of a lost snapshot whose snapshot it is, and what can still be done."""
-    try:
-        yield
-    except (SnapshotGone, PlanFailed) as error:
-        run, snapshot = broken.first, broken.first.extract.snapshot
-        named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
-        raise SnapshotGone(
-            f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
-            "read all rows again at a new snapshot: unloader resume "
-            f"{shlex.quote(broken.place)} --new-snapshot",
-        ) from error
-
-
-def _at_snapshot(run: ResolvedTable) -> SourceSpec:
-    """Return the source of a run as it is opened at the run's snapshot."""
-    source, snapshot = run.extract.source, run.extract.snapshot
-    if snapshot is None or snapshot.kind == "none":
-        return source
-    found = source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
-    if found is None:
-        raise SnapshotGone("this kind of source cannot go back to a snapshot")
-    return found
 
 
 def _enter(
@@ -226,7 +201,16 @@ def _enter(
         SnapshotGone: The snapshot of all is lost.
     """
     observe(PhaseStarted(phase="table"))
-    known = {} if is_single else _described(runs, catalog, observe)
+    # The tables of the list as they are now.
+    known: dict[tuple[str, str], TableInfo | Obstacle] = {}
+    listed = [run.plan.table for run in runs if run.request.selection.query is None]
+    keys = {(table.schema or "", table.name) for table in listed}
+    if keys and not is_single:
+        wanted = [table for table in catalog.list_tables().tables if table.key in keys]
+        readable = [table for table in wanted if table.readable]
+        described = catalog.describe_tables(readable, observe)
+        known = {table.key: info for table, info in zip(readable, described, strict=True)}
+        known |= {table.key: table.obstacles[0] for table in wanted if not table.readable}
     problems: dict[int, TableProblem] = {}
 
     def refuse(number: int, failure: Exception) -> None:
@@ -238,12 +222,15 @@ def _enter(
         problems[number] = TableProblem(table=label, error=error)
 
     for number, run in enumerate(runs):
-        selection, found = run.request.selection, known.get(_key(run))
+        selection, table = run.request.selection, run.plan.table
+        found = None
+        if selection.query is None:
+            found = known.get((table.schema or "", table.name))
         if isinstance(found, Obstacle):
             problems[number] = problem_of(run.extract.table.label, found)
             continue
         try:
-            if found is None or selection.query is not None:
+            if found is None:
                 table = chosen_table(catalog, selection, observe)
             else:
                 table = with_columns(found, selection, catalog.capabilities.folding)
@@ -255,29 +242,8 @@ def _enter(
             refuse(number, error)
     observe(PhaseStarted(phase="locking"))
     good = [number for number in range(len(runs)) if number not in problems]
-    wanted = [(runs[at].extract, runs[at].plan.selectors) for at in good]
-    for number, held in zip(good, hold_tables(catalog, wanted, observe), strict=True):
+    extracts = [(runs[at].extract, runs[at].plan.selectors) for at in good]
+    for number, held in zip(good, hold_tables(catalog, extracts, observe), strict=True):
         if held is not None:
             refuse(number, held)
     return problems
-
-
-def _key(run: ResolvedTable) -> _Key:
-    table = run.plan.table
-    return (table.schema or "", table.name)
-
-
-def _described(
-    runs: Sequence[ResolvedTable], catalog: Catalog, observe: Observer
-) -> Mapping[_Key, TableInfo | Obstacle]:
-    """Return the tables of the list as they are now."""
-    keys = {_key(run) for run in runs if run.request.selection.query is None}
-    if not keys:
-        return {}
-    wanted = [table for table in catalog.list_tables().tables if table.key in keys]
-    readable = [table for table in wanted if table.readable]
-    described = catalog.describe_tables(readable, observe)
-    return {
-        **{table.key: table.obstacles[0] for table in wanted if not table.readable},
-        **{table.key: info for table, info in zip(readable, described, strict=True)},
-    }

@@ -20,7 +20,6 @@ from unloader.request.name_templates import (
     DirectoryValues,
     NameValues,
     UnitNames,
-    any_name,
     directories_above,
     directory_name,
     has_fields,
@@ -88,7 +87,6 @@ def directories_of(output: OutputOptions) -> tuple[str, ...]:
 
 
 def is_followed(output: OutputOptions) -> bool:
-    """Return whether something is to be done once an output is published: see `--keep`."""
     return output.keep is not None or output.latest_link is not None
 
 
@@ -106,10 +104,6 @@ def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
 
 def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
     """Check that no two outputs of a run have one directory, or one inside the other's.
-
-    Args:
-        request: Names the routes.
-        outputs: With real directories.
 
     Raises:
         UsageError: Two do, or one goes to where several cannot.
@@ -188,21 +182,10 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
             "name a codec: --compression zstd",
         )
     if isinstance(request.output.format, ParquetFormat):
-        return _checked_parquet(options, request.output.format)
-    _check_text(options, request)
-    return options
-
-
-def _checked_parquet(options: EncryptionOptions, parquet: ParquetFormat) -> EncryptionOptions:
-
-    if not options.keyed:
-        raise UsageError("Parquet files are encrypted with a key", "give --parquet-key-file")
-    check_format(parquet)
-    return replace(options, key_proof=proof_of(parquet_key(options.key)))
-
-
-def _check_text(options: EncryptionOptions, request: Request) -> None:
-
+        if not options.keyed:
+            raise UsageError("Parquet files are encrypted with a key", "give --parquet-key-file")
+        check_format(request.output.format)
+        return replace(options, key_proof=proof_of(parquet_key(options.key)))
     if options.keyed or not options.recipients:
         raise UsageError("text is encrypted for recipients", "give --encrypt-to")
     check_recipients(options.recipients)
@@ -225,35 +208,34 @@ def _check_text(options: EncryptionOptions, request: Request) -> None:
                 "give the private key of a recipient: --decrypt-with FILE; or use --verify count",
             )
         check_identities(identities(options.identity), options.recipients)
+    return options
 
 
 class Naming(Struct, frozen=True, kw_only=True):
-    """What all names of a run share."""
+    """The names of all files of a run."""
 
     template: str
-    schema: str
-    table: str
-    ext: str
-    date: str
+    values: NameValues
+    """What all files share; without a partition and a unit."""
     one: bool
     """One file or stream holds all work units."""
-    numbered: bool
-    """A unit may have several files, which are numbered from 1."""
 
     @classmethod
     def of(cls, run: ResolvedTable, template: str, *, one: bool) -> Naming:
         """Return the naming of a run."""
         extract, output = run.extract, run.output
         taken_at = extract.snapshot.taken_at if extract.snapshot else ""
-        return cls(
-            template=template,
+        values = NameValues(
             schema=extract.table.schema or "",
             table=extract.table.name,
+            partition="",
+            unit="",
+            # A unit may have several files, which are numbered from 1.
+            part=1 if output.options.file_size_bytes else None,
             ext=extension(output.format, output.compression, output.spec("").encryption),
             date=taken_at[:10].replace("-", ""),
-            one=one,
-            numbered=bool(output.options.file_size_bytes),
         )
+        return cls(template=template, values=values, one=one)
 
     def name(self, unit: WorkUnit, number: int = 0) -> str:
         """Return the name of a unit's file.
@@ -269,23 +251,10 @@ class Naming(Struct, frozen=True, kw_only=True):
 
     def of_unit(self, unit: WorkUnit) -> UnitNames:
         """Return the names of all files of a unit."""
-        partition, name = ("", "") if self.one else (unit.partition or "", unit.id)
-        return UnitNames(template=self.template, values=self._values(partition, name))
-
-    def pattern(self) -> str:
-        """Return what all names are like, with `*` for any text."""
-        return any_name(self.template, self._values("", ""))
-
-    def _values(self, partition: str, unit: str) -> NameValues:
-        return NameValues(
-            schema=self.schema,
-            table=self.table,
-            partition=partition,
-            unit=unit,
-            part=1 if self.numbered else None,
-            ext=self.ext,
-            date=self.date,
-        )
+        values = self.values
+        if not self.one:
+            values = replace(values, partition=unit.partition or "", unit=unit.id)
+        return UnitNames(template=self.template, values=values)
 
     def first_names(self, units: Sequence[WorkUnit]) -> dict[str, str]:
         """Return the name of each unit's first file by unit; of one unit where one file holds all.
@@ -349,7 +318,6 @@ def home_of(template: str, runs: Sequence[ResolvedTable]) -> str:
 
     Args:
         template: The directory of `--to`, with its fields; empty where each table has another one.
-        runs: Of the tables.
 
     Raises:
         UsageError: The directories have no common parent, or a table goes to the home itself.
@@ -357,7 +325,23 @@ def home_of(template: str, runs: Sequence[ResolvedTable]) -> str:
     if is_dropped(template):
         return template
     if not template:
-        return _above([absolute(run.output.options.destination) for run in runs])
+        # The deepest directory, or prefix of one bucket, that contains all directories.
+        parents = [path_of(absolute(run.output.options.destination)).parent for run in runs]
+        first, found = parents[0], ""
+        stores = [each for each in parents if isinstance(each, Location)]
+        if not isinstance(first, Location):
+            found = os.path.commonpath(list(map(str, parents))).removesuffix("/")
+        elif len(stores) == len(parents) and {each.store for each in stores} == {first.store}:
+            key = os.path.commonpath([f"/{each.key}" for each in stores]).strip("/")
+            found = str(replace(first, key=key)) if key else ""
+        if not found:
+            raise UsageError(
+                "the directories of the tables have no common parent, and the options give no "
+                "place for the manifest of the run",
+                "write to = '/DIRECTORY/{schema}.{table}' at the top of the job file: the manifest "
+                "goes to /DIRECTORY",
+            )
+        return found
     home = above_of(template, directories_above(template))
     if has_fields(home):
         home = directory_name(home, directory_values(runs[0].extract, runs[0].run_id))
@@ -385,34 +369,8 @@ def is_dropped(home: str) -> bool:
     return destination_kind((home,)) == "null"
 
 
-def _above(directories: Sequence[str]) -> str:
-    """Return the deepest directory, or prefix of one bucket, that contains all directories."""
-    parents = [path_of(each).parent for each in directories]
-    first, found = parents[0], ""
-    if isinstance(first, Location):
-        stores = [each for each in parents if isinstance(each, Location)]
-        if len(stores) == len(parents) and {each.store for each in stores} == {first.store}:
-            key = os.path.commonpath([f"/{each.key}" for each in stores]).strip("/")
-            found = str(replace(first, key=key)) if key else ""
-    else:
-        found = os.path.commonpath(list(map(str, parents))).removesuffix("/")
-    if not found:
-        raise UsageError(
-            "the directories of the tables have no common parent, and the options give no place "
-            "for the manifest of the run",
-            "write to = '/DIRECTORY/{schema}.{table}' at the top of the job file: the manifest "
-            "goes to /DIRECTORY",
-        )
-    return found
-
-
 def home_above(storage: Storage, place: str, run_id: str) -> str:
     """Return the home of the run over several tables to which a directory belongs; "" if none.
-
-    Args:
-        storage: Of the place.
-        place: The directory of a table.
-        run_id: The run that has it, or had it when it died.
 
     Raises:
         OSError: A directory cannot be read.

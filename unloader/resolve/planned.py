@@ -14,10 +14,8 @@ from typing import Any
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from partition_planner.division import plan_part
 from partition_planner.model import (
     KeyRange,
-    PartitionInfo,
     Plan,
     RowRange,
     TableInfo,
@@ -28,7 +26,6 @@ from unloader.model import (
     EncryptionOptions,
     Extract,
     OutputOptions,
-    Part,
     Request,
     SecretReference,
     Snapshot,
@@ -65,11 +62,24 @@ def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
         PlanFailed: It does not.
     """
     was, now = plan.table, table
-    before = {part.name: _identity(was, part) for part in was.partitions}
-    after = {part.name: _identity(now, part) for part in now.partitions}
-    read = {name for name in before if _reads(plan, name)}
+
+    def identities(table: TableInfo) -> dict[str, tuple[object, ...]]:
+        """What makes a partition that one: its relation, or else where its rows begin."""
+        return {
+            part.name: (
+                part.relation,
+                () if table.named_partitions else tuple(each.first for each in part.extents),
+            )
+            for part in table.partitions
+        }
+
+    before, after = identities(was), identities(now)
+    read = {name for name in before if plan.partitions is None or name in plan.partitions}
     wanted = matching_partitions(after, patterns or ("*",))
     in_parts = any(not isinstance(selector, WholeTable) for selector in plan.selectors)
+    ranges = [each for each in plan.selectors if isinstance(each, (RowRange, KeyRange))]
+    # The segments whose addresses the plan's ranges hold.
+    segments = {each.object_id for each in ranges if isinstance(each, RowRange)} - {None}
     problem = None
     if (was.schema, was.name) != (now.schema, now.name):
         problem = f"it is for {was.label}, not for {now.label}"
@@ -86,33 +96,12 @@ def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
         problem = f"partitions were added, such as {min(wanted - before.keys())}"
     elif in_parts and wanted != read and (plan.has_all_units or not read <= wanted):
         problem = f"it is for other partitions, such as {min(wanted ^ read)}"
-    elif not now.row_ranges and _has_ranges_of_the_table(plan):
+    elif not now.row_ranges and any(each.partition is None for each in ranges):
         problem = "ranges of its rows can no longer be read separately"
-    elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
+    elif not segments <= {now.object_id, *(part.object_id for part in now.partitions)}:
         problem = "rows were moved to other segments, so its ranges now mean other rows"
     if problem:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
-
-
-def _identity(table: TableInfo, part: PartitionInfo) -> tuple[object, ...]:
-    """Return what makes a partition that one: its relation, or else where its rows begin."""
-    first = tuple(extent.first for extent in part.extents)
-    return (part.relation, () if table.named_partitions else first)
-
-
-def _has_ranges_of_the_table(plan: Plan) -> bool:
-    ranges = (each for each in plan.selectors if isinstance(each, (RowRange, KeyRange)))
-    return any(each.partition is None for each in ranges)
-
-
-def _reads(plan: Plan, partition: str) -> bool:
-    return plan.partitions is None or partition in plan.partitions
-
-
-def _segments_of(plan: Plan) -> set[int]:
-    """Return the segments whose addresses the plan's ranges hold."""
-    ids = {each.object_id for each in plan.selectors if isinstance(each, RowRange)}
-    return {each for each in ids if each is not None}
 
 
 def check_planned(request: Request, planned: ResolvedTable) -> None:
@@ -136,24 +125,6 @@ def check_same_transform(
             "the plan transforms the rows in another way than these options do",
             "give the options of the plan again, or make a new plan",
         )
-
-
-def planned_part(plan: Plan, part: Part | None) -> Plan:
-    """Return the part of a plan that is read here; the plan itself where that is all.
-
-    Raises:
-        PlanFailed: There is nothing to read: there are more parts than work units.
-    """
-    if part is None:
-        return plan
-    found = plan_part(plan, part.number, part.of)
-    if found is None:
-        raise PlanFailed(
-            f"the plan has {len(plan.units)} work units, so part {part.number} of {part.of} is "
-            "empty",
-            "run fewer parts",
-        )
-    return found
 
 
 @contextmanager
@@ -216,23 +187,22 @@ def with_keys_of_plan(
     Raises:
         PlanFailed: A key differs from the key of the plan.
     """
-    return tuple(_with_keys(each, was) for each, was in zip(outputs, planned.outputs, strict=True))
-
-
-def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
-    transform, before = output.transform, was.transform
-    if transform is not None and before is not None and before.options.keys:
-        if not has_same_keys(before.options, transform.options):
-            raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
-        options = with_key_places(before.options, transform.options.keys)
-        output = replace(output, transform=replace(before, options=options))
-    encryption, had = output.options.encryption, was.options.encryption
-    if encryption is not None and had is not None and had.key_proof:
-        encryption = replace(encryption, key_proof=had.key_proof)
-        if not check_key(encryption):
-            raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)
-        output = replace(output, options=replace(output.options, encryption=encryption))
-    return output
+    found = []
+    for output, was in zip(outputs, planned.outputs, strict=True):
+        transform, before = output.transform, was.transform
+        if transform is not None and before is not None and before.options.keys:
+            if not has_same_keys(before.options, transform.options):
+                raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
+            options = with_key_places(before.options, transform.options.keys)
+            output = replace(output, transform=replace(before, options=options))
+        encryption, had = output.options.encryption, was.options.encryption
+        if encryption is not None and had is not None and had.key_proof:
+            encryption = replace(encryption, key_proof=had.key_proof)
+            if not check_key(encryption):
+                raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)
+            output = replace(output, options=replace(output.options, encryption=encryption))
+        found.append(output)
+    return tuple(found)
 
 
 def is_of_plan(run: ResolvedTable, planned: ResolvedTable) -> bool:
@@ -286,7 +256,6 @@ def digest_of_tables_job(asked: TablesRequest) -> str:
 
 
 def _job_of(request: Request) -> Request:
-    """Return what a request asks for, without its place, its speed and its secrets."""
     source = request.source
     session = replace(source.session, run_id="", session_sql=())
     routes = request.routes
@@ -306,7 +275,6 @@ def _job_of(request: Request) -> Request:
 
 
 def _written_how(output: OutputOptions) -> OutputOptions:
-    """Return an output without its place and the places of its keys."""
     encryption, transform = output.encryption, output.transform
     if encryption is not None:
         # The key is compared elsewhere; here it only matters that there is one.

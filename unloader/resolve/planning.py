@@ -9,7 +9,7 @@ import shlex
 
 from msgspec.structs import replace
 
-from partition_planner.model import ColumnInfo, Plan, PlanLimits, TableInfo
+from partition_planner.model import Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan as make_plan
 from partition_planner.sampling import sampled_plan
 from unloader.errors import PlanFailed, UsageError
@@ -19,16 +19,10 @@ from unloader.sources.base import Catalog
 from unloader.sources.statement import check_able, describe_query, sampled_keys
 
 SHOWN_NAMES = 5
-"""Partitions that an error names."""
 
 
 def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> SampledKeys | None:
     """Return the sample of keys that was asked for; None if rows of all keys are read.
-
-    Args:
-        catalog: The source.
-        table: The table, or query, with the chosen columns.
-        selection: The request.
 
     Raises:
         UsageError: The column does not exist or cannot be a key, or the source has no samples.
@@ -38,13 +32,7 @@ def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> Sampled
     if share is None or selection.sample_by is None:
         return None
     check_able(catalog, "sample")
-    column = _column(catalog, table, selection, selection.sample_by)
-    return sampled_keys(catalog, table.label, column, share)
-
-
-def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: str) -> ColumnInfo:
-    """Return the column of the key, which need not be an unloaded column."""
-    whole = table
+    wanted, whole = selection.sample_by, table
     if selection.columns or selection.exclude:
         # A name must mean the same column for every choice of columns.
         if selection.query is not None:
@@ -60,11 +48,10 @@ def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: st
             f"{error.hint}; in a run of several tables, give this table its own sample-by, or "
             'sample = "100%", below its [[table]] in a job file',
         ) from error
-    return whole.columns[names.index(name)]
+    return sampled_keys(catalog, table.label, whole.columns[names.index(name)], share)
 
 
 def takes_units(selection: Selection) -> bool:
-    """Return whether only some work units of a table are read."""
     return selection.sampled_share is not None and selection.sample_by is None
 
 
@@ -72,8 +59,6 @@ def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None)
     """Return the limits of a plan.
 
     Args:
-        request: The user's request.
-        parallelism: Number of workers.
         unit_bytes: The size of the units of all tables, if there are several. A size that the user
             gave has priority. The units of a sample are as small as it needs them.
     """
@@ -118,11 +103,21 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
     share = selection.sampled_share
     if share is not None and takes_units(selection):
         return sampled_plan(table, limits, share, wanted)
-    return _estimated(make_plan(table, limits, wanted), selection)
+    plan, most = make_plan(table, limits, wanted), selection.limit_rows
+    if share is None and most is None:
+        return plan
+    units = []
+    for unit in plan.units:
+        if unit.rows is not None:
+            rows = unit.rows if share is None else round(unit.rows * share)
+            unit = replace(unit, rows=rows if most is None else min(rows, most))
+        units.append(unit)
+    return Plan.of(
+        table=plan.table, partitions=plan.partitions, units=tuple(units), limits=plan.limits
+    )
 
 
 def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
-    """Return the partitions that patterns match; each pattern must match one."""
     names = [part.name for part in table.partitions]
     typed_name = ".".join(typed(each, "any") for each in (table.schema, table.name) if each)
     described = shlex.join(("unloader", "describe", "SOURCE", "--table", typed_name))
@@ -145,20 +140,4 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
         f"use names such as {', '.join(shown)}, or see all {len(names)} with: {described}; in a "
         "run of several tables, give each table its own partition below its [[table]] in a job "
         "file",
-    )
-
-
-def _estimated(plan: Plan, selection: Selection) -> Plan:
-    """Return a plan with the estimated rows of a sample or a limit."""
-    share, most = selection.sampled_share, selection.limit_rows
-    if share is None and most is None:
-        return plan
-    units = []
-    for unit in plan.units:
-        if unit.rows is not None:
-            rows = unit.rows if share is None else round(unit.rows * share)
-            unit = replace(unit, rows=rows if most is None else min(rows, most))
-        units.append(unit)
-    return Plan.of(
-        table=plan.table, partitions=plan.partitions, units=tuple(units), limits=plan.limits
     )

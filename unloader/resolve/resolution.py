@@ -21,11 +21,13 @@ from msgspec.structs import replace
 from numa.model import Topology
 from partition_planner.cutting import estimated_bytes
 from partition_planner.cutting import unit_bytes as common_unit_bytes
+from partition_planner.division import plan_part
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, TableInfo
 from unloader.errors import (
     ConfigError,
     Interrupted,
+    PlanFailed,
     UnloaderError,
     UsageError,
     translate,
@@ -60,7 +62,6 @@ from unloader.resolve.planned import (
     check_same_transform,
     explained,
     in_snapshot_of_plan,
-    planned_part,
     source_of_plan,
     with_keys_of_plan,
 )
@@ -87,7 +88,6 @@ from writers.schema import read_schema
 T = TypeVar("T")
 
 _Codec = tuple[Compression, Choice | None]
-"""A codec, and how a preset chose it."""
 
 
 @contextmanager
@@ -108,8 +108,6 @@ def resolved(
             if the plan fits the table. Snapshot, seats and run id are new.
         seats: Returns the seats of workers that are being started; called once the tables are
             known. None decides the seats first.
-        stop: Asked several times a second until all is decided; True cancels the current step.
-        observe: Reports each step as it begins.
 
     Raises:
         Interrupted: `stop` returned True.
@@ -156,10 +154,40 @@ def resolved(
         if part is not None and planned is not None:
             outputs[0] = with_keys_of_plan(outputs[0], planned)
         ready.refuse_collisions(outputs)
-        runs = ready.seated(outputs, run_id)
+        tables = list(ready.tables.values())
+        # A worker reads any table with units left, so all tables have the same seats.
+        workers = min(
+            max((table.plan.limits.parallelism for table in tables), default=0),
+            sum(len(table.plan.units) for table in tables),
+        )
+        if any(_is_in_order(table.request) for table in tables):
+            workers = 1
+        seating = ready.seats.first(workers)
+        runs = tuple(
+            ResolvedTable(
+                run_id=run_id,
+                request=table.request,
+                server_version=ready.catalog.server_version,
+                extract=table.extract,
+                plan=table.plan,
+                outputs=outputs[number],
+                topology=table.topology,
+                seating=seating,
+            )
+            for number, table in ready.tables.items()
+        )
         if runs and not asked.is_single:
             # A place for the manifest of the run is needed before any row is read.
             home_of(asked.options.destination, runs)
+        lost = [TableProblem.earlier(table, why) for table, why in asked.left_out]
+        late = [ready.problems[number] for number in sorted(ready.problems)]
+        problems = each_once((*lost, *ready.unchosen, *late))
+        goes_on = asked.options.on_failure == "continue" and runs
+        unmatched = any(each.kind == "unmatched" for each in problems)
+        if unmatched or (problems and not goes_on):
+            raise one_error(problems, len(runs) + len({each.table for each in problems}))
+        for text in ready.notices:
+            observe(Notice(text=text))
         yield OpenRun(
             run_id=run_id,
             tables=runs,
@@ -167,7 +195,7 @@ def resolved(
             started=ready.started,
             options=asked.options,
             is_single=asked.is_single,
-            problems=ready.left_out(len(runs), observe),
+            problems=problems,
         )
 
 
@@ -190,24 +218,19 @@ class PreparedTable(Struct, frozen=True, kw_only=True):
     formats: tuple[TextFormat | ParquetFormat, ...]
     """Of each output, with the fields of fixed width and the columns as the source names them."""
     transforms: tuple[ResolvedTransform | None, ...]
-    """The transform of the rows of each output."""
     topology: Topology
-    """The machine that the seats are on."""
     seating: Seating
 
     @property
     def format(self) -> TextFormat | ParquetFormat:
-        """The format of the first output."""
         return self.formats[0]
 
     @property
     def task_transform(self) -> TransformOptions | None:
-        """What a worker does to the rows of the first output."""
         return None if self.transforms[0] is None else self.transforms[0].options
 
     @property
     def rows(self) -> int:
-        """The estimated rows of all units."""
         return sum(unit.rows or 0 for unit in self.plan.units)
 
     def of_output(self, number: int) -> PreparedTable:
@@ -238,9 +261,7 @@ class PreparedRun(Struct, kw_only=True):
     tables: dict[int, PreparedTable] = field(default_factory=dict)
     """By the number of the chosen table."""
     problems: dict[int, TableProblem] = field(default_factory=dict)
-    """Also by the number of the chosen table."""
     started: float = 0.0
-    """When the preparation began, by `time.perf_counter`."""
 
     def each(self, numbers: Iterable[int], do: Callable[[int], T]) -> dict[int, T]:
         """Return the result of a step for each table; refuse the tables for which it fails."""
@@ -299,56 +320,6 @@ class PreparedRun(Struct, kw_only=True):
             label = self.chosen[other].table.label
             self.refuse(number, one_directory(self.tables[number].request, label, place))
 
-    def seated(
-        self, outputs: Mapping[int, tuple[ResolvedOutput, ...]], run_id: str
-    ) -> tuple[ResolvedTable, ...]:
-        """Return the runs of the tables that are left, with the seats of all workers.
-
-        A worker reads any table with units left, so all tables have the same seats.
-        """
-        tables = list(self.tables.values())
-        workers = min(
-            max((table.plan.limits.parallelism for table in tables), default=0),
-            sum(len(table.plan.units) for table in tables),
-        )
-        if any(_is_in_order(table.request) for table in tables):
-            workers = 1
-        seating = self.seats.first(workers)
-        return tuple(
-            ResolvedTable(
-                run_id=run_id,
-                request=table.request,
-                server_version=self.catalog.server_version,
-                extract=table.extract,
-                plan=table.plan,
-                outputs=outputs[number],
-                topology=table.topology,
-                seating=seating,
-            )
-            for number, table in self.tables.items()
-        )
-
-    def left_out(self, runs: int, observe: Observer) -> tuple[TableProblem, ...]:
-        """Return the problems of the tables that are left out.
-
-        Args:
-            runs: The number of tables that can be unloaded.
-            observe: Gets the notices of the choice.
-
-        Raises:
-            UnloaderError: The other tables are not to be unloaded without them.
-        """
-        lost = [TableProblem.earlier(table, why) for table, why in self.asked.left_out]
-        late = [self.problems[number] for number in sorted(self.problems)]
-        problems = each_once((*lost, *self.unchosen, *late))
-        goes_on = self.asked.options.on_failure == "continue" and runs
-        unmatched = any(each.kind == "unmatched" for each in problems)
-        if unmatched or (problems and not goes_on):
-            raise one_error(problems, runs + len({each.table for each in problems}))
-        for text in self.notices:
-            observe(Notice(text=text))
-        return problems
-
 
 @contextmanager
 def prepared(
@@ -366,21 +337,25 @@ def prepared(
     The catalog is closed, and the snapshot released, at the end of the context.
 
     Args:
-        asked: Which tables.
         source: The source at the snapshot of a plan; None is the source of the request.
         run_id: Names the run in the sessions of the source; empty outside a run.
         planned: The plan of the only table, made earlier; None makes one.
-        seats: As for `resolved`.
-        stop: As for `resolved`.
-        observe: As for `resolved`.
 
     Raises:
         ConfigError: The requested seats are unavailable.
         UnloaderError: As `resolved`, for the only table.
     """
     started, first = time.perf_counter(), asked.common
-    workers = planned.limits.parallelism if planned else None
-    seated = seats or _always(seat_request(first, workers))
+    decided = None
+    if seats is None:
+        decided = seat_request(first, planned.limits.parallelism if planned else None)
+
+    def seated() -> SeatPlan:
+        if decided is not None:
+            return decided
+        assert seats is not None
+        return seats()
+
     source = source or first.source
     source = replace(source, session=replace(source.session, run_id=run_id))
     step = "connecting"
@@ -446,10 +421,6 @@ def prepared(
         yield ready
 
 
-def _always(seats: SeatPlan) -> Callable[[], SeatPlan]:
-    return lambda: seats
-
-
 def prepared_table(
     found: ChosenTable,
     *,
@@ -463,11 +434,6 @@ def prepared_table(
     """Return a described table with its columns, its formats and its plan.
 
     Args:
-        found: The table.
-        catalog: Has the snapshot.
-        source: The source with the name of the run in its sessions.
-        snapshot: The snapshot of the catalog.
-        seats: How many workers there may be, and where.
         planned: A plan made earlier; None makes one from the table as it is now.
         unit_bytes: The size of the units of all tables, if there are several.
     """
@@ -480,7 +446,16 @@ def prepared_table(
         plan = plan_of(table, selection, limits_of(request, seats.parallelism, unit_bytes))
     else:
         check_fits(planned, table, selection.partitions)
-        plan = planned_part(planned, selection.part)
+        plan, part = planned, selection.part
+        if part is not None:
+            found_part = plan_part(planned, part.number, part.of)
+            if found_part is None:
+                raise PlanFailed(
+                    f"the plan has {len(plan.units)} work units, so part {part.number} of "
+                    f"{part.of} is empty",
+                    "run fewer parts",
+                )
+            plan = found_part
     extract = extract_of(request, table, columns.read, catalog, source, snapshot)
     if any(isinstance(each, ParquetFormat) for each in columns.formats):
         extract = with_origin(extract)
@@ -505,7 +480,6 @@ def extract_of(
     source: SourceSpec,
     snapshot: Snapshot | None,
 ) -> Extract:
-    """Return the extract of a table."""
     selection = request.selection
     return Extract(
         source=source,
@@ -522,7 +496,6 @@ def extract_of(
 
 
 def _is_in_order(request: Request) -> bool:
-    """Return whether the output is one stream, so that one worker writes it."""
     return is_one_stream(destination_kind(request.output.destinations))
 
 

@@ -49,9 +49,7 @@ class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The transform of one output, with nothing left to be decided. It holds no key."""
 
     options: TransformOptions
-    """The transform; its keys have their proofs."""
     written: Projection
-    """The columns that are written."""
     columns: tuple[OutputColumn, ...]
     """The same columns, each with its origin and its mask."""
 
@@ -79,7 +77,6 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
     transform: ResolvedTransform | None = None
-    """The transform of the rows; None writes them as they are read."""
 
     def written(self, read: Projection) -> Projection:
         """Return the columns that are written, out of the columns that are read for the output."""
@@ -87,11 +84,9 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def task_transform(self) -> TransformOptions | None:
-        """What a worker does to the rows."""
         return None if self.transform is None else self.transform.options
 
     def spec(self, directory: str) -> OutputSpec:
-        """Return the specification for a writer that writes into a directory."""
         return self.options.spec(directory, self.format, self.compression)
 
 
@@ -114,7 +109,6 @@ class ResolvedTable(
     plan: Plan
     outputs: tuple[ResolvedOutput, ...]
     topology: Topology
-    """The machine that the seats are on."""
     seating: Seating
     withheld: tuple[str, ...] = ()
     """Options whose value may contain a password. They are not stored, and must be given again."""
@@ -123,7 +117,6 @@ class ResolvedTable(
 
     @property
     def output(self) -> ResolvedOutput:
-        """The first output."""
         return self.outputs[0]
 
     @property
@@ -135,7 +128,6 @@ class ResolvedTable(
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """All directories of all outputs."""
         return tuple(
             place
             for output in self.outputs
@@ -157,7 +149,6 @@ class ResolvedTable(
 
         Args:
             secret: Where the password is found now; None is where it was.
-            session_sql: The statements that `is_session_sql` takes.
         """
 
         def now(source: SourceSpec) -> SourceSpec:
@@ -200,7 +191,6 @@ class ResolvedTable(
         return replace(run, outputs=tuple(outputs))
 
     def _with_options(self, now: Callable[[int, OutputOptions], OutputOptions]) -> ResolvedTable:
-        """Return the run with a change to the options of each output, by its number."""
         asked, routes = self.request, self.request.routes
         if routes is not None:
             routes = tuple(
@@ -213,11 +203,7 @@ class ResolvedTable(
         return replace(self, request=asked, outputs=outputs)
 
     def seated(self, seats: SeatPlan) -> ResolvedTable:
-        """Return the run with the seats of its workers on the machine as it is now.
-
-        Args:
-            seats: All that it may have.
-        """
+        """Return the run with the seats of its workers on the machine as it is now."""
         workers = min(seats.parallelism, len(self.plan.units))
         return replace(self, topology=seats.topology, seating=seats.first(workers))
 
@@ -482,5 +468,4 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
 
 @cache
 def _is_built(name: str, override: str) -> bool:
-    """Return whether a library is there; asked for each table of a run."""
     return built_library.find(name, override) is not None

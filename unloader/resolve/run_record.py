@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, decode, encode
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, PlanFailed, error_class
 from unloader.model import TablesOptions
@@ -32,96 +33,11 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
     table: str
     error: str
-    """Name of the class in `unloader.errors`."""
     why: str
 
 
-class RunRecord(Struct, frozen=True, kw_only=True):
-    """The `RUN_RECORD` of a run. Each of `tables` has the format version, too."""
-
-    format_version: int
-    tables: tuple[Raw, ...]
-    """The resolved tables, as `ResolvedTable.record` writes them."""
-    home: str
-    """The directory of the record when the run began."""
-    options: Raw
-    """`TablesOptions`: read after the version of the tables is known."""
-    is_single: bool
-    """The meaning of `TablesRequest.is_single`."""
-    left_out: tuple[LeftOut, ...] = ()
-
-    def read(self, place: str) -> tuple[ResolvedTable, ...]:
-        """Return the resolved tables.
-
-        Args:
-            place: Where the record was found; the error names it.
-
-        Raises:
-            UnusableRecord: Another version has written them, or they were damaged or edited.
-        """
-        return tuple(_read(each, place) for each in self.tables)
-
-    def asked(self, place: str) -> TablesOptions:
-        """Return the options of the run; see `read`."""
-        try:
-            return _OPTIONS.decode(self.options)
-        except (ValueError, RecursionError) as error:
-            raise unusable(place, f"its options are not as expected: {error}") from error
-
-    def problems(self) -> tuple[TableProblem, ...]:
-        """Return the tables that were left out."""
-        return tuple(
-            TableProblem.earlier(each.table, each.why, error_class(each.error))
-            for each in self.left_out
-        )
-
-
-class _Version(Struct, frozen=True, kw_only=True):
-    format_version: int
-
-
-class _Table(Struct, frozen=True, kw_only=True):
-    schema: str | None
-    name: str
-
-
-class _Extract(Struct, frozen=True, kw_only=True):
-    query: str | None
-    table: _Table
-
-
-class _Options(Struct, frozen=True, kw_only=True):
-    destination: str
-    others: tuple[str, ...]
-
-
-class _Output(Struct, frozen=True, kw_only=True):
-    options: _Options
-
-
-class _Plan(Struct, frozen=True, kw_only=True):
-    units: tuple[Raw, ...]
-
-
-class _PlannedTable(Struct, frozen=True, kw_only=True):
-    """The part of a resolved table that is read without a check of the rest."""
-
-    run_id: str
-    extract: _Extract
-    plan: _Plan
-    outputs: tuple[_Output, ...]
-
-
-# Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
-# the first time at the same time.
-_OPTIONS, _RECORD, _TABLE = Decoder(TablesOptions), Decoder(RunRecord), Decoder(_PlannedTable)
-_VERSION = Decoder(_Version)
-_RUN = Decoder(ResolvedTable)
-"""Never called: `ResolvedTable.from_json` converts to the type that it prepares."""
-
-
 class RecordedTable(Struct, frozen=True, kw_only=True):
-    """One table of a run, by its record."""
+    """The part of a resolved table that is read without a check of the rest."""
 
     name: str
     """With its schema; empty for a query."""
@@ -132,6 +48,57 @@ class RecordedTable(Struct, frozen=True, kw_only=True):
     units: int
     run_id: str
     """The run that wrote the record. A later run that died early may have taken the home since."""
+
+    @classmethod
+    def of(cls, run: ResolvedTable) -> RecordedTable:
+        options = [output.options for output in run.outputs]
+        return cls(
+            name="" if run.extract.query is not None else run.extract.table.label,
+            directories=tuple(place for each in options for place in each.destinations),
+            homes=tuple(each.destination for each in options),
+            units=len(run.plan.units),
+            run_id=run.run_id,
+        )
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """The `RUN_RECORD` of a run. Each of `tables` has the format version, too."""
+
+    format_version: int
+    listed: tuple[RecordedTable, ...]
+    tables: tuple[Raw, ...]
+    home: str
+    options: Raw
+    """`TablesOptions`: read after the version of the tables is known."""
+    is_single: bool
+    left_out: tuple[LeftOut, ...] = ()
+
+    def read(self, place: str) -> tuple[ResolvedTable, ...]:
+        """Return the resolved tables.
+
+        Raises:
+            UnusableRecord: Another version has written them, or they were damaged or edited.
+        """
+        return tuple(_read(each, place) for each in self.tables)
+
+    def asked(self, place: str) -> TablesOptions:
+        try:
+            return _OPTIONS.decode(self.options)
+        except (ValueError, RecursionError) as error:
+            raise unusable(place, f"its options are not as expected: {error}") from error
+
+    def problems(self) -> tuple[TableProblem, ...]:
+        return tuple(
+            TableProblem.earlier(each.table, each.why, error_class(each.error))
+            for each in self.left_out
+        )
+
+
+# Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
+# the first time at the same time.
+_OPTIONS, _RECORD = Decoder(TablesOptions), Decoder(RunRecord)
+_RUN = Decoder(ResolvedTable)
+"""Never called: `ResolvedTable.from_json` converts to the type that it prepares."""
 
 
 def record_of(
@@ -144,13 +111,6 @@ def record_of(
 ) -> bytes:
     """Return the record of a run, without a statement of a session: it may have a password.
 
-    Args:
-        runs: The resolved tables.
-        home: The directory of the record.
-        options: Of the run as a whole.
-        problems: Tables that are left out.
-        is_single: See `TablesRequest.is_single`.
-
     Raises:
         ConfigError: A name, such as the current directory's, is not text in UTF-8.
     """
@@ -159,6 +119,7 @@ def record_of(
         for each in problems
     )
     record = RunRecord(
+        listed=tuple(map(RecordedTable.of, runs)),
         tables=tuple(Raw(run.record()) for run in runs),
         home=home,
         format_version=FORMAT_VERSION,
@@ -179,15 +140,12 @@ def single_record(run: ResolvedTable) -> bytes:
 def read_record(record: bytes, place: str) -> RunRecord:
     """Return a record.
 
-    Args:
-        record: `RUN_RECORD`.
-        place: Where it was found; the error names it.
-
     Raises:
         UnusableRecord: It is damaged, or another version has written it.
     """
     try:
-        checked_version({"format_version": _VERSION.decode(record).format_version})
+        version = decode(record, type=dict[str, Raw]).get("format_version", b"null")
+        checked_version({"format_version": decode(version)})
         found = _RECORD.decode(record)
     except PlanFailed as error:
         raise unusable(place, error.message) from error
@@ -204,7 +162,6 @@ def first_of(record: bytes, place: str) -> ResolvedTable:
 
 
 def options_of(record: bytes) -> TablesOptions:
-    """Return the options that a record has for the whole run; empty if it cannot be read."""
     with suppress(ValueError, RecursionError):
         return _OPTIONS.decode(_RECORD.decode(record).options)
     return TablesOptions(destination="")
@@ -221,17 +178,22 @@ def recorded_tables(record: bytes, home: str, *, single: bool = False) -> tuple[
     """Return the tables of a run over several tables; none if the record is not of such a run.
 
     Args:
-        record: `RUN_RECORD`.
-        home: Where it was found.
         single: Return a single table, too.
     """
     try:
         found = _RECORD.decode(record)
         if found.is_single and not single:
             return ()
-        return tuple(_now(_TABLE.decode(each), found.home, home) for each in found.tables)
     except (ValueError, RecursionError):
         return ()
+
+    def now(places: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(directory_now(place, found.home, home) for place in places)
+
+    return tuple(
+        replace(each, directories=now(each.directories), homes=now(each.homes))
+        for each in found.listed
+    )
 
 
 def recorded_left_out(record: bytes) -> tuple[str, ...]:
@@ -281,20 +243,3 @@ def _read(table: Raw, place: str) -> ResolvedTable:
         raise unusable(place, error.message) from error
     except (ValueError, RecursionError) as error:
         raise unusable(place, str(error)) from error
-
-
-def _now(table: _PlannedTable, recorded: str, home: str) -> RecordedTable:
-    """Return a table of a record with its directories where they are now."""
-
-    def now(place: str) -> str:
-        return directory_now(place, recorded, home)
-
-    named, options = table.extract.table, [output.options for output in table.outputs]
-    name = f"{named.schema}.{named.name}" if named.schema else named.name
-    return RecordedTable(
-        name="" if table.extract.query is not None else name,
-        directories=tuple(now(place) for o in options for place in (o.destination, *o.others)),
-        homes=tuple(now(each.destination) for each in options),
-        units=len(table.plan.units),
-        run_id=table.run_id,
-    )

@@ -18,7 +18,7 @@ from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest, TablesManifest
 from unloader.request.name_templates import beside, home_template, is_dated
 from unloader.resolve.places import directory_values, is_followed
-from unloader.resolve.resolved import ResolvedTable, of_route
+from unloader.resolve.resolved import ResolvedTable
 from unloader.retention.older_runs import found_at, is_same_job, remove_older
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ class Following(Struct, kw_only=True):
         """Return what follows a run.
 
         Args:
-            run: Any of its tables.
-            home: The directory of all of them.
             template: `--to` of several tables, with its fields; None for a single table.
         """
         if not any(is_followed(each.options) for each in run.outputs):
@@ -79,17 +77,13 @@ class Following(Struct, kw_only=True):
                 check_link(self.home if self.of == "the run" else output.options.destination, link)
 
     def after(self, run: ResolvedTable, manifest: Manifest, observe: Observer) -> None:
-        """Do what follows the publication of one table; never raises."""
-        if self.of != "each table":
-            return
-        run = of_route(run, manifest.route.name if manifest.route else "")
-        self._follow(run, manifest, run.output.options.destination, observe)
+        """Do what follows the publication of one output of a table; never raises."""
+        if self.of == "each table":
+            self._follow(run, manifest, run.output.options.destination, observe)
 
     def after_all(self, manifest: TablesManifest, observe: Observer) -> None:
-        """Do what follows the publication of the run; never raises."""
-        if self.of != "the run":
-            return
-        self._follow(self.run, manifest, self.home, observe)
+        if self.of == "the run":
+            self._follow(self.run, manifest, self.home, observe)
 
     def _follow(
         self, run: ResolvedTable, manifest: Manifest | TablesManifest, place: str, observe: Observer
@@ -100,11 +94,6 @@ class Following(Struct, kw_only=True):
             self._failed.append(error)
 
     def raise_failed(self) -> None:
-        """Return if nothing has failed.
-
-        Raises:
-            FollowUpFailed: Something that was to follow has failed; the run is complete.
-        """
         if self._failed:
             raise self._failed[0]
 
@@ -119,9 +108,7 @@ def follow(
 
     Args:
         run: A single table with one output, or any of several tables.
-        manifest: Of the run.
         place: The directory of the manifest.
-        observe: Gets a notice on each run that is removed, or kept for a reason.
 
     Raises:
         FollowUpFailed: The link could not be switched; nothing is removed then.
@@ -136,29 +123,26 @@ def follow(
             observe(Notice(text=f"{link} still leads to run {id_}, which is newer"))
         else:
             switch_link(place, output.latest_link, manifest.run_id)
-    for text in () if output.keep is None else _removed(run, manifest, output.keep):
+    if output.keep is None:
+        return
+    if isinstance(manifest, TablesManifest):
+        places: tuple[str, ...] = (home_template(run.request.output.destination),)
+        is_verified = all(each.verified == "ok" for each in manifest.tables)
+        what = "not all tables of this run could be verified"
+    else:
+        places, is_verified = run.request.output.destinations, manifest.verified.result == "ok"
+        what = "the rows of this run could not be verified"
+    if not is_verified:
+        observe(Notice(text=f"no earlier run is removed, because {what}"))
+        return
+    values = directory_values(run.extract, run.run_id)
+    found = (beside(each, values) for each in places)
+    allowed = tuple((Path(parent), names) for parent, names in found)
+    for text in remove_older(manifest, allowed, output.keep):
         observe(Notice(text=text))
 
 
-def _removed(run: ResolvedTable, manifest: Manifest | TablesManifest, keep: int) -> list[str]:
-    """Remove older runs; return messages."""
-    values = directory_values(run.extract, run.run_id)
-    if isinstance(manifest, TablesManifest):
-        places: tuple[str, ...] = (home_template(run.request.output.destination),)
-        if any(each.verified != "ok" for each in manifest.tables):
-            what = "not all tables of this run could be verified"
-            return [f"no earlier run is removed, because {what}"]
-    else:
-        places = run.request.output.destinations
-        if manifest.verified.result != "ok":
-            what = "the rows of this run could not be verified"
-            return [f"no earlier run is removed, because {what}"]
-    found = (beside(each, values) for each in places)
-    return remove_older(manifest, tuple((Path(parent), names) for parent, names in found), keep)
-
-
 def _link_of(directory: str, name: str) -> Path:
-    """Return the path of the link beside the directory of a run."""
     return Path(directory.rstrip("/")).parent / name
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from unloader.errors import OutputFailed, UnloaderError
-from unloader.manifest.model import Manifest, SourceRecord, TableRecord, TablesManifest
+from unloader.manifest.model import Manifest, TableRecord, TablesManifest
 from unloader.manifest.read import (
     digest_at_end,
     directories_of,
@@ -32,13 +32,12 @@ from unloader.manifest.read import (
 )
 from unloader.redaction import redact
 from unloader.resolve.places import home_above
-from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
 from unloader.status.clearing import clear
 from unloader.storage.directories.directory_records import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, WhoWasHere
+from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD
 
 LEAVING = ".removed-"
 """Start of the name of a directory while its files are removed."""
@@ -64,17 +63,18 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
         return (*listed, (0, MANIFEST))
 
     def names(self, number: int) -> list[str]:
-        """Return the names of the files in one directory."""
         return [name for place, name in self.files if place == number]
 
     def why_kept(self, allowed: Places) -> str:
-        """Return why the run is not to be removed; empty if it may be."""
         if len(allowed) != len(self.directories):
             return "it is in other directories than the new run"
         for directory, (parent, names) in zip(self.directories, allowed, strict=True):
-            if not _is_directory(directory):
+            if not directory.is_dir() or directory.is_symlink():
                 return f"{directory} is not a directory"
-            if not names.fullmatch(directory.name) or not _same(directory.parent, parent):
+            is_beside = False
+            with suppress(OSError):
+                is_beside = os.path.samefile(directory.parent, parent)
+            if not is_beside or not names.fullmatch(directory.name):
                 return f"{directory} is not next to the new run"
         for number, directory in enumerate(self.directories):
             if why := why_not_ours(self, number, directory):
@@ -127,16 +127,13 @@ class EarlierTables(Struct, frozen=True, kw_only=True):
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """The directory of the run."""
         return (self.home,)
 
     @property
     def tables(self) -> tuple[Path, ...]:
-        """The directories of its tables."""
         return tuple(self.home / each.directory for each in self.manifest.tables)
 
     def why_kept(self, allowed: Places = ()) -> str:
-        """Return why the run is not to be removed; empty if it may be."""
         for entry, place in zip(self.manifest.tables, self.tables, strict=True):
             if not is_below(place, self.home):
                 return f"{place} is not inside it"
@@ -189,7 +186,6 @@ class EarlierTables(Struct, frozen=True, kw_only=True):
 
 
 def found_at(path: Path) -> EarlierRun | EarlierTables | None:
-    """Return the finished run in a directory, or None."""
     try:
         if tables := home_manifest(path):
             return EarlierTables(manifest=tables, home=path)
@@ -215,13 +211,7 @@ def is_same_job(old: Manifest | TablesManifest, new: Manifest | TablesManifest) 
 
 
 def remove_older(new: Manifest | TablesManifest, allowed: Places, keep: int) -> list[str]:
-    """Remove runs of the same job that are not among the newest; return messages.
-
-    Args:
-        new: The manifest of the new run.
-        allowed: See `Places`.
-        keep: How many runs stay.
-    """
+    """Remove runs of the same job that are not among the newest; return messages."""
     parent, names = allowed[0]
     try:
         finish_removals(parent)
@@ -258,44 +248,32 @@ def _message(what: str, why: str, keep: int) -> str:
 
 def finish_removals(parent: Path) -> None:
     """Finish removals in a directory that were killed."""
-    for name in _directories(parent):
-        if name.startswith(LEAVING):
-            with suppress(OSError, UnloaderError):
-                _finish(parent / name)
-
-
-def _finish(home: Path) -> None:
-    run = found_at(home)
-    if run is None:
-        left = _run_at(home)
-        if left is None:
-            os.rmdir(home)
-        elif _is_hidden(home, left.run_id) and not _why_kept(left):
-            _empty(left)
-        return
-    if not _is_hidden(home, run.manifest.run_id):
-        return
-    if isinstance(run, EarlierTables):
-        run.empty()
-        return
-    others = (_hidden(each, run.manifest.run_id) for each in run.directories[1:])
-    hidden = (home, *others)
-    # Any user who may write beside the runs could have put it there, with any name in its manifest.
-    if all(map(_is_ours, filter(os.path.lexists, hidden))):
-        EarlierRun(manifest=run.manifest, directories=hidden).empty(hidden)
+    for home in (parent / name for name in _directories(parent) if name.startswith(LEAVING)):
+        with suppress(OSError, UnloaderError):
+            run = found_at(home)
+            if run is None:
+                left = _run_at(home)
+                if left is None:
+                    os.rmdir(home)
+                elif _is_hidden(home, left.run_id) and not _why_kept(left):
+                    _empty(left)
+            elif not _is_hidden(home, run.manifest.run_id):
+                continue
+            elif isinstance(run, EarlierTables):
+                run.empty()
+            else:
+                others = (_hidden(each, run.manifest.run_id) for each in run.directories[1:])
+                hidden = (home, *others)
+                # Any user who may write beside the runs could have put it there, with any name in
+                # its manifest.
+                if all(map(_is_ours, filter(os.path.lexists, hidden))):
+                    EarlierRun(manifest=run.manifest, directories=hidden).empty(hidden)
 
 
 def why_not_ours(
     run: EarlierRun, number: int, directory: Path, beside: frozenset[str] = frozenset()
 ) -> str:
-    """Return what in a directory of a run is not as the run has left it; empty if all is.
-
-    Args:
-        run: The run.
-        number: The number of the directory in the run.
-        directory: The directory.
-        beside: Names that may be there, too.
-    """
+    """Return what in a directory of a run is not as the run has left it; empty if all is."""
     expected = {name for place, name in run.files if place == number}
     written = os.lstat(run.directories[0] / MANIFEST).st_mtime_ns
     files = run.manifest.files
@@ -339,7 +317,13 @@ def _remove_unfinished(
         finished: The ids of the other finished runs of the job.
         keep: How many runs stay.
     """
-    found = [run for run in _unfinished(*where, new) if run.run_id < new.run_id]
+    parent, names = where
+    found = []
+    for place in (parent / name for name in _directories(parent) if names.fullmatch(name)):
+        with suppress(OSError, UnloaderError):
+            run = _run_at(place)
+            if run is not None and run.run_id < new.run_id and _is_same_job(run, new):
+                found.append(run)
     ids = {*finished, new.run_id, *(run.run_id for run in found)}
     kept = sorted(ids, reverse=True)[:keep]
     messages = []
@@ -355,25 +339,21 @@ def _remove_unfinished(
                 continue  # It was interrupted while it was published, and is finished now.
             why = _why_kept(left)
             if not why:
-                _remove(left)
+                # Its directory gets another name first, so that no process can resume it.
+                hidden = _hidden(left.place, left.run_id)
+                os.rename(left.place, hidden)
+                moved = _run_at(hidden)
+                if moved is None:
+                    os.rename(hidden, left.place)
+                    raise OutputFailed("it was resumed or finished in the meantime")
+                _empty(moved)
         except (OSError, UnloaderError) as error:
             why = str(error)
         messages.append(_message(what, why, keep))
     return messages
 
 
-def _unfinished(
-    parent: Path, names: re.Pattern[str], new: Manifest | TablesManifest
-) -> Iterator[UnfinishedRun]:
-    for place in (parent / name for name in _directories(parent) if names.fullmatch(name)):
-        with suppress(OSError, UnloaderError):
-            run = _run_at(place)
-            if run is not None and _is_same_job(run, new):
-                yield run
-
-
 def _run_at(place: Path) -> UnfinishedRun | None:
-    """Return the run that was interrupted in a directory, or None."""
     place = Path(absolute(str(place)))
     storage = storage_at(str(place))
     who = storage.who_was_here(str(place), counted=False)
@@ -399,31 +379,23 @@ def _is_same_job(run: UnfinishedRun, new: Manifest | TablesManifest) -> bool:
     record = storage.record(place, RUN_RECORD)
     if not record:
         who = storage.who_was_here(place)
-        return who is not None and (who.left.is_empty or _is_left_behind(who, place))
-    if isinstance(new, TablesManifest):
-        to = options_of(record).destination
-        same = is_of_tables(record) and to == new.options.to
-        return same and _is_source(first_of(record, place), new.source)
-    if is_of_tables(record):
+        if who is None or who.left.is_empty:
+            return who is not None
+        # It may be of a table whose run over several has no record any more.
+        return bool(who.home) and not home_above(storage, place, who.run_id)
+    if is_of_tables(record) != isinstance(new, TablesManifest):
         return False
-    one = first_of(record, place)
-    table = TableRecord(schema=one.extract.table.schema, name=one.extract.table.name)
-    same = one.extract.query == new.query and (new.query is not None or table == new.table)
-    return same and _is_source(one, new.source)
-
-
-def _is_left_behind(who: WhoWasHere, place: str) -> bool:
-    """Return whether a directory is of a table whose run over several has no record any more."""
-    return bool(who.home) and not home_above(storage_at(place), place, who.run_id)
-
-
-def _is_source(run: ResolvedTable, source: SourceRecord) -> bool:
-    kind, location = run.extract.source.kind, redact(run.extract.source.location)
-    return (kind, location) == (source.kind, source.location)
+    extract = first_of(record, place).extract
+    if isinstance(new, TablesManifest):
+        same = options_of(record).destination == new.options.to
+    else:
+        table = TableRecord(schema=extract.table.schema, name=extract.table.name)
+        same = extract.query == new.query and (new.query is not None or table == new.table)
+    source = (extract.source.kind, redact(extract.source.location))
+    return same and source == (new.source.kind, new.source.location)
 
 
 def _why_kept(run: UnfinishedRun) -> str:
-    """Return why a run is not to be removed; empty if it may be."""
     directories = {run.place, *run.tables}
     for table in sorted(directories - {run.place}):
         inside = table.is_relative_to(run.place)
@@ -431,45 +403,26 @@ def _why_kept(run: UnfinishedRun) -> str:
             return f"it also has files in {table}"
     directories |= within(run.place, directories)
     for directory in sorted(directories):
+        if not directory.is_dir():
+            continue
+        for path in strangers(directory / RUN):
+            return f"{path} is not a file of the run"
         inner = {each.name for each in directories if each.parent == directory}
-        if directory.is_dir() and (why := _stranger_in(directory, inner, run)):
-            return why
+        names = {
+            name
+            for name in os.listdir(directory)
+            if name != RUN and not any(_HIDDEN + each in name for each in run.ids)
+        } - inner
+        if MANIFEST in names and directory in run.tables:
+            manifest = read_manifest(directory)
+            if manifest.run_id in run.ids:
+                earlier = EarlierRun(manifest=manifest, directories=(directory,))
+                if why := why_not_ours(earlier, 0, directory, beside=frozenset({RUN})):
+                    return why
+                continue
+        for name in sorted(names):
+            return f"{directory / name} is not a file of the run"
     return ""
-
-
-def _stranger_in(directory: Path, inner: set[str], run: UnfinishedRun) -> str:
-    """Return what in a directory is not of a run; empty if all is."""
-    for path in strangers(directory / RUN):
-        return f"{path} is not a file of the run"
-    names = {
-        name
-        for name in os.listdir(directory)
-        if name != RUN and not any(_HIDDEN + each in name for each in run.ids)
-    } - inner
-    if MANIFEST in names and directory in run.tables:
-        manifest = read_manifest(directory)
-        if manifest.run_id in run.ids:
-            earlier = EarlierRun(manifest=manifest, directories=(directory,))
-            return why_not_ours(earlier, 0, directory, beside=frozenset({RUN}))
-    for name in sorted(names):
-        return f"{directory / name} is not a file of the run"
-    return ""
-
-
-def _remove(run: UnfinishedRun) -> None:
-    """Remove a run. Its directory gets another name first, so that no process can resume it.
-
-    Raises:
-        OSError: The file system refused.
-        OutputFailed: The run was resumed meanwhile.
-    """
-    hidden = _hidden(run.place, run.run_id)
-    os.rename(run.place, hidden)
-    moved = _run_at(hidden)
-    if moved is None:
-        os.rename(hidden, run.place)
-        raise OutputFailed("it was resumed or finished in the meantime")
-    _empty(moved)
 
 
 def _empty(run: UnfinishedRun) -> None:
@@ -496,7 +449,6 @@ def _directories(parent: Path) -> list[str]:
 
 
 def _remove_empty(directories: set[Path]) -> None:
-    """Remove empty directories, the deepest first."""
     for directory in sorted(directories, key=lambda path: -len(path.parts)):
         if directory.is_dir():
             os.rmdir(directory)
@@ -531,17 +483,3 @@ def within(home: Path, tables: set[Path]) -> set[Path]:
     return {
         parent for table in tables for parent in table.parents if parent.is_relative_to(home)
     } - {home}
-
-
-def _is_directory(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False

@@ -69,7 +69,6 @@ class HostCpu(Struct):
     _own: dict[int, int] = field(default_factory=dict)
 
     def readable(self) -> bool:
-        """Return whether this system has such counters."""
         return self._counters() is not None
 
     def look(self, pids: Collection[int], now: float) -> CpuShares | None:
@@ -77,7 +76,6 @@ class HostCpu(Struct):
 
         Args:
             pids: The processes of the workers; the one that calls is added.
-            now: Any clock that only goes forward.
         """
         if self._then is not None and now - self._then < _LEAST_SECONDS:
             return None
@@ -97,7 +95,6 @@ class HostCpu(Struct):
         return shares
 
     def _counters(self) -> tuple[int, int] | None:
-        """Return all ticks and the idle ones of all CPUs since the start of the host."""
         with suppress(OSError, ValueError, IndexError):
             line = (self.proc / "stat").read_text(encoding="ascii").splitlines()[0].split()
             if line[0] == "cpu":
@@ -140,7 +137,6 @@ class LoadWatch:
         self._thread.start()
 
     def taken(self) -> list[int]:
-        """Return the counts since the last call."""
         found, self._counts = self._counts, []
         return found
 
@@ -182,7 +178,6 @@ _FEWEST, _CPUS_A_WORKER = 2, 4
 
 
 def is_adaptive(request: Request) -> bool:
-    """Return whether the number of workers is to be found by measuring."""
     return request.concurrency is not None and request.concurrency.adaptive
 
 
@@ -224,10 +219,8 @@ class RunSteering:
     """Workers that have a seat and may have a unit."""
     live: LiveRun
     pids: Callable[[], Mapping[int, int]]
-    """Returns the process of each worker."""
     load: LoadWatch | None
     seconds: Callable[[], float]
-    """Returns how long the run has been active."""
     clock: Callable[[], float] = time.monotonic
     count: RowCount = field(default_factory=RowCount)
     steering: Steering[WorkUnit] | None = None
@@ -242,7 +235,6 @@ class RunSteering:
     _status: ParallelismStatus | None = None
 
     def __post_init__(self) -> None:
-        """Begin where the options ask for it."""
         if self.request.concurrency is not None:
             self._begin(self.request.concurrency)
 
@@ -291,7 +283,6 @@ class RunSteering:
         return self.steering
 
     def _take(self, wish: Wish, control: Concurrency) -> None:
-        """Apply a request."""
         changes = {
             name: getattr(wish, name) or None
             for name in ("max_sessions", "max_cpu", "slow_between")

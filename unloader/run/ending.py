@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from unloader import __version__
 from unloader.errors import (
@@ -20,7 +22,6 @@ from unloader.errors import (
 )
 from unloader.failures import is_a
 from unloader.manifest.model import (
-    Manifest,
     SourceRecord,
     TableEntry,
     TableRecord,
@@ -44,14 +45,12 @@ from unloader.storage.stream_relay import FROM_THE_START
 from writers.errors import WriteError
 
 MOST_NAMED = 20
-"""Tables that a message names at most."""
 
 MOST_HINTS = 3
 """Causes whose way out a message names."""
 
 
 def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
-    """Return the error of a run some of whose tables are not complete."""
     of = len(state.tables) + len(state.problems)
     named = [f"{table.name}: {_why(table.failure)}" for table in failed]
     named += [f"{each.table}: {each.error.message}" for each in state.problems]
@@ -79,15 +78,10 @@ def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
 def abandon(state: RunState, home: RunStorage | None, error: UnloaderError | None) -> None:
     """Keep the resumable part of each table, or remove all traces; keep the record of several
     tables.
-
-    Args:
-        state: Of the run.
-        home: The directory around several tables.
-        error: What ended the run; None for an unexpected error.
     """
     kept = False
     for table in state.tables:
-        if table.manifests:
+        if table.is_published:
             kept = True
             continue
         worth = state.is_recorded and (bool(table.finished) or state.is_resumable)
@@ -102,9 +96,8 @@ def abandon(state: RunState, home: RunStorage | None, error: UnloaderError | Non
 
 
 def _may_resume(state: RunState, error: UnloaderError | None) -> bool:
-    """Return whether `resume` can continue with what a failed run leaves."""
     again = isinstance(error, Interrupted) or (error is not None and error.retryable)
-    begun = any(each.manifests or each.finished or each.resumed for each in state.tables)
+    begun = any(each.is_published or each.finished or each.resumed for each in state.tables)
     again = again and (state.is_resumable or not state.is_single)
     return state.is_recorded and (begun or again)
 
@@ -112,19 +105,30 @@ def _may_resume(state: RunState, error: UnloaderError | None) -> bool:
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
     """Return the error that ends a run, with the command that resumes it."""
     error = state.live.told_by(error)
-    published = bool(state.tables) and all(table.manifests for table in state.tables)
+    published = bool(state.tables) and all(table.is_published for table in state.tables)
     is_unfinished = state.is_recorded and not (state.is_single and published)
-    if is_unfinished and (removed := _removed_place(state.places)):
-        return type(error)(
-            f"the destination {removed} was removed during the run, and the files in it are "
-            f"lost: {error.message.rstrip('. ')}",
-            "find out which program removed it, then run again",
-        )
+    for place in state.places if is_unfinished else ():
+        if destination_kind((place,)) != "directories" or os.path.lexists(Path(place, MANIFEST)):
+            continue
+        if is_removed(Path(place, RUN)):
+            return type(error)(
+                f"the destination {Path(place)} was removed during the run, and the files in it "
+                f"are lost: {error.message.rstrip('. ')}",
+                "find out which program removed it, then run again",
+            )
     # Tables that were left out are not in the snapshot's plan: they cannot be resumed.
     left_out = isinstance(error, PartialUnload) and published
-    if _may_resume(state, error) and not left_out and _is_there(state):
+    is_there = True
+    if not state.is_single and not is_dropped(state.home):
+        # The home must still have the record of the run.
+        try:
+            who = storage_at(state.home).who_was_here(state.home, counted=False)
+        except OSError:
+            who = None
+        is_there = who is not None and who.run_id == state.resolved.run_id
+    if is_there and not left_out and _may_resume(state, error):
         error = _with_next_step(state, error)
-    delivered = state.tables[0].output.already_delivered() if state.tables else ""
+    delivered = state.tables[0].outputs[0].already_delivered() if state.tables else ""
     if not delivered:
         return error
     hint = FROM_THE_START if isinstance(error, Interrupted) else error.hint
@@ -132,7 +136,6 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
 
 
 def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
-    """Return the error of a run that is kept, with how to continue."""
     is_gone, is_different = isinstance(error, SnapshotGone), isinstance(error, VerifyMismatch)
     failures = [table.failure for table in state.tables if table.failure is not None]
     # The same snapshot would have the same value.
@@ -144,7 +147,7 @@ def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
         text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
         error = type(error)(text, error.hint)
     if state.is_single:
-        step = state.tables[0].output.next_step(resumable=at_snapshot)
+        step = state.tables[0].next_step(resumable=at_snapshot)
         if is_gone or is_different or step in error.hint:
             return error
     else:
@@ -158,36 +161,9 @@ def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
     return type(error)(error.message, step if is_stopped else continued(error.hint, step))
 
 
-def _removed_place(places: Sequence[str]) -> str:
-    """Return the first directory of an unfinished run that another process removed; "" if none."""
-    local = (Path(place) for place in places if destination_kind((place,)) == "directories")
-    removed = (
-        str(place)
-        for place in local
-        if is_removed(place / RUN) and not os.path.lexists(place / MANIFEST)
-    )
-    return next(removed, "")
-
-
-def _is_there(state: RunState) -> bool:
-    """Return whether the home still has the record of the run."""
-    if state.is_single or is_dropped(state.home):
-        return True
-    try:
-        who = storage_at(state.home).who_was_here(state.home, counted=False)
-    except OSError:
-        return False
-    return who is not None and who.run_id == state.resolved.run_id
-
-
 def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
-    """Return what became of each table."""
     first = state.resolved.tables[0]
-    entries = [
-        entry
-        for table in state.tables
-        for entry in entries_of(table, _why(table.failure), state.home)
-    ]
+    entries = [entry for table in state.tables for entry in _entries_of(table, state.home)]
     entries += [
         TableEntry(
             table=TableRecord(schema=None, name=each.table),
@@ -197,7 +173,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
         )
         for each in state.problems
     ]
-    published = [table.manifests for table in state.tables if table.manifests]
+    published = [table.manifests for table in state.tables if table.is_published]
     done = [totals_of(each) for each in published]
     filtered = [each[0].verified.filtered_rows for each in published if len(each) == 1]
     return TablesManifest(
@@ -241,52 +217,31 @@ def _why(failure: AttemptFailure | None) -> str:
     return "the run ended before" if failure is None else failure.message
 
 
-def entries_of(table: Table, why: str, home: str) -> Iterator[TableEntry]:
-    """Yield the entry of a table, or of each of its outputs.
-
-    Args:
-        table: As it is now.
-        why: Why it is not complete, if it is not.
-        home: The directory of the run.
-    """
-    run = table.run
+def _entries_of(table: Table, home: str) -> Iterator[TableEntry]:
+    run, routes = table.run, table.run.request.routes
     record = TableRecord(schema=run.extract.table.schema, name=run.extract.table.name)
-    what = None if run.extract.query is not None else record
-    routes = run.request.routes
     # Of several outputs some may be published although the table has failed.
-    published = table.manifests or table.output.manifests
-    known = {each.route.name if each.route else "": each for each in published}
-    for number, output in enumerate(run.outputs):
-        name = routes[number].name if routes else ""
-        manifest = known.get(name)
-        kept = is_kept(output.options.destinations)
-        directory = relative(output.options.destination, home) if kept else ""
+    for output in table.outputs:
+        kept = is_kept(run.outputs[output.number].options.destinations)
+        entry = TableEntry(
+            table=None if run.extract.query is not None else record,
+            route=routes[output.number].name if routes else None,
+            directory=relative(output.destination, home) if kept else "",
+            status="failed",
+        )
+        manifest = output.manifest
         if manifest is None:
-            yield TableEntry(
-                table=what,
-                route=name or None,
-                directory=directory,
-                status="failed",
-                error=redact(why),
-            )
-        else:
-            yield _complete(what, name, directory, manifest)
-
-
-def _complete(
-    what: TableRecord | None, route: str, directory: str, manifest: Manifest
-) -> TableEntry:
-    return TableEntry(
-        table=what,
-        route=route or None,
-        directory=directory,
-        status="complete",
-        rows=manifest.totals.rows,
-        bytes=manifest.totals.bytes,
-        files=manifest.totals.files,
-        source_rows=manifest.verified.source_rows,
-        verified=manifest.verified.result,
-        units=len(manifest.units),
-        worker_seconds=round(sum(unit.seconds for unit in manifest.units), 4),
-        digest=manifest.digest or digest_at_end(manifest_bytes(manifest)),
-    )
+            yield replace(entry, error=redact(_why(table.failure)))
+            continue
+        yield replace(
+            entry,
+            status="complete",
+            rows=manifest.totals.rows,
+            bytes=manifest.totals.bytes,
+            files=manifest.totals.files,
+            source_rows=manifest.verified.source_rows,
+            verified=manifest.verified.result,
+            units=len(manifest.units),
+            worker_seconds=round(sum(unit.seconds for unit in manifest.units), 4),
+            digest=manifest.digest or digest_at_end(manifest_bytes(manifest)),
+        )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,9 +17,9 @@ from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index, read_manifest
 from unloader.model import COMPARING, FinishedUnit, OutputTask
-from unloader.request.name_templates import check_distinct
+from unloader.request.name_templates import any_name, check_distinct
 from unloader.resolve.places import Naming, stripes
-from unloader.resolve.resolved import ResolvedTable, of_output
+from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import (
     Progress,
     compacted,
@@ -29,9 +27,8 @@ from unloader.run.journal import (
     read_journal,
     staged_line,
     started_line,
-    without,
 )
-from unloader.run.outputs import Headers, MakeManifest, RunOutput, Stop, check_stop, task_of
+from unloader.run.outputs import MakeManifest, RunOutput, Stop, check_stop
 from unloader.secrets.encryption_keys import with_keys
 from unloader.storage.place_names import absolute, is_kept, path_of
 from unloader.storage.storage_lookup import storage_at, unreadable
@@ -41,23 +38,9 @@ from unloader.storage.storage_protocol import (
     Claim,
     LiveStorage,
     Move,
-    RunStorage,
     Staging,
 )
-from unloader.verification.files import (
-    TABLE,
-    Advance,
-    CheckedFile,
-    Fetched,
-    Reading,
-    check_file,
-    fetched_of,
-    in_parallel,
-    read_files,
-    some_of,
-)
 from writers.content.sums import total
-from writers.errors import StoreFailed, Superseded, WriteError
 from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec
@@ -75,33 +58,43 @@ class FileOutput(RunOutput):
 
     is_kept = True
 
-    def __init__(self, run: ResolvedTable, *, resumed: bool = False, home: str = "") -> None:
-        """Find the names of all files; the directories are taken by `take`.
+    def __init__(
+        self,
+        run: ResolvedTable,
+        number: int = 0,
+        route: str = "",
+        *,
+        resumed: bool = False,
+        home: str = "",
+    ) -> None:
+        """Take the directories.
 
         Args:
-            run: The run to write.
+            run: See `RunOutput`.
+            number: See `RunOutput`.
+            route: See `RunOutput`.
             resumed: An earlier process of the run may have staged some units there.
             home: See `Claim.home`.
 
         Raises:
             ConfigError: A file name is too long, or two files would have one.
+            OutputFailed: A directory cannot be taken; see `RunDirectories`.
         """
+        super().__init__(run, number, route)
+        self.resumed = resumed
         output = run.output.options
-        self._run, self._output = run, run.output
         self._one = output.file_per == "table"
-        self._written = run.written
-        self._parallelism = len(run.seating.seats)
-        self._headers = Headers(run)
         self._units = {unit.id: unit for unit in run.plan.units}
         self._naming = Naming.of(run, output.file_name, one=self._one)
         self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
-        self._resumed = resumed
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
         self._first_names = self._naming.first_names(run.plan.units)
         check_distinct(self._first_names.values())
-        self._claim = Claim(
+        # Files are read again before they have final names: to compare or to join them.
+        reads_staged = run.request.verify in COMPARING or self._one
+        claim = Claim(
             places=output.destinations,
             run_id=run.run_id,
             overwrite=output.overwrite,
@@ -110,62 +103,61 @@ class FileOutput(RunOutput):
             home=home,
             mode=output.mode,
             owner_group=output.owner_group,
-            names="" if _reads_staged(run) else self._naming.pattern(),
+            names="" if reads_staged else any_name(output.file_name, self._naming.values),
         )
-        self._taken: RunStorage | None = None
         self._observe: Observer = silent
-
-    def take(self) -> None:
-        """Take the directories; before that nothing is kept, and `begin` comes after it.
-
-        Raises:
-            OutputFailed: One cannot be taken; see `RunDirectories`.
-        """
-        self._taken = storage_at(self._claim.places[0]).take(self._claim)
-
-    @property
-    def _storage(self) -> RunStorage:
-        assert self._taken is not None
-        return self._taken
+        self._storage = storage_at(claim.places[0]).take(claim)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Check that all final names are free; report what earlier runs left."""
         self._observe = observe
         for text in self._storage.notices:
             observe(Notice(text=text))
         names = self._first_names.items()
         self._storage.check_names((self._stripes[unit], name) for unit, name in names)
-        if self._output.options.direct_io:
-            self._check_direct(observe)
+        if not self.run.output.options.direct_io:
+            return
+        for place, staging in zip(self._storage.places, self._stagings(), strict=True):
+            why = None
+            if is_location(staging.directory):
+                why = "it is in an object store"
+            elif staging.directory:
+                why = refusal(Path(staging.directory))
+            if why is not None:
+                text = f"{place}: no direct I/O, {why}; files are written normally"
+                observe(Notice(text=text))
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write the record into the first directory's `_run`."""
         self._storage.keep(name, data)
 
     def progress(self, tick: Callable[[], None]) -> Progress:
         """Read the journal and every staged file; remove unconfirmed files."""
-        if not self._resumed:
+        if not self.resumed:
             return Progress()
+        from unloader.verification.files import damaged_units
+
         found = read_journal(self._storage.recorded(JOURNAL))
-        strangers = found.finished.keys() - self._units.keys()
         damaged = damaged_units(self._storage, found.finished, tick)
         for unit, wrong in damaged.items():
             text = f"unit {unit} was finished but is read again: {wrong}"
             self._observe(Notice(text=text))
-        kept = without(found, strangers | damaged.keys())
-        files = [file for each in kept.finished.values() for file in each.files]
+        finished = {
+            unit: each
+            for unit, each in found.finished.items()
+            if unit in self._units and unit not in damaged
+        }
+        kept = replace(found, finished=finished)
+        files = [file for each in finished.values() for file in each.files]
         self._storage.discard_others(
             {(file.directory, file.path) for file in files if file.upload is None},
             {file.upload.id for file in files if file.upload is not None},
         )
         self._storage.keep(JOURNAL, compacted(kept))
-        for each in kept.finished.values():
+        for each in finished.values():
             self._sync_later(each)
             self._fill(each)
         return kept
 
     def live(self) -> LiveStorage:
-        """Return the storage."""
         return self._storage
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
@@ -173,24 +165,18 @@ class FileOutput(RunOutput):
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
         self._storage.append(JOURNAL, started_line(unit.id, attempt))
-        staging = self._storage.staging(self._stripes[unit.id])
-        task = task_of(self._run, _stem(unit.id, attempt))
+        staging, finals = self._storage.staging(self._stripes[unit.id]), None
+        if staging.finals:
+            finals = FinalNames(place=staging.finals, name=self._naming.of_unit(unit))
         spec = replace(
-            self._output.spec(staging.directory),
-            min_free_bytes=self._output.options.min_free_bytes,
+            self.run.output.spec(staging.directory),
+            min_free_bytes=self.run.output.options.min_free_bytes,
             synced_from_bytes=self._synced_from,
             # All parts are read again to be joined.
             stays_cached=self._one,
-            finals=self._finals(unit, staging),
+            finals=finals,
         )
-        header = self._headers.of_task(not self._one)
-        return (replace(task, spec=spec, header=header, writes_header=not self._one),)
-
-    def _finals(self, unit: WorkUnit, staging: Staging) -> FinalNames | None:
-        """Return where a unit's files are uploaded to, where they are not staged."""
-        if not staging.finals:
-            return None
-        return FinalNames(place=staging.finals, name=self._naming.of_unit(unit))
+        return (self.task(_stem(unit.id, attempt), spec, writes_header=not self._one),)
 
     def check(self) -> None:
         """Look whether a place was lost; what cannot be written, workers find out themselves."""
@@ -206,20 +192,16 @@ class FileOutput(RunOutput):
         return self._fill(unit)
 
     def _sync_later(self, unit: FinishedUnit) -> None:
-        """Have the files synced that the unit's worker has not."""
         files = [file for file in unit.files if file.bytes < self._synced_from]
         if files:
             self._storage.sync_later((file.directory, file.path) for file in files)
 
     def failed(self, unit: str, attempt: int, message: str) -> None:
         """Write it into the journal, unless what failed is the disk."""
-        if self._taken is None:
-            return
         with suppress(OutputFailed):
             self._storage.append(JOURNAL, failed_line(unit, attempt, message))
 
     def _fill(self, unit: FinishedUnit) -> Event | None:
-        """Return how full the unit's directory is, where there are several."""
         if len(self._storage.places) == 1:
             return None
         number = self._stripes[unit.unit]
@@ -230,51 +212,61 @@ class FileOutput(RunOutput):
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
 
     def discard(self, unit: str, attempt: int) -> None:
-        """Remove what a broken attempt has staged."""
-        if self._taken is not None:
-            self._taken.discard(_stem(unit, attempt))
+        self._storage.discard(_stem(unit, attempt))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
-        """Read every file that is to be published again; see `RunOutput`."""
+        # Imported here: few runs read their files again.
+        from unloader.verification.files import (
+            TABLE,
+            CheckedFile,
+            Fetched,
+            Reading,
+            fetched_of,
+            read_files,
+            some_of,
+        )
+
+        def part_of(unit: FinishedUnit) -> str:
+            return TABLE if self._one else f"unit {unit.unit}"
+
+        def compare(
+            units: Sequence[FinishedUnit], fetched: Fetched | None, *, header: bool = True
+        ) -> None:
+            files = [
+                CheckedFile(
+                    path=self._storage.staged_file(self._stripes[unit.unit], file.path),
+                    written=file,
+                    header=header,
+                    part=part_of(unit),
+                )
+                for unit in units
+                for file in unit.files
+            ]
+            threads = len(self.run.seating.seats)
+            reading = Reading(spec=self._keyed(""), parallelism=threads, fetched=fetched)
+            found = read_files(files, reading, self._observe, lambda: check_stop(stop, _BEFORE))
+            if found.differences:
+                raise VerifyMismatch(
+                    some_of(found.differences), "unload the table again, and check the storage"
+                )
+
+        contents: dict[str, list[ContentSums]] = {}
+        for unit in units:
+            if unit.content is not None:
+                contents.setdefault(part_of(unit), []).append(unit.content)
         fetched = fetched_of(
-            self._written.schema,
-            tuple(column.name for column in self._written.columns),
-            self._contents(units),
-            self._output.format,
+            self.written.schema,
+            tuple(column.name for column in self.written.columns),
+            {part: total(sums) for part, sums in contents.items()},
+            self.run.output.format,
         )
         if notice := fetched.notice():
             self._observe(Notice(text=notice))
         if self._one:
             # A damaged part must not be joined: a new checksum would hide the damage.
-            self._compare(units, None, stop, header=False)
-        self._compare(self._final(units, stop), fetched, stop)
+            compare(units, None, header=False)
+        compare(self._final(units, stop), fetched)
         return fetched.not_compared()
-
-    def _compare(
-        self,
-        units: Sequence[FinishedUnit],
-        fetched: Fetched | None,
-        stop: Stop,
-        *,
-        header: bool = True,
-    ) -> None:
-        files = [
-            CheckedFile(
-                path=self._storage.staged_file(self._stripes[unit.unit], file.path),
-                written=file,
-                header=header,
-                part=self._part(unit),
-            )
-            for unit in units
-            for file in unit.files
-        ]
-        spec = self._keyed(self._output.spec(""))
-        reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
-        found = read_files(files, reading, self._observe, lambda: check_stop(stop, _BEFORE))
-        if found.differences:
-            raise VerifyMismatch(
-                some_of(found.differences), "unload the table again, and check the storage"
-            )
 
     def publishing(
         self,
@@ -283,7 +275,6 @@ class FileOutput(RunOutput):
         stop: Stop,
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
-        """Give all files their final names, the manifest last."""
         check_stop(stop, _BEFORE)
         moves: list[Move] = []
         published = []
@@ -298,7 +289,8 @@ class FileOutput(RunOutput):
             published.append(replace(finished, files=tuple(finals)))
         # From here on a signal comes too late.
         check_stop(stop, _BEFORE)
-        document = manifest(published, self._listed())
+        places = tuple(map(absolute, self._storage.places))
+        document = manifest(published, places if len(places) > 1 else ())
         data = manifest_bytes(document)
         document = replace(document, digest=digest_at_end(data))
         told = yield from self._storage.committing(moves, data, lambda: then(document))
@@ -306,10 +298,8 @@ class FileOutput(RunOutput):
             self._observe(Notice(text=text))
         return document
 
-    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
-        """Keep the staged files with a partial manifest, or remove all traces."""
-        if self._taken is not None:
-            self._taken.abandon(None if manifest is None else manifest_bytes(manifest(units)))
+    def abandon(self, manifest: Callable[[], Manifest] | None) -> None:
+        self._storage.abandon(None if manifest is None else manifest_bytes(manifest()))
 
     def next_step(self, *, resumable: bool) -> str:
         """Return how to go on with the finished units, or where they are if that cannot be."""
@@ -322,127 +312,43 @@ class FileOutput(RunOutput):
         )
 
     def close(self) -> None:
-        """Release the directories."""
-        if self._taken is not None:
-            self._taken.close()
+        self._storage.close()
 
-    def _keyed(self, spec: OutputSpec) -> OutputSpec:
+    def _keyed(self, directory: str) -> OutputSpec:
         """Return what reads the files again, or writes one, in this process."""
-        if self._output.options.encryption is None:
-            return spec
-
-        return with_keys(spec, self._output.options.encryption)
-
-    def _check_direct(self, observe: Observer) -> None:
-        """Say once where files will go through the page cache after all."""
-        for place, staging in zip(self._storage.places, self._stagings(), strict=True):
-            why = _no_direct_io(staging.directory)
-            if why is not None:
-                text = f"{place}: no direct I/O, {why}; files are written normally"
-                observe(Notice(text=text))
+        output = self.run.output
+        spec, encryption = output.spec(directory), output.options.encryption
+        return spec if encryption is None else with_keys(spec, encryption)
 
     def _stagings(self) -> list[Staging]:
         return [self._storage.staging(number) for number in range(len(self._storage.places))]
 
-    def _listed(self) -> tuple[str, ...]:
-        places = self._storage.places
-        return tuple(map(absolute, places)) if len(places) > 1 else ()
-
-    def _part(self, unit: FinishedUnit) -> str:
-        return TABLE if self._one else f"unit {unit.unit}"
-
-    def _contents(self, units: Sequence[FinishedUnit]) -> dict[str, ContentSums]:
-        """Return the checksums of the fetched data, by the part whose files hold it."""
-        found: dict[str, list[ContentSums]] = {}
-        for unit in units:
-            if unit.content is not None:
-                found.setdefault(self._part(unit), []).append(unit.content)
-        return {part: total(contents) for part, contents in found.items()}
-
     def _final(self, ordered: Sequence[FinishedUnit], stop: Stop) -> Sequence[FinishedUnit]:
-        """Return the units with the files that are published: where there is one, joined once."""
-        if not self._one:
-            return ordered
-        self._joined = self._joined or self._merged(ordered, stop)
-        return self._joined
+        """Return the units with the files that are published.
 
-    def _merged(self, ordered: Sequence[FinishedUnit], stop: Stop) -> list[FinishedUnit]:
-        """Return the units with the joined file as the first one's, which begins the table."""
-        from writers.files.merge import merge_files
+        If one file holds the table, it is joined once. It is listed as the first unit's file.
+        """
+        if self._one and not self._joined:
+            from writers.files.merge import merge_files
 
-        spec = self._keyed(self._output.spec(self._storage.staging(0).directory))
-        files = [file for unit in ordered for file in unit.files]
-        joined = merge_files(
-            files,
-            spec,
-            "table",
-            header=self._headers.table(),
-            check=lambda: check_stop(stop, _BEFORE),
-            read=lambda name: self._storage.staged_file(0, name),
-        )
-        first, *others = ordered
-        return [
-            replace(first, files=(joined,)),
-            *(replace(unit, files=()) for unit in others),
-        ]
-
-
-def _no_direct_io(directory: str) -> str | None:
-    """Return why the staged files of a directory cannot be written directly, None where they
-    can."""
-    if is_location(directory):
-        return "it is in an object store"
-    return refusal(Path(directory)) if directory else None
-
-
-def _reads_staged(run: ResolvedTable) -> bool:
-    """Return whether files are read again before they have final names: to compare or join them."""
-    return run.request.verify in COMPARING or run.output.options.file_per == "table"
+            joined = merge_files(
+                [file for unit in ordered for file in unit.files],
+                self._keyed(self._storage.staging(0).directory),
+                "table",
+                header=self.header,
+                check=lambda: check_stop(stop, _BEFORE),
+                read=lambda name: self._storage.staged_file(0, name),
+            )
+            first, *others = ordered
+            self._joined = [
+                replace(first, files=(joined,)),
+                *(replace(unit, files=()) for unit in others),
+            ]
+        return self._joined if self._one else ordered
 
 
 def _stem(unit: str, attempt: int) -> str:
     return f"{unit}-a{attempt}"
-
-
-MOST_THREADS = 8
-"""Checksums and reads leave the interpreter; more threads than that no disk has use for."""
-
-
-def damaged_units(
-    storage: RunStorage, finished: Mapping[str, FinishedUnit], tick: Callable[[], None]
-) -> dict[str, str]:
-    """Return the units whose staged files differ from their report, with the damage.
-
-    Each file is read as a whole, and its size and checksum are compared. An upload cannot be read:
-    the sizes and checksums of its parts are compared.
-
-    Args:
-        storage: Where the files are staged.
-        finished: By id.
-        tick: Called several times a second; an error that it raises ends the check.
-    """
-    jobs = [partial(_damage, storage, unit) for unit in finished.values()]
-    threads = min(MOST_THREADS, os.cpu_count() or 1)
-    texts = in_parallel(jobs, threads, lambda done, amount: tick())
-    return {name: wrong for name, wrong in zip(finished, texts, strict=True) if wrong}
-
-
-def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
-    """Return the damage to the files of a unit; empty for an intact unit."""
-    for file in unit.files:
-        try:
-            if file.upload is not None:
-                storage.compare_upload(file.directory, file.upload)
-            else:
-                check_file(storage.staged_file(file.directory, file.path), file, advance=advance)
-        except StoreFailed as error:
-            # A store that does not answer now reports nothing about its files.
-            if not isinstance(error, Superseded):
-                raise
-            return error.message
-        except (VerifyMismatch, WriteError) as error:
-            return str(getattr(error, "message", error))
-    return ""
 
 
 class Left(Struct, frozen=True, kw_only=True):
@@ -450,47 +356,44 @@ class Left(Struct, frozen=True, kw_only=True):
 
     what: Literal["all", "units", "nothing"]
     """All is complete, some units may be staged, or it was not begun."""
-    manifests: tuple[Manifest, ...] = ()
-    """Where all is complete: of each of its outputs that are directories."""
+    outputs: tuple[Manifest | bool, ...] = ()
+    """Of each output its manifest if it is published, else whether units may be staged there."""
 
 
 def left_of(run: ResolvedTable) -> Left:
-    """Return the remains of a run over one table, with all its outputs.
+    """Return the remains of a table with all its outputs.
 
     The caller has completed interrupted publications.
 
     Raises:
         OutputFailed: A directory cannot be read.
     """
-    found = [
-        left_of_output(of_output(run, number))
-        for number, output in enumerate(run.outputs)
+    found: list[Manifest | bool] = []
+    for output in run.outputs:
+        place, left = output.options.destination, False
+        if not is_kept(output.options.destinations):
+            found.append(left)
+            continue
+        storage = storage_at(place)
+        try:
+            if MANIFEST in storage.names(place):
+                manifest = read_manifest(path_of(place))
+                if manifest.run_id == run.run_id:
+                    found.append(manifest)
+                    continue
+            who = storage.who_was_here(place, counted=False)
+            left = who is not None and who.run_id == run.run_id
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise unreadable(place, error) from error
+        found.append(left)
+    kept = [
+        each
+        for each, output in zip(found, run.outputs, strict=True)
         if is_kept(output.options.destinations)
     ]
-    kinds = {each.what for each in found}
-    if kinds == {"all"}:
-        return Left(what="all", manifests=tuple(one for each in found for one in each.manifests))
-    return Left(what="nothing" if kinds <= {"nothing"} else "units")
-
-
-def left_of_output(run: ResolvedTable) -> Left:
-    """Return the remains of the only output of a run.
-
-    The caller has completed interrupted publications.
-
-    Raises:
-        OutputFailed: The directory cannot be read.
-    """
-    place = run.output.options.destination
-    storage = storage_at(place)
-    try:
-        if MANIFEST in storage.names(place):
-            manifest = read_manifest(path_of(place))
-            if manifest.run_id == run.run_id:
-                return Left(what="all", manifests=(manifest,))
-        who = storage.who_was_here(place, counted=False)
-    except FileNotFoundError:
-        return Left(what="nothing")
-    except OSError as error:
-        raise unreadable(place, error) from error
-    return Left(what="units" if who is not None and who.run_id == run.run_id else "nothing")
+    what: Literal["all", "units", "nothing"] = "units" if any(kept) else "nothing"
+    if kept and all(isinstance(each, Manifest) for each in kept):
+        what = "all"
+    return Left(what=what, outputs=tuple(found))

@@ -1,7 +1,7 @@
 """What follows when the last unit of a table is done: count, compare, publish.
 
-Several tables are finished in threads, so that no worker waits for it. One thread counts. Only this
-thread uses the catalog meanwhile (`SharedCatalog`). Tables that are done while it counts are
+Several tables are finished in threads, so that no worker waits for it. One thread counts. Only it
+uses the catalog meanwhile (`RunState.catalog_lock`). Tables that are done while it counts are
 counted together after that: small tables in one statement for many. If that statement fails, each
 table is counted by its own statement, so that the error names one table.
 
@@ -16,31 +16,27 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from unloader.errors import SourceError, UnloaderError, translate
 from unloader.events import Event, Observer
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.run.table import SharedCatalog, Table
-from unloader.sources.base import Catalog
+from unloader.run.table import RunState, Table
 from unloader.sources.registry import cancelled_by
 from writers.files.syncing import SyncThreads
 
 _LONG_ONES = 4
-"""Tables at most that take long and are published at the same time."""
 
 _COUNTED_TOGETHER = 100
 _COUNTED_SECONDS = 0.4
 """Guess: a count of many tables costs about as much as the count of one small table. Tables that
 are counted together are published together, too. So a count waits this long for further tables."""
 
-_PUBLISHERS = 1
-"""Measured on 500 tables of PostgreSQL and two busy cores: a second one made the run no faster, and
-cost a tenth of its CPU, as the two and their syncs took the interpreter from each other."""
-
 _PUBLISHED_TOGETHER = 48
 """Guess: they share the waits for the disk, and none of them waits long for the others. Each has
-four files open meanwhile."""
+four files open meanwhile. A second publisher made a run over 500 tables no faster: the two and
+their syncs took the interpreter from each other."""
 _GATHER_SECONDS = 0.1
 """Guess: small tables are done by the hundred a second."""
 
@@ -48,7 +44,6 @@ END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
 
 Ended = tuple[Table, BaseException | None]
-"""A table, and what went wrong with it."""
 
 Publish = Callable[[Sequence[Table], SyncThreads, Observer], Iterable[Ended]]
 
@@ -94,17 +89,22 @@ class Finisher:
                 self._ended.put(ended)
 
         self._counting = _Threads(
-            checking, checked, self._soon, seconds=_COUNTED_SECONDS, together=_COUNTED_TOGETHER
+            act=checking,
+            ended=checked,
+            soon=self._soon,
+            seconds=_COUNTED_SECONDS,
+            together=_COUNTED_TOGETHER,
         )
         self._small = _Threads(
-            publishing,
-            self._ended.put,
-            self._soon,
+            act=publishing,
+            ended=self._ended.put,
+            soon=self._soon,
             seconds=_GATHER_SECONDS,
             together=_PUBLISHED_TOGETHER,
-            most=_PUBLISHERS,
         )
-        self._long = _Threads(publishing, self._ended.put, self._soon, most=_LONG_ONES)
+        self._long = _Threads(
+            act=publishing, ended=self._ended.put, soon=self._soon, most=_LONG_ONES
+        )
 
     def take(self, table: Table) -> None:
         """Check a table, and publish it if it is due; returns immediately."""
@@ -117,11 +117,7 @@ class Finisher:
         self._hand_on(table)
 
     def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
-        """Hand on what there is to tell; return the tables that are finished, and what went wrong.
-
-        Args:
-            timeout_seconds: Time to wait for the first table.
-        """
+        """Hand on the events; return the tables that are finished, and what went wrong."""
         found = []
         wait = timeout_seconds if self._pending else 0.0
         while self._pending:
@@ -144,7 +140,6 @@ class Finisher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a table that was taken is not finished yet."""
         return self._pending > 0
 
     def close(self) -> None:
@@ -158,47 +153,37 @@ class Finisher:
         (self._long if table.takes_long else self._small).take(table)
 
 
+@dataclass(kw_only=True)
 class _Threads:
     """Threads that do something with tables; they are started when there is something to do."""
 
-    def __init__(
-        self,
-        act: Callable[[Sequence[Table], SyncThreads], Iterable[Ended]],
-        ended: Callable[[Ended], None],
-        soon: threading.Event,
-        *,
-        seconds: float = 0.0,
-        together: int = 1,
-        most: int = 1,
-    ) -> None:
-        """Begin with none.
-
-        Args:
-            act: Counts or publishes some tables.
-            ended: Takes each of them.
-            soon: Set once tables are not to wait for others any more.
-            seconds: How long a table waits for others until then.
-            together: How many tables each thread takes at a time.
-            most: How many threads there are at most.
-        """
-        self._act = act
-        self._ended = ended
-        self._soon = soon
-        self._seconds = seconds
-        self._together = together
-        self._most = most
-        self._waiting: queue.SimpleQueue[Table | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+    act: Callable[[Sequence[Table], SyncThreads], Iterable[Ended]]
+    """Counts or publishes some tables."""
+    ended: Callable[[Ended], None]
+    soon: threading.Event
+    """Set once tables are not to wait for others any more."""
+    seconds: float = 0.0
+    """How long a table waits for others until then."""
+    together: int = 1
+    """How many tables each thread takes at a time."""
+    most: int = 1
+    """How many threads there are at most."""
+    _waiting: queue.SimpleQueue[Table | None] = field(default_factory=queue.SimpleQueue)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     def take(self, table: Table) -> None:
         """Do it with a table; returns immediately."""
-        started = len(self._threads) >= self._most or self._start()
-        if not started and not self._threads:
-            # The system refuses any thread: then it is done here.
-            with SyncThreads() as threads:
-                self._do([table], threads)
+        if len(self._threads) < self.most:
+            thread = threading.Thread(target=self._work, name="publishing", daemon=True)
+            with suppress(RuntimeError):
+                thread.start()
+                self._threads.append(thread)
+        if self._threads:
+            self._waiting.put(table)
             return
-        self._waiting.put(table)
+        # The system refuses any thread: then it is done here.
+        with SyncThreads() as threads:
+            self._do([table], threads)
 
     def close(self) -> None:
         """Finish the tables in hand, and begin no further table."""
@@ -210,43 +195,31 @@ class _Threads:
         for thread in self._threads:
             thread.join(END_SECONDS)
 
-    def _start(self) -> bool:
-        """Start one more thread; return whether the system let it."""
-        thread = threading.Thread(target=self._work, name="publishing", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self._threads.append(thread)
-        return True
-
     def _work(self) -> None:
         with SyncThreads() as threads:
             while (table := self._waiting.get()) is not None:
-                if self._together > 1:
-                    self._soon.wait(self._seconds)
-                self._do([table, *self._more()], threads)
-
-    def _more(self) -> Iterator[Table]:
-        """Yield further tables that wait."""
-        with suppress(queue.Empty):
-            for _ in range(self._together - 1):
-                table = self._waiting.get_nowait()
-                if table is None:
-                    self._waiting.put(None)
-                    return
-                yield table
+                tables = [table]
+                if self.together > 1:
+                    self.soon.wait(self.seconds)
+                with suppress(queue.Empty):
+                    while len(tables) < self.together:
+                        more = self._waiting.get_nowait()
+                        if more is None:
+                            self._waiting.put(None)
+                            break
+                        tables.append(more)
+                self._do(tables, threads)
 
     def _do(self, tables: Sequence[Table], threads: SyncThreads) -> None:
         """Act on tables; hand each on once. An error is handed on with each unreported table."""
         left = {each.number: each for each in tables}
         try:
-            for each, error in self._act(tables, threads):
+            for each, error in self.act(tables, threads):
                 del left[each.number]
-                self._ended((each, error))
+                self.ended((each, error))
         except BaseException as error:
             for each in left.values():
-                self._ended((each, error))
+                self.ended((each, error))
 
 
 def known_failure(error: BaseException) -> AttemptFailure:
@@ -268,52 +241,44 @@ not wait for the count of a larger table."""
 
 def check_tables(
     tables: Sequence[Table],
-    catalog: SharedCatalog,
-    stop: Callable[[], bool],
-    observer_of: Callable[[Table], Observer],
+    state: RunState,
+    observe: Observer,
 ) -> Iterator[Ended]:
     """Count tables, and compare their values where that was asked for; yield each when it is known.
 
     Args:
         tables: All their rows are staged.
-        catalog: Holds the snapshot.
-        stop: Asked several times a second; True cancels a count.
-        observer_of: Returns who gets the events of a table.
+        state: Its catalog holds the snapshot, and no other thread uses it meanwhile.
+        observe: Gets the events of all tables.
     """
     for table in tables:
-        table.observe = observer_of(table)
+        table.observe = state.observer_of(table.run, observe)
     small = [table for table in tables if table.rows_written <= _FEW_ROWS]
     large = [table for table in tables if table.rows_written > _FEW_ROWS]
-    with catalog.in_use() as alone:
+    catalog = state.resolved.catalog
+    with state.catalog_lock:
         for some in (small, *([table] for table in large)):
-            counts = _counts(some, alone, stop)
+            counted = [
+                table
+                for table in some
+                if table.run.request.verify != "none" and table.run.plan.sampled is None
+            ]
+            counts: dict[int, int] = {}
+            if len(counted) > 1:
+                # If it fails, each table is counted alone.
+                with suppress(UnloaderError), cancelled_by(state.stop, catalog):
+                    extracts = [table.run.extract for table in counted]
+                    rows = catalog.count_tables(extracts)
+                    counts = {
+                        table.number: number
+                        for table, number in zip(counted, rows, strict=True)
+                        if not isinstance(number, SourceError)
+                    }
             for table in some:
                 try:
-                    table.verify(stop, alone, counts.get(table.number))
+                    table.verify(state.stop, catalog, counts.get(table.number))
                 except BaseException as error:
                     yield table, error
                 else:
                     table.is_checked = True
                     yield table, None
-
-
-def _counts(tables: Sequence[Table], catalog: Catalog, stop: Callable[[], bool]) -> dict[int, int]:
-    """Return the rows of the tables that could be counted together, by the table's number."""
-    counted = [
-        table
-        for table in tables
-        if table.run.request.verify != "none" and table.run.plan.sampled is None
-    ]
-    if len(counted) < 2:
-        return {}
-    extracts = [table.run.extract for table in counted]
-    try:
-        with cancelled_by(stop, catalog):
-            found = catalog.count_tables(extracts)
-    except UnloaderError:
-        return {}
-    return {
-        table.number: rows
-        for table, rows in zip(counted, found, strict=True)
-        if not isinstance(rows, SourceError)
-    }

@@ -45,21 +45,18 @@ class History(Struct, kw_only=True):
     """By worker: when its attempt began, and the rows and bytes that it has so far."""
     _rows: int = 0
     _bytes: int = 0
-    """Both of finished units."""
     _samples: list[_Sample] = field(default_factory=list)
     _interval: float = FIRST_INTERVAL_SECONDS
     _next: float = 0.0
 
     def seconds(self) -> float:
-        """Return how long the run has been going on."""
-        return self._now()
+        """Return how long the run has been active."""
+        return self.clock() - self.began
 
     def started(self, worker: int) -> None:
-        """Note that a worker has been given an attempt."""
-        self._running[worker] = (self._now(), 0, 0)
+        self._running[worker] = (self.seconds(), 0, 0)
 
     def advanced(self, worker: int, rows: int, size: int) -> None:
-        """Note how far a worker's attempt is."""
         if worker in self._running:
             self._running[worker] = (self._running[worker][0], rows, size)
 
@@ -74,11 +71,10 @@ class History(Struct, kw_only=True):
         self._rows += rows
         self._bytes += size
         given = self._running.pop(worker, None)
-        return None if given is None else round(max(0.0, self._now() - seconds), 4)
+        return None if given is None else round(max(0.0, self.seconds() - seconds), 4)
 
     def failed(self, worker: int, unit: str, attempt: int, message: str) -> None:
-        """Note an attempt that failed."""
-        given, now = self._running.pop(worker, None), self._now()
+        given, now = self._running.pop(worker, None), self.seconds()
         if len(self.failures) >= MOST_FAILURES:
             self.failures_left_out += 1
             return
@@ -95,8 +91,7 @@ class History(Struct, kw_only=True):
         )
 
     def look(self, *, at_once: bool = False) -> None:
-        """Take a sample if one is due."""
-        now = self._now()
+        now = self.seconds()
         if now < self._next and not at_once:
             return
         running = list(self._running.values())
@@ -118,7 +113,12 @@ class History(Struct, kw_only=True):
         """Return the samples of the run; each holds the load since the previous sample."""
         found = []
         for before, now in zip([None, *self._samples], self._samples, strict=False):
-            loads = _loads(before, now) if before is not None else {}
+            shares = {
+                str(node): counted.share_since(before.nodes[node])
+                for node, counted in now.nodes.items()
+                if before is not None and node in before.nodes
+            }
+            loads = {node: round(each, 3) for node, each in shares.items() if each is not None}
             found.append(
                 SampleRecord(
                     at_s=round(now.at_s, 3),
@@ -129,15 +129,3 @@ class History(Struct, kw_only=True):
                 )
             )
         return tuple(found)
-
-    def _now(self) -> float:
-        return self.clock() - self.began
-
-
-def _loads(before: _Sample, now: _Sample) -> dict[str, float]:
-    shares = {
-        str(node): counted.share_since(before.nodes[node])
-        for node, counted in now.nodes.items()
-        if node in before.nodes
-    }
-    return {node: round(share, 3) for node, share in shares.items() if share is not None}

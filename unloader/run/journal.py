@@ -5,14 +5,14 @@
     {"event": "staged", "unit", "attempt", "at", "finished"}  its files are complete and synced
 
 The run's record holds the plan, and the manifest holds the published files. The last line of a unit
-holds its state. Lines that a power cut has torn or emptied count no more, nor does any behind them:
-the unit is read again.
+holds its state. Lines that a power cut has torn or emptied do not count, nor do the lines after
+them: the unit is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.json import Decoder, encode
@@ -21,25 +21,16 @@ from unloader.model import FinishedUnit
 from unloader.redaction import redact
 
 
-class _Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"):
+class _Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    event: Literal["started", "failed", "staged"]
     unit: str
     attempt: int
-    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    at: str
+    message: str = ""
+    finished: FinishedUnit | None = None
 
 
-class _Started(_Line, frozen=True, kw_only=True, tag="started"):
-    pass
-
-
-class _Failed(_Line, frozen=True, kw_only=True, tag="failed"):
-    message: str
-
-
-class _Staged(_Line, frozen=True, kw_only=True, tag="staged"):
-    finished: FinishedUnit
-
-
-_decoder = Decoder(_Started | _Failed | _Staged)
+_decoder = Decoder(_Line)
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -51,27 +42,32 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Number of the last attempt that was handed out, by the unit's id."""
 
 
+def _text(
+    event: Literal["started", "failed", "staged"],
+    unit: str,
+    attempt: int,
+    message: str = "",
+    finished: FinishedUnit | None = None,
+) -> bytes:
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = _Line(event=event, unit=unit, attempt=attempt, at=at, message=message, finished=finished)
+    return encode(line) + b"\n"
+
+
 def started_line(unit: str, attempt: int) -> bytes:
-    """Return the line for an attempt that is about to be handed out."""
-    return _text(_Started(unit=unit, attempt=attempt))
+    return _text("started", unit, attempt)
 
 
 def failed_line(unit: str, attempt: int, message: str) -> bytes:
-    """Return the line for an attempt that failed."""
-    return _text(_Failed(unit=unit, attempt=attempt, message=redact(message)))
+    return _text("failed", unit, attempt, redact(message))
 
 
 def staged_line(unit: FinishedUnit) -> bytes:
-    """Return the line for a unit whose files are staged."""
-    return _text(_Staged(unit=unit.unit, attempt=unit.attempt, finished=unit))
+    return _text("staged", unit.unit, unit.attempt, finished=unit)
 
 
 def read_journal(data: bytes) -> Progress:
-    """Return what a journal tells.
-
-    Args:
-        data: All of it, as far as it was written.
-    """
+    """Return the progress that a journal shows, as far as the journal was written."""
     found = Progress()
     *lines, _ = data.split(b"\n")
     for each in lines:
@@ -79,28 +75,19 @@ def read_journal(data: bytes) -> Progress:
             line = _decoder.decode(each)
         except (ValueError, RecursionError):
             break
+        if (line.event == "staged") != (line.finished is not None):
+            break
         found.attempts[line.unit] = max(line.attempt, found.attempts.get(line.unit, 0))
-        if isinstance(line, _Staged):
+        if line.finished is not None:
             found.finished[line.unit] = line.finished
     return found
 
 
 def compacted(progress: Progress) -> bytes:
-    """Return a journal that tells no more than this progress."""
+    """Return a journal that contains no more than this progress."""
     others = (
         started_line(unit, attempt)
         for unit, attempt in progress.attempts.items()
         if unit not in progress.finished
     )
     return b"".join((*others, *map(staged_line, progress.finished.values())))
-
-
-def without(progress: Progress, units: Iterable[str]) -> Progress:
-    """Return the progress with units that are to be read again."""
-    gone = set(units)
-    kept = {unit: each for unit, each in progress.finished.items() if unit not in gone}
-    return Progress(finished=kept, attempts=progress.attempts)
-
-
-def _text(line: _Line) -> bytes:
-    return encode(line) + b"\n"

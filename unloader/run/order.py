@@ -21,7 +21,6 @@ _BYTES_PER_ROW = 128
 
 
 def size_of(unit: WorkUnit) -> int:
-    """Return the bytes of a unit in the source, about."""
     return unit.bytes or (unit.rows or 0) * _BYTES_PER_ROW
 
 
@@ -35,7 +34,6 @@ class TableUnit(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Identify the unit among the units of all tables."""
         return f"{self.table}.{self.unit.id}"
 
     @property
@@ -49,21 +47,6 @@ class TableUnit(Struct, frozen=True, kw_only=True):
         return (replace(self, others=()), *self.others) if self.others else ()
 
 
-def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
-    """Return units in the order in which they are handed out; of equals, as they come.
-
-    No worker is idle while a unit waits, so small units remain for the end. No large unit begins
-    when the other workers have nothing more to do. A table whose size the source does not know,
-    such as a view, may be the largest of all.
-    """
-    return sorted(units, key=lambda each: (is_known(each.unit), -size_of(each.unit)))
-
-
-def is_known(unit: WorkUnit) -> bool:
-    """Return whether the source knows the size of a unit, about."""
-    return unit.bytes is not None or unit.rows is not None
-
-
 MOST_UNITS = 16
 """In a bundle. All of them are read again if the worker is lost (guess)."""
 MOST_BYTES = 8 * 1024 * 1024
@@ -74,16 +57,34 @@ _LAST_BUNDLES = 2
 """For each worker, which are handed out in pieces, so that all end at nearly the same time (guess).
 """
 _LAST_UNITS = 4
-"""In such a piece (guess)."""
+
+
+def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
+    """Return units in the order in which they are handed out; of equals, as they come.
+
+    No worker is idle while a unit waits, so small units remain for the end. No large unit begins
+    when the other workers have nothing more to do. A table whose size the source does not know,
+    such as a view, may be the largest of all.
+    """
+    return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
+
+
+def in_order_of_work(
+    units: Iterable[TableUnit], able: Container[int], workers: int
+) -> list[TableUnit]:
+    """Return units largest first, with bundles of small ones between them.
+
+    Args:
+        able: Numbers of tables that may be in a bundle: of one unit that was not tried before.
+    """
+    return spread_out(list(bundled(largest_first(units), able, workers)), able, workers)
 
 
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
     """Yield units in their order; some small units bring others with them.
 
     Args:
-        units: The largest first.
         able: Numbers of tables that may be in a bundle: of one unit that was not tried before.
-        workers: How many share the units out.
     """
     small = sum(_is_small(each, able) for each in units)
     most = max(1, min(MOST_UNITS, small // (_LEAST_BUNDLES * workers)))
@@ -108,11 +109,6 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
     and manifest. One beside the other takes less time than one after the other. Enough of the small
     ones stay at the end for all workers to end together. These are the largest small ones: the
     worker that reads the last table waits for the tables that are still to be published.
-
-    Args:
-        orders: The largest first.
-        able: See `bundled`.
-        workers: How many share the orders out.
     """
     large = [each for each in orders if not _is_small(each, able)]
     small = [each for each in orders if _is_small(each, able)]
@@ -166,12 +162,16 @@ def _early_bytes(large: Sequence[int], small: int, workers: int) -> int:
     return max(0, min(small - kept, small // 2, behind))
 
 
+def _is_known(unit: WorkUnit) -> bool:
+    return unit.bytes is not None or unit.rows is not None
+
+
 def _bytes(order: TableUnit) -> int:
     return sum(size_of(each.unit) for each in (order, *order.others))
 
 
 def _is_small(each: TableUnit, able: Container[int]) -> bool:
-    return each.table in able and is_known(each.unit) and size_of(each.unit) <= MOST_BYTES // 2
+    return each.table in able and _is_known(each.unit) and size_of(each.unit) <= MOST_BYTES // 2
 
 
 def _of(bundle: Sequence[TableUnit]) -> TableUnit:

@@ -1,4 +1,4 @@
-"""The output of a run: the protocol, and outputs that keep nothing.
+"""The outputs of a table: what each is asked during a run, and outputs that keep nothing.
 
 A run asks where each attempt writes, reports what became of it, and at the end publishes or
 abandons everything. It never asks what kind of place the output goes to.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import cached_property
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.errors import Interrupted, UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
-from unloader.manifest.model import Manifest, RouteRecord
-from unloader.model import FinishedUnit, OutputTask
+from unloader.manifest.model import Manifest
+from unloader.model import AttemptFailure, FinishedUnit, OutputTask
 from unloader.resolve.places import Naming
 from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import Progress
@@ -25,25 +24,22 @@ from unloader.storage.place_names import NULL_ROWS, pipe_template
 from unloader.storage.storage_protocol import LiveStorage
 from unloader.storage.stream_relay import FROM_THE_START, Stream
 from writers.files.syncing import Steps
-from writers.model import ParquetFormat, TextFormat
+from writers.model import OutputSpec, ParquetFormat, TextFormat
 
 Stop = Callable[[], bool]
-"""Asked several times a second; True ends the run."""
+
+MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], Manifest]
+"""Makes the manifest of finished units and of their directories, if there are several. In a
+complete run the files of the units have final names."""
 
 
 def check_stop(stop: Stop, when: str) -> None:
-    """Raise Interrupted if the user asks for the end."""
     if stop():
         raise Interrupted(f"stopped by a signal {when}")
 
 
 def continued(hint: str, step: str) -> str:
-    """Return the advice on a broken run: what mends it, then how to go on.
-
-    Args:
-        hint: What mends it.
-        step: The command that continues the run, with a verb before it.
-    """
+    """Return the advice on a broken run: what mends it, then the command that continues it."""
     hint = hint.rstrip(". ")
     if "--" in hint:
         # `resume` takes no options of the run.
@@ -51,38 +47,10 @@ def continued(hint: str, step: str) -> str:
     return f"{hint}; then {step}"
 
 
-class WrittenRoute(Struct, frozen=True, kw_only=True):
-    """One route of several, as its manifest describes it."""
-
-    run: ResolvedTable
-    """As if it were the only one."""
-    record: RouteRecord
-    not_compared: tuple[str, ...] | None = None
-    """Columns whose values could not be compared, each with the reason; None if none were."""
-
-
-class MakeManifest(Protocol):
-    """Makes the manifest of the written files."""
-
-    def __call__(
-        self,
-        units: Sequence[FinishedUnit],
-        directories: tuple[str, ...] = (),
-        route: WrittenRoute | None = None,
-    ) -> Manifest:
-        """Return it.
-
-        Args:
-            units: The finished units; in a complete run their files have final names.
-            directories: Where there are several.
-            route: The written route, where it is not the whole run.
-        """
-
-
 class RunOutput:
-    """What one table of a run writes; its places are given back by `close`.
+    """One output of a table; its places are given back by `close`.
 
-    By default a method does nothing. `tasks`, `publishing` and `next_step` have no default.
+    By default it keeps nothing, and a method does nothing.
     """
 
     is_kept = False
@@ -92,10 +60,60 @@ class RunOutput:
     name = ""
     """The place, in messages."""
 
+    def __init__(self, run: ResolvedTable, number: int = 0, route: str = "") -> None:
+        """Take nothing yet.
+
+        Args:
+            run: The table, as if this output were the only one.
+            number: Among the outputs of the table, from 0.
+            route: Its name, if the table has several outputs.
+        """
+        self.run, self.number, self.route = run, number, route
+        self.destination = run.output.options.destination
+        """Where its manifest goes."""
+        self.written = run.written
+        self.resumed = False
+        """An earlier process of the run may have staged some units there."""
+        self.finished: dict[str, FinishedUnit] = {}
+        """Its units that are done, by their ids."""
+        self.failure: AttemptFailure | None = None
+        """Why it was dropped, while the other outputs are written."""
+        self.manifest: Manifest | None = None
+        self.not_compared: tuple[str, ...] | None = None
+        """Columns whose values could not be compared, each with the reason; None if none were."""
+
     @property
-    def manifests(self) -> tuple[Manifest, ...]:
-        """The manifests of the published routes of several; else empty."""
-        return ()
+    def is_open(self) -> bool:
+        return self.failure is None and self.manifest is None
+
+    @cached_property
+    def header(self) -> bytes:
+        """Preamble and header line; empty for Parquet.
+
+        It is first needed while the workers start, which takes as long as the encoder's import.
+        """
+        if not isinstance(self.run.output.format, TextFormat):
+            return b""
+        from writers.text.text_writer import start_of_names
+
+        names = tuple(column.name for column in self.written.columns)
+        return start_of_names(names, self.run.output.format)
+
+    def task(self, stem: str, spec: OutputSpec, *, writes_header: bool = True) -> OutputTask:
+        """Return a task; on the batch route the writer makes the header."""
+        output = self.run.output
+        with_header = writes_header and self.written.route == "encoded"
+        return OutputTask(
+            spec=spec,
+            stem=stem,
+            header=self.header if with_header else b"",
+            writes_header=writes_header,
+            encryption=output.options.encryption,
+            transform=output.task_transform,
+            number=self.number,
+            filter=output.options.filter,
+            route=self.route,
+        )
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Check all names and get ready for the first unit, before anything is read.
@@ -106,11 +124,7 @@ class RunOutput:
         """
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write a record of the run where its files go, durably; nowhere if nothing is kept.
-
-        Args:
-            name: One of `unloader.storage.storage_protocol.RECORDS`.
-            data: The whole record; replaces the previous one.
+        """Write one of the `RECORDS` where the files go, durably; it replaces the previous one.
 
         Raises:
             WriteError: It could not be written.
@@ -132,7 +146,7 @@ class RunOutput:
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
         """Return where and how an attempt writes; called just before it is handed out."""
-        raise NotImplementedError
+        return ()
 
     def check(self) -> None:
         """Raise OutputFailed if the place is lost; called several times a second."""
@@ -178,21 +192,21 @@ class RunOutput:
         """Make the output final, in steps; return the manifest.
 
         Args:
-            units: All of them, in table order.
             manifest: Makes the manifest once the files have final names.
-            stop: Asked before anything is final; True ends the run.
             then: Takes the manifest once all is final, and must not raise. If the process dies
                 before it has returned, `resume` still knows the run and does it again.
         """
-        raise NotImplementedError
+        yield from ()  # Nothing is waited for.
+        gone = [
+            replace(unit, files=tuple(replace(file, path=self.name) for file in unit.files))
+            for unit in units
+        ]
+        document = manifest(gone, ())
+        then(document)
+        return document
 
-    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
-        """End a failed run: keep what may be of use later, or leave no trace.
-
-        Args:
-            units: The finished units.
-            manifest: Makes the manifest of a partial run; None leaves no trace.
-        """
+    def abandon(self, manifest: Callable[[], Manifest] | None) -> None:
+        """End a failed run: keep what may be of use later, or leave no trace."""
 
     def already_delivered(self) -> str:
         """Return what of a failed run has reached a reader and is not valid; empty if nothing."""
@@ -204,98 +218,28 @@ class RunOutput:
         Args:
             resumable: The source can read at the run's snapshot again.
         """
-        raise NotImplementedError
+        return FROM_THE_START
 
     def close(self) -> None:
         """Release the places to others."""
-
-
-class Headers:
-    """The header of a run's files, encoded once, when it is first needed.
-
-    That is while the workers start, which takes as long as the import of the encoder.
-    """
-
-    def __init__(self, run: ResolvedTable) -> None:
-        """Take the facts that determine the header."""
-        self._written, self._format = run.written, run.output.format
-        self._made: bytes | None = None
-
-    def of_task(self, writes_header: bool) -> bytes:
-        """Return what a task must be given: on the batch route the writer makes its own."""
-        return self.table() if self._written.route == "encoded" and writes_header else b""
-
-    def table(self) -> bytes:
-        """Return preamble and header line; empty for Parquet."""
-        if self._made is None:
-            self._made = b""
-            if isinstance(self._format, TextFormat):
-                from writers.text.text_writer import start_of_names
-
-                names = tuple(column.name for column in self._written.columns)
-                self._made = start_of_names(names, self._format)
-        return self._made
-
-
-def task_of(run: ResolvedTable, stem: str, stream: str = "") -> OutputTask:
-    """Return a task without its header, into a stream if one is given."""
-    return OutputTask(
-        spec=replace(run.output.spec(""), stream=stream),
-        stem=stem,
-        encryption=run.output.options.encryption,
-        transform=run.output.task_transform,
-        filter=run.output.options.filter,
-    )
-
-
-def _publishing_nothing(
-    name: str,
-    units: Sequence[FinishedUnit],
-    manifest: MakeManifest,
-    then: Callable[[Manifest], None],
-) -> Manifest:
-    """Return the manifest of units that went to a place that keeps nothing."""
-    gone = [
-        replace(unit, files=tuple(replace(file, path=name) for file in unit.files))
-        for unit in units
-    ]
-    document = manifest(gone, ())
-    then(document)
-    return document
 
 
 class NullOutput(RunOutput):
     """Output that is dropped, to see how fast a run is without its destination.
 
     `null:` encodes, compresses and computes checksums as usual, and drops the bytes. `null:rows`
-    drops the rows as they are fetched. Every attempt can be repeated.
+    drops the rows as they are fetched. Every attempt can be repeated. It also takes the place of an
+    output that an earlier process of the run has published.
     """
 
-    def __init__(self, run: ResolvedTable) -> None:
-        """Take nothing."""
-        self.name = run.output.options.destination
-        self._run, self._headers = run, Headers(run)
+    def __init__(self, run: ResolvedTable, number: int = 0, route: str = "") -> None:
+        super().__init__(run, number, route)
+        self.name = self.destination
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
-        """Return a device that takes everything."""
-        task = task_of(self._run, unit.id, os.devnull)
+        spec = replace(self.run.output.spec(""), stream=os.devnull)
         drops = "rows" if self.name == NULL_ROWS else "bytes"
-        return (replace(task, header=self._headers.of_task(True), drops=drops),)
-
-    def publishing(
-        self,
-        units: Sequence[FinishedUnit],
-        manifest: MakeManifest,
-        stop: Stop,
-        then: Callable[[Manifest], None],
-    ) -> Steps[Manifest]:
-        """Return the manifest of the dropped data."""
-        yield from ()  # Nothing is waited for.
-        return _publishing_nothing(self.name, units, manifest, then)
-
-    def next_step(self, *, resumable: bool) -> str:
-        """Return the advice to run again."""
-        return FROM_THE_START
+        return (replace(self.task(unit.id, spec), drops=drops),)
 
 
 class StreamOutput(RunOutput):
@@ -318,6 +262,7 @@ class StreamOutput(RunOutput):
         Raises:
             UsageError: The plan has several units, and the format is Parquet.
         """
+        super().__init__(run)
         plan = run.plan
         if isinstance(run.output.format, ParquetFormat) and len(plan.units) > 1:
             raise UsageError(
@@ -325,42 +270,35 @@ class StreamOutput(RunOutput):
                 "Parquet file",
                 "use --split none",
             )
-        self._run, self._headers = run, Headers(run)
         self._first_unit = min(unit.id for unit in plan.units)
         self._finished_bytes = 0
         self.name = "standard output"
         if pipe:
-            folder, template = pipe_template(run.output.options.destination)
+            folder, template = pipe_template(self.destination)
             self.name = str(folder / Naming.of(run, template, one=True).name(plan.units[0]))
         self._stream = Stream(self.name, is_pipe=pipe)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Wait for the pipe's reader."""
         self._stream.open(
-            open_seconds=self._run.output.options.pipe_seconds,
-            stall_seconds=self._run.request.retry.stall_seconds,
+            open_seconds=self.run.output.options.pipe_seconds,
+            stall_seconds=self.run.request.retry.stall_seconds,
             stop=stop,
             notify=lambda text: observe(Notice(text=text)),
         )
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
-        """Return the way into the relay; the first unit begins with the header."""
-        first = unit.id == self._first_unit
-        task = task_of(self._run, "stream", self._stream.path)
-        return (replace(task, header=self._headers.of_task(first), writes_header=first),)
+        spec = replace(self.run.output.spec(""), stream=self._stream.path)
+        return (self.task("stream", spec, writes_header=unit.id == self._first_unit),)
 
     def check(self) -> None:
-        """Raise OutputFailed if the reader has gone or the stream refused."""
         self._stream.check()
 
     def shown_event(self, event: Event) -> Event:
-        """Return the event with the name that the user knows."""
         if isinstance(event, UnitFailed):
             return replace(event, message=event.message.replace(self._stream.path, self.name))
         return event
 
     def not_repeatable(self) -> str:
-        """Return why the running attempt cannot be repeated: the reader has bytes of it."""
         if self._stream.taken <= self._finished_bytes:
             return ""
         return (
@@ -368,7 +306,6 @@ class StreamOutput(RunOutput):
         )
 
     def record(self, unit: FinishedUnit) -> Event | None:
-        """Count what belongs to finished units."""
         self._finished_bytes += sum(file.bytes for file in unit.files)
         return None
 
@@ -379,24 +316,15 @@ class StreamOutput(RunOutput):
         stop: Stop,
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
-        """Pass the rest on and end the stream."""
-        yield from ()  # Nothing is waited for.
         self._stream.finish()
-        return _publishing_nothing(self.name, units, manifest, then)
+        return (yield from super().publishing(units, manifest, stop, then))
 
-    def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
-        """Pass nothing on any more."""
+    def abandon(self, manifest: Callable[[], Manifest] | None) -> None:
         self._stream.break_off()
 
     def already_delivered(self) -> str:
-        """Return the warning about sent bytes."""
         sent = self._stream.passed
         return f"the {sent:,} bytes sent to {self.name} are not valid output" if sent else ""
 
-    def next_step(self, *, resumable: bool) -> str:
-        """Return the advice to run again."""
-        return FROM_THE_START
-
     def close(self) -> None:
-        """End the stream, and remove the pipe if it was made here."""
         self._stream.close()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from partition_planner.model import WorkUnit
 from unloader.events import (
     Notice,
     PhaseStarted,
@@ -28,18 +27,16 @@ class Reporter:
     def __init__(self, state: RunState) -> None:
         """Begin with the tables that an earlier process of the run has published."""
         self._state, left_out = state, len(state.problems)
-        self._by_size = sorted(state.tables, key=lambda table: sum(map(size_of, _units(table))))
+        self._by_size = sorted(
+            state.tables, key=lambda table: sum(map(size_of, table.run.plan.units))
+        )
         self._total = len(self._by_size) + left_out
-        self._done = sum(bool(table.manifests) for table in self._by_size)
+        self._done = sum(table.is_published for table in self._by_size)
         self._failed = self._left_out = left_out
         self._staged = 0
 
     def start(self, kept: str) -> None:
-        """Report the work to do, and the omitted tables.
-
-        Args:
-            kept: How long the snapshot is kept if the run dies; empty if it is not.
-        """
+        """Report the work to do, the omitted tables, and what an earlier process has done."""
         state, single = self._state, self._state.is_single
         runs = [table.run for table in state.tables]
         units = [unit for run in runs for unit in run.plan.units]
@@ -82,26 +79,22 @@ class Reporter:
         if kept:
             text = f"if the run dies, its snapshot is kept until {kept}; see unloader keepers"
             state.live(Notice(text=text))
-
-    def take_up(self) -> None:
-        """Confirm what an earlier process of the run has done, and report it."""
-        state = self._state
         if not state.resolved.resumed_in:
             return
         state.live(PhaseStarted(phase="confirming"))
-        rows = size = units = 0
+        rows = size = done = 0
         for table in state.tables:
-            if table.manifests:
-                units += len(_units(table))
+            if table.is_published:
+                done += len(table.run.plan.units)
                 totals = totals_of(table.manifests)
                 rows += totals.rows
                 size += totals.bytes
             else:
-                table.take_up(state.stop)
-                units += len(table.finished)
+                table.take_up()
+                done += len(table.finished)
                 rows += sum(each.rows for each in table.finished.values())
-                size += _bytes_of(table)
-        state.live(UnitsKept(units=units, rows=rows, bytes=size, tables=self._done))
+                size += table.bytes_written
+        state.live(UnitsKept(units=done, rows=rows, bytes=size, tables=self._done))
 
     def table(self, table: Table) -> None:
         """Report that a table is published, has failed, or waits until all are published.
@@ -116,19 +109,19 @@ class Reporter:
                 TableStaged(
                     table=table.name,
                     rows=sum(each.rows for each in table.finished.values()),
-                    bytes=_bytes_of(table),
+                    bytes=table.bytes_written,
                     tables=self._now,
                 )
             )
             return
-        if table.manifests:
+        if table.is_published:
             self._done += 1
         else:
             self._failed += 1
         if self._staged and table.is_checked:
             self._staged -= 1
         failure = table.failure
-        totals = totals_of(table.manifests) if table.manifests else None
+        totals = totals_of(table.manifests) if table.is_published else None
         self._state.live(
             TableFinished(
                 table=table.name,
@@ -142,7 +135,6 @@ class Reporter:
 
     @property
     def _now(self) -> TableCounts:
-        """How far the run is."""
         while self._by_size and (self._by_size[-1].is_over or self._by_size[-1].is_checked):
             self._by_size.pop()
         return TableCounts(
@@ -153,14 +145,6 @@ class Reporter:
             left_out=self._left_out,
             largest_open=self._by_size[-1].name if self._by_size else "",
         )
-
-
-def _units(table: Table) -> Sequence[WorkUnit]:
-    return table.run.plan.units
-
-
-def _bytes_of(table: Table) -> int:
-    return sum(file.bytes for each in table.finished.values() for file in each.files)
 
 
 def _total(values: Iterable[int | None]) -> int | None:

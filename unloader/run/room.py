@@ -35,7 +35,6 @@ class RoomWatch(Struct, kw_only=True):
     """Bytes free in a directory; None if not known."""
     _looked: float = -math.inf
     _since: float | None = None
-    """When the pause began; None without one."""
     _why: str = ""
     _heard: float = -math.inf
     _heard_of: str = ""
@@ -45,7 +44,6 @@ class RoomWatch(Struct, kw_only=True):
         self._heard, self._heard_of = self.clock(), what
 
     def has_room(self) -> bool:
-        """Return whether new units may be started."""
         now = self.clock()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -66,7 +64,19 @@ class RoomWatch(Struct, kw_only=True):
             raise OutputFailed(f"{self._why}{for_so_long}", "free disk space there")
 
     def _look(self, now: float) -> None:
-        self._why = why = self._why_not(now)
+        wanted = self.min_free_bytes
+        if self._since is not None:
+            wanted = enough_bytes(self.min_free_bytes)
+        why = ""
+        for directory in self.directories:
+            free = self.free(directory)
+            if free is not None and free < wanted:
+                least = _size(self.min_free_bytes)
+                why = f"{directory} has {_size(free)} free, and --min-free is {least}"
+                break
+        if not why and now - self._heard < _HEARD_SECONDS:
+            why = f"a worker waits for {self._heard_of}"
+        self._why = why
         if not why:
             if self._since is not None:
                 self.tell(
@@ -74,28 +84,13 @@ class RoomWatch(Struct, kw_only=True):
                     "continues"
                 )
             self._since = None
-            return
-        if self._since is None:
+        elif self._since is None:
             self._since = now
             if self.pause_seconds:
                 self.tell(
                     f"{why}: the run waits for disk space, at most {self.pause_seconds:g} s "
                     "(--pause-timeout)"
                 )
-
-    def _why_not(self, now: float) -> str:
-        """Return why the run waits; empty if it does not."""
-        wanted = self.min_free_bytes
-        if self._since is not None:
-            wanted = enough_bytes(self.min_free_bytes)
-        for directory in self.directories:
-            free = self.free(directory)
-            if free is not None and free < wanted:
-                least = _size(self.min_free_bytes)
-                return f"{directory} has {_size(free)} free, and --min-free is {least}"
-        if now - self._heard < _HEARD_SECONDS:
-            return f"a worker waits for {self._heard_of}"
-        return ""
 
 
 def _size(size: int) -> str:

@@ -36,23 +36,16 @@ from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error
 from unloader.run.file_output import Left
 from unloader.run.finishing import Ended, Finisher, check_tables, known_failure
-from unloader.run.order import TableUnit, bundled, largest_first, spread_out
+from unloader.run.order import TableUnit, in_order_of_work
 from unloader.run.outputs import check_stop, continued
-from unloader.run.places import (
-    Home,
-    Opening,
-    TablePlaces,
-    Taking,
-    with_what_it_replaces,
-)
+from unloader.run.places import Home, TablePlaces, take_tables, with_what_it_replaces
 from unloader.run.reporting import Reporter
 from unloader.run.room import room_watch
-from unloader.run.table import RunState, SharedCatalog, Table
-from unloader.run.work import Units, named
+from unloader.run.table import RunState, Table
+from unloader.run.work import Units
 from unloader.run.workers import ceilings_of, prove
 from unloader.status.recording import LiveRun
 from unloader.storage.storage_lookup import storage_at
-from unloader.verification.source import check_able
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 
@@ -81,10 +74,7 @@ def run(
     """Execute a run; return its manifest, or a manifest for each route of a single table.
 
     Args:
-        resolved: The tables with their open source.
-        executor: Does the work units; given back by the caller.
         left: The remains of each table of a resumed run.
-        observe: Called with each event, in this thread.
         stop: Asked several times a second.
 
     Raises:
@@ -109,8 +99,6 @@ def run(
         home=home,
         is_single=resolved.is_single,
         live=LiveRun(resolved.run_id, first.seating.seats, observe, stop),
-        # The thread that counts uses the catalog, too.
-        catalog=SharedCatalog(resolved.catalog),
     )
     with ExitStack() as held:
         current = _Run(state=state, executor=executor, held=held, left=left or {})
@@ -128,9 +116,9 @@ def run(
                 raise known from error
             raise
         current.following.raise_failed()
-    for manifest in manifests if isinstance(manifests, tuple) else ():
-        place = state.tables[0].place_of(manifest)
-        commit(manifest, place, observe, is_own=True)
+    for output in state.tables[0].outputs if state.is_single else ():
+        if output.manifest is not None:
+            commit(output.manifest, output.destination, observe, is_own=True)
     return manifests
 
 
@@ -141,44 +129,42 @@ class _Run:
     state: RunState
     executor: Executor
     held: ExitStack
-    """Gives everything back in the end."""
     left: Mapping[TablePlaces, Left]
-    """The remains of each table of a resumed run."""
     following: Following = field(init=False)
     _home: Home | None = None
-    _opening: Opening = field(init=False)
     _reporter: Reporter = field(init=False)
     _finisher: Finisher = field(init=False)
     _units: Units = field(init=False)
     _load: LoadWatch | None = None
-    _taking: Taking | None = None
-    """Of directories that are taken while others are read."""
-    _done: list[Table] = field(default_factory=list)
-    """Tables whose units are done, and that are not handed over yet."""
 
     def __post_init__(self) -> None:
-        """Get ready to count and publish tables."""
         state = self.state
+
+        def check(tables: Sequence[Table], observe: Observer) -> Iterable[Ended]:
+            return check_tables(tables, state, observe)
+
         at_once = state.options.publish == "table"
-        self._finisher = Finisher(self._check, self._publish, state.live, at_once=at_once)
+        self._finisher = Finisher(check, self._publish, state.live, at_once=at_once)
         self.held.callback(self._finisher.close)
 
     def execute(self) -> Manifests:
-        """Do all of it."""
         state, resolved = self.state, self.state.resolved
-        first = resolved.tables[0]
-        self.following = _following(state)
+        first, runs = resolved.tables[0], resolved.tables
+        # Know what follows the run, and that nothing is in the way of it.
+        followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
+        template = None if state.is_single else state.options.destination
+        self.following = Following.of_run(next(followed, first), state.home, template)
+        self.following.check_before()
         # Lock the places.
-        home = self._home = Home.take(state)
+        home = self._home = Home(state)
         self.held.callback(home.close)
         if first.request.verify == "source":
+            from unloader.verification.source import check_able
+
             check_able(resolved.catalog, first.extract.source.kind)
         self._load = watched_load(first.request, resolved.catalog)
         self.held.callback(self._close_load)
-        opening = self._opening = Opening(
-            state=state, following=self.following, held=self.held, left=self.left
-        )
-        opening.take_all()
+        take_tables(state, self.following, self.held, self.left)
         # Let others see how far the run is, and end it.
         live = home.live()
         if live is not None:
@@ -189,52 +175,45 @@ class _Run:
         until = resolved.catalog.keep_until_gone(() if live is None else live.marks())
         state.live.resumable = state.is_resumable
         state.live.snapshot_kept_until = resolved.catalog.kept_until()
-        # Put the run on record: now, or while the last directories are taken.
-        if not opening.later:
-            if not resolved.resumed_in:
-                home.keep_record()
-            state.is_recorded = True
+        # Put the run on record.
+        if not resolved.resumed_in:
+            home.keep_record()
+        state.is_recorded = True
         reporter = self._reporter = Reporter(state)
         reporter.start(until)
-        reporter.take_up()
         # Execute.
         state.live(PhaseStarted(phase="unloading"))
-        units = self._ordered()
-        if opening.later:
-            order = (number for unit in units for number in unit.tables)
-            self._taking = opening.take_later(order, home.keep_record)
-            self.held.callback(self._taking.close)
-        self._unload(units)
-        # Count, verify and publish unpublished tables.
-        if state.is_recorded:
-            self._hand_over()
-        at_once = state.options.publish == "table"
-        self._wait("publishing" if at_once else "counting")
-        if not at_once:
-            self._publish_all()
-        return self._end()
-
-    def _ordered(self) -> list[TableUnit]:
-        """Return the units to read, in the order of handing out."""
-        tables = self.state.tables
         units = [
             TableUnit(table=table.number, unit=unit)
-            for table in tables
+            for table in state.tables
             if not table.is_over
             for unit in table.units_left()
         ]
-        if tables[0].output.in_order:
-            return units
-        able = {
-            table.number
-            for table in tables
-            if len(table.run.plan.units) == 1 and table.is_plain and not table.before.attempts
-        }
-        workers = len(tables[0].run.seating.seats)
-        return spread_out(list(bundled(largest_first(units), able, workers)), able, workers)
+        if not state.tables[0].outputs[0].in_order:
+            able = {
+                table.number
+                for table in state.tables
+                # One output of files takes its units in any order, each as often as need be.
+                if len(table.run.plan.units) == len(table.outputs) == 1
+                and table.outputs[0].is_kept
+                and not table.attempts
+            }
+            units = in_order_of_work(units, able, len(first.seating.seats))
+        self._unload(units)
+        # Count, verify and publish unpublished tables.
+        at_once = state.options.publish == "table"
+        self._wait("publishing" if at_once else "counting")
+        if not at_once:
+            state.live(PhaseStarted(phase="publishing"))
+            if state.options.on_failure == "stop":
+                check_stop(state.stop, "before the files had their final names")
+            for table in state.tables:
+                if table.is_checked and not table.is_over:
+                    self._finisher.publish(table)
+            self._wait()
+        return self._end()
 
     def _unload(self, orders: Sequence[TableUnit]) -> None:
-        """Have the workers do all units."""
         state, executor = self.state, self.executor
         first = state.tables[0]
         request = first.run.request
@@ -255,10 +234,9 @@ class _Run:
             if time.monotonic() >= until:
                 state.evidence = executor.evidence()
                 until = time.monotonic() + _SAME_SECONDS
-            self._done.append(table)
             # A single table is counted when its workers have ended.
-            if state.is_recorded and not state.is_single:
-                self._hand_over()
+            if not state.is_single:
+                self._finisher.take(table)
 
         def collect() -> None:
             if schedule.fresh <= _LAST_ORDERS * places:
@@ -278,15 +256,14 @@ class _Run:
         schedule: Schedule[TableUnit] = Schedule(
             units=orders,
             retry=request.retry,
-            in_order=first.output.in_order,
+            in_order=first.outputs[0].in_order,
             before={
                 f"{table.number}.{unit}": attempts
                 for table in state.tables
-                for unit, attempts in table.before.attempts.items()
+                for unit, attempts in table.attempts.items()
             },
             parts=lambda unit: unit.parts,
             jitter=spread(state.resolved.run_id),
-            ready=lambda unit: all(state.tables[each].is_settled for each in unit.tables),
         )
         units.drop, units.put_back = schedule.drop, schedule.put_back
         engine = Engine(schedule=schedule, work=units, stall_seconds=request.retry.stall_seconds)
@@ -308,48 +285,35 @@ class _Run:
             self._close_load()
         if engine.failure is not None:
             raise self._ended_by(engine.failure)
-        if schedule.given_up and state.is_single:
-            raise self._incomplete(schedule.given_up)
-        if schedule.given_up and state.options.on_failure == "stop":
-            raise self._ended_by(next(iter(schedule.given_up.values())))
+        if schedule.given_up:
+            name, failure = next(iter(schedule.given_up.items()))
+            if state.is_single and first.finished:
+                of, unit = len(first.run.plan.units), name.partition(".")[2]
+                raise PartialUnload(
+                    f"{len(schedule.given_up)} of {of} work units failed, first {unit}: "
+                    f"{failure.message}",
+                    continued(failure.hint, first.next_step(resumable=state.is_resumable)),
+                )
+            if state.is_single:
+                raise error_of(failure)
+            if state.options.on_failure == "stop":
+                raise self._ended_by(failure)
+        if state.is_single and not first.is_over:
+            self._finisher.take(first)
         limits = request.concurrency
         if request.verify == "source" and limits is not None and limits.max_sessions is not None:
             # Each thread that computes checksums has a session, in place of a worker's.
             executor.close()
-
-    def _incomplete(self, given_up: Mapping[str, AttemptFailure]) -> UnloaderError:
-        """Return the error of a single table some of whose units were given up.
-
-        Args:
-            given_up: The last failure of each, by `TableUnit.id`.
-        """
-        table = self.state.tables[0]
-        name, failure = next(iter(given_up.items()))
-        if not table.finished:
-            return error_of(failure)
-        of, unit = len(table.run.plan.units), name.partition(".")[2]
-        return PartialUnload(
-            f"{len(given_up)} of {of} work units failed, first {unit}: {failure.message}",
-            continued(failure.hint, table.output.next_step(resumable=self.state.is_resumable)),
-        )
 
     def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
         """Return the error of a run that ends with one of its tables; it names one of several."""
         tables = self.state.tables
         if self.state.is_single:
             # Errors of the output come first: for example, that its reader has gone.
-            tables[0].output.check()
-            return error_of(failure)
-        names = [table.name for table in tables if table.failure is not None]
-        if names:
-            failure = replace(failure, message=f"{names[0]}: {failure.message}")
+            tables[0].check()
+        elif name := next((table.name for table in tables if table.failure is not None), ""):
+            failure = replace(failure, message=f"{name}: {failure.message}")
         return error_of(failure)
-
-    def _hand_over(self) -> None:
-        """Have the tables counted, and published if that is their time."""
-        for table in self._done:
-            self._finisher.take(table)
-        self._done.clear()
 
     def _close_load(self) -> None:
         """End what watches the database; may be called again."""
@@ -357,25 +321,14 @@ class _Run:
             self._load.close()
             self._load = None
 
-    def _observer(self, table: Table, observe: Observer) -> Observer:
-        return observe if self.state.is_single else named(observe, table.name)
-
-    def _check(self, tables: Sequence[Table], observe: Observer) -> Iterable[Ended]:
-        """Count tables whose units are done; in a thread."""
-        state = self.state
-        return check_tables(
-            tables, state.catalog, state.stop, lambda table: self._observer(table, observe)
-        )
-
     def _publish(
         self, tables: Sequence[Table], threads: SyncThreads, observe: Observer
     ) -> Iterator[Ended]:
         """Publish tables that are checked, together; in a thread."""
         for table in tables:
-            table.observe = self._observer(table, observe)
-        for number, found in together(
-            [table.publishing(self.state.stop) for table in tables], threads
-        ):
+            table.observe = self.state.observer_of(table.run, observe)
+        steps = [table.publishing(self.state.stop) for table in tables]
+        for number, found in together(steps, threads):
             if isinstance(found, BaseException):
                 yield tables[number], found
                 continue
@@ -383,37 +336,16 @@ class _Run:
             yield tables[number], None
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
-        """Collect finished tables."""
-        # The busy part is waited for; the tables come before the steps beside them.
-        self._collect_taken(0.0 if self._finisher.is_busy else timeout_seconds)
+        state = self.state
         for table, error in self._finisher.collect(timeout_seconds):
             if error is not None:
                 failure = known_failure(error)
-                if self.state.is_single or isinstance(error, Interrupted):
+                if state.is_single or isinstance(error, Interrupted):
                     raise error
                 table.failure = failure
             self._reporter.table(table)
-            if table.failure is not None and self.state.options.on_failure == "stop":
+            if table.failure is not None and state.options.on_failure == "stop":
                 raise self._ended_by(table.failure)
-
-    def _collect_taken(self, timeout_seconds: float) -> None:
-        """Collect tables whose directories were taken since the last call, or cannot be taken."""
-        taking = self._taking
-        if taking is None or not taking.is_busy:
-            return
-        for table, error in taking.collect(timeout_seconds):
-            error = error or self._opening.begun(table)
-            if error is None:
-                continue
-            failure = known_failure(error)
-            if isinstance(error, Interrupted):
-                raise error
-            self._units.give_up(table, failure)
-            if self.state.options.on_failure == "stop":
-                raise self._ended_by(failure)
-        if taking.is_recorded and not self.state.is_recorded:
-            self.state.is_recorded = True
-            self._hand_over()
 
     def _wait(self, phase: Phase | None = None) -> None:
         """Wait until the last tables are counted and published.
@@ -428,23 +360,14 @@ class _Run:
         self._finisher.hurry()
         if self._finisher.is_busy and phase and not self.state.is_single:
             self.state.live(PhaseStarted(phase=phase))
-        while self._finisher.is_busy or (self._taking is not None and self._taking.is_busy):
+        while self._finisher.is_busy:
             self.state.live(Tick())
             self._collect(0.2)
-
-    def _publish_all(self) -> None:
-        self.state.live(PhaseStarted(phase="publishing"))
-        if self.state.options.on_failure == "stop":
-            check_stop(self.state.stop, "before the files had their final names")
-        for table in self.state.tables:
-            if table.is_checked and not table.is_over:
-                self._finisher.publish(table)
-        self._wait()
 
     def _end(self) -> Manifests:
         """Write the manifest of several tables, or raise where some are not complete."""
         state = self.state
-        failed = [table for table in state.tables if not table.manifests]
+        failed = [table for table in state.tables if not table.is_published]
         if failed or state.problems:
             raise partial_error(state, failed)
         totals = [totals_of(table.manifests) for table in state.tables]
@@ -473,25 +396,8 @@ class _Run:
         return manifests
 
     def abandon(self, error: UnloaderError | None) -> None:
-        """Keep the resumable part of each table, or remove all traces.
-
-        Args:
-            error: What ended the run; None for an unexpected error.
-        """
-        if self._taking is not None:
-            self._taking.close()
         self._finisher.close()
         abandon(self.state, None if self._home is None else self._home.storage, error)
-
-
-def _following(state: RunState) -> Following:
-    """Return what follows the run, once it is known that nothing is in the way of it."""
-    runs = state.resolved.tables
-    followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
-    template = None if state.is_single else state.options.destination
-    following = Following.of_run(next(followed, runs[0]), state.home, template)
-    following.check_before()
-    return following
 
 
 def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -> bool:

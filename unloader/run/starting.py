@@ -1,38 +1,64 @@
-"""The start of a new run, and the finished run that makes it unnecessary (`--skip-finished`)."""
+"""The start of a run: a new one, or the rest of an interrupted one, of one table or of several.
+
+With `--skip-finished` a finished run of the same job makes the run unnecessary.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from unloader.errors import OutputFailed
-from unloader.events import Observer, SettingUsed
-from unloader.lakehouse.lake_formats import lake_kind
-from unloader.manifest.model import Manifest
+from unloader.errors import OutputFailed, SnapshotGone
+from unloader.events import Notice, Observer, SettingUsed
+from unloader.lakehouse.lake_formats import absolute_name, lake_kind
+from unloader.manifest.model import Manifest, TablesManifest
 from unloader.manifest.read import home_manifest, read_manifest
-from unloader.model import Request, Setting
+from unloader.model import (
+    ClusterOptions,
+    EncryptionOptions,
+    Request,
+    SecretReference,
+    Setting,
+)
+from unloader.redaction import redact
 from unloader.request.name_templates import existing, has_fields, home_template
-from unloader.resolve.broken_run import is_finished
-from unloader.resolve.planned import digest_of_job, digest_of_tables_job
+from unloader.resolve.broken_run import (
+    BrokenRun,
+    find_broken_run,
+    is_finished,
+    why_not_resumable,
+)
+from unloader.resolve.opening import reopened
+from unloader.resolve.places import home_above
+from unloader.resolve.planned import digest_of_job, digest_of_tables_job, is_of_plan, same_job
 from unloader.resolve.resolution import resolved
-from unloader.resolve.resolved import ResolvedTable
-from unloader.retention.following import Following
-from unloader.run.run import Manifests, check_before, run
+from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
+from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
+from unloader.retention.following import Following, follow
+from unloader.run.concurrency import is_adaptive
+from unloader.run.places import left_of_tables, places_of
+from unloader.run.run import Manifests, check_before, commit, run
 from unloader.run.workers import check_ceilings, workers_for
+from unloader.secrets.encryption_keys import check_key
 from unloader.selection.choice import TablesRequest
-from unloader.storage.place_names import is_kept, path_of
+from unloader.storage.place_names import is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import RUN_RECORD, Completed
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import MaskingKey
 
 Stop = Callable[[], bool]
-"""Asked several times a second; True ends the run cleanly."""
 
 
 def start(
     asked: TablesRequest, planned: ResolvedTable | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
-    """Begin a new run; see `unloader.api.unload`."""
     common = asked.common
     check_ceilings(common)
     if asked.is_single:
@@ -42,15 +68,30 @@ def start(
         job = asked.options.job or digest_of_tables_job(asked)
         asked = replace(asked, options=replace(asked.options, job=job))
     workers = planned.plan.limits.parallelism if planned else None
-    with workers_for(common, workers, stop=stop) as team:
-        tell_settings((each.request for each in asked.entries), observe)
+    with workers_for(common, workers, stop=stop) as (seats, executor):
+        _tell_settings((each.request for each in asked.entries), observe)
         with resolved(
-            asked, planned=planned, seats=lambda: team.seats, stop=stop, observe=observe
+            asked, planned=planned, seats=lambda: seats, stop=stop, observe=observe
         ) as ready:
-            return run(ready, team.executor, observe=observe, stop=stop)
+            return run(ready, executor, observe=observe, stop=stop)
 
 
-def tell_settings(requests: Iterable[Request], observe: Observer) -> None:
+def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
+    workers = broken.parallelism or broken.first.plan.limits.parallelism
+    with workers_for(broken.first.request, workers, stop=stop) as (seats, executor):
+        broken = broken.changed(lambda run: run.seated(seats))
+        _tell_settings((each.request for each in broken.tables), observe)
+        left = left_of_tables(broken.tables, broken.place, observe)
+        with reopened(
+            broken,
+            done=lambda run: left[places_of(run)].what == "all",
+            stop=stop,
+            observe=observe,
+        ) as ready:
+            return run(ready, executor, left, observe=observe, stop=stop)
+
+
+def _tell_settings(requests: Iterable[Request], observe: Observer) -> None:
     """Report each setting once; its origin has the entry of a job file that sets it."""
     for setting in dict.fromkeys(each for request in requests for each in request.settings):
         if setting.effect != "none":
@@ -64,6 +105,312 @@ def tell_settings(requests: Iterable[Request], observe: Observer) -> None:
                     text=setting.text,
                 )
             )
+
+
+def resume(
+    destination: str,
+    *,
+    secret: SecretReference | None,
+    session_sql: tuple[str, ...],
+    parallelism: int | None,
+    cluster: ClusterOptions | None,
+    new_snapshot: bool,
+    keys: EncryptionOptions | None,
+    masking_keys: tuple[MaskingKey, ...],
+    observe: Observer,
+    stop: Stop,
+) -> Manifests:
+    """Continue the run that has died at a destination; see `unloader.api.resume`."""
+    _check_no_table_of_a_run(destination)
+    done = _completed(destination, observe)
+    broken = find_broken_run(destination) or _other_route(destination)
+    if broken is None:
+        return _finished(destination, done, observe)
+    broken = broken.with_source(secret, session_sql).with_keys(keys)
+    broken = broken.with_masking_keys(masking_keys, same=not new_snapshot).with_cluster(cluster)
+    if parallelism is not None:
+        setting = Setting(name="parallelism", value=str(parallelism or "auto"), origin="resume")
+        broken = broken.with_parallelism(setting, parallelism or None)
+    if not new_snapshot:
+        return _continued(broken, observe, stop)
+    requests = broken.requests_here()
+    if broken.is_single:
+        return start(TablesRequest.one(requests[0]), observe=observe, stop=stop)
+    replaces = (*broken.options.replaces, broken.run_id)
+    options = replace(broken.options, home=broken.place, replaces=replaces)
+    left_out = tuple((each.table, each.error.message) for each in broken.left_out)
+    asked = replace(TablesRequest.of(requests, options), left_out=left_out)
+    return start(asked, observe=observe, stop=stop)
+
+
+def resume_or_start(
+    asked: TablesRequest, planned: ResolvedTable | None = None, *, observe: Observer, stop: Stop
+) -> Manifests:
+    """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
+    places: dict[str, None] = {}
+    if asked.is_single:
+        for output in (each.output for each in asked.common.of_outputs()):
+            if not is_kept(output.destinations):
+                continue
+            if lake_kind(output.destination) is not None:
+                from unloader.lakehouse.lake_runs import uncommitted
+
+                places.update(dict.fromkeys(place for place, _ in uncommitted(output.destination)))
+            else:
+                places.update(dict.fromkeys(_in_place(output.destination)))
+    elif asked.options.destination:
+        places = dict.fromkeys(_in_place(home_template(asked.options.destination) or "."))
+    for place in places:
+        found = _resumed(place, asked, planned, observe, stop)
+        if not isinstance(found, TablesRequest):
+            return found
+        asked = found
+    return start(asked, planned, observe=observe, stop=stop)
+
+
+def _in_place(template: str) -> Sequence[str]:
+    """Return the directory, or the existing ones that it may be with its fields.
+
+    A run of another day is for `resume` alone: a nightly job needs the rows of this night.
+    """
+    if not has_fields(template):
+        return (template,)
+    return existing(template, _today(), storage_at(template).levels)
+
+
+def _today() -> str:
+    return f"{datetime.now(UTC):%Y%m%d}"
+
+
+def _resumed(
+    place: str,
+    asked: TablesRequest,
+    planned: ResolvedTable | None,
+    observe: Observer,
+    stop: Stop,
+) -> Manifests | TablesRequest:
+    to = asked.common.output.destination
+    is_fixed = not has_fields(to if asked.is_single else home_template(asked.options.destination))
+    try:
+        done = _completed(place, observe)
+        broken = find_broken_run(place) or (_other_route(place) if asked.is_single else None)
+    except OutputFailed as error:
+        if not is_fixed:
+            return asked  # It may be of another job.
+        if not isinstance(error, UnusableRecord):
+            raise
+        observe(Notice(text=f"{error.message}; this run starts from the beginning"))
+        return asked
+    if broken is None or broken.is_single != asked.is_single:
+        is_same = _is_finished_job(place, done, asked, planned)
+        return _finished(place, done, observe) if is_same else asked
+    if not asked.is_single:
+        is_of_job = broken.options.job == digest_of_tables_job(asked)
+    else:
+        is_of_job = _is_the_job(broken.first, asked.common) and broken.is_at(asked.common, _today())
+        if asked.common.selection.part is not None:
+            is_of_job &= planned is not None and is_of_plan(broken.first, planned)
+    if not is_of_job:
+        if is_fixed:
+            text = f"run {broken.run_id}, which was interrupted in {place}, was a different job"
+            observe(Notice(text=f"{text}: this run starts from the beginning"))
+        return asked
+    new = asked
+    if not asked.is_single:
+        replaces = (*broken.options.replaces, broken.run_id)
+        new = replace(asked, options=replace(asked.options, replaces=replaces))
+    if broken.left_out:
+        left = left_of_tables(broken.tables, broken.place, observe)
+        if all(each.what == "all" for each in left.values()):
+            # Only a new snapshot can have the tables that it left out.
+            names = ", ".join(each.table for each in broken.left_out)
+            text = f"run {broken.run_id} in {place} is complete without tables that it left out"
+            observe(Notice(text=f"{text}: {names}; all tables are read at a new snapshot"))
+            return new
+    try:
+        known = _as_asked(broken, asked)
+    except OutputFailed as error:
+        # Other statements of the sessions, or another key: files of both are not to be mixed.
+        observe(Notice(text=f"{error.message}: this run starts from the beginning"))
+        return asked
+    observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {place}"))
+    try:
+        return _continued(known, observe, stop)
+    except SnapshotGone as error:
+        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
+        return new
+
+
+def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
+    """Return a run with what no record may hold, and as fast as a request for it asks now.
+
+    Raises:
+        OutputFailed: A secret is not the one that it had.
+    """
+    request, source = asked.common, asked.common.source
+    outputs = [each.output for entry in asked.entries for each in entry.request.of_outputs()]
+    masking_keys = tuple(key for each in outputs if each.transform for key in each.transform.keys)
+    keys = [each.output.encryption for each in request.of_outputs()]
+    keys = keys if asked.is_single else keys[:1]
+    broken = broken.with_source(source.secret, source.session.session_sql).with_keys(*keys)
+    broken = broken.with_masking_keys(masking_keys)
+    for setting in request.settings:
+        if setting.name == "parallelism" and not is_adaptive(request):
+            broken = broken.with_parallelism(setting, request.limits.parallelism)
+    known = request.concurrency
+    broken = broken.changed(
+        lambda run: replace(run, request=replace(run.request, concurrency=known))
+    )
+    return broken.with_cluster(request.cluster or ClusterOptions(address="none"))
+
+
+def _is_the_job(run: ResolvedTable, request: Request) -> bool:
+    """Return whether a table is the one of a request, with the same statements and keys."""
+    statements = request.source.session.session_sql
+    same = run.is_session_sql(statements) if run.withheld else not statements
+    if not same or not same_job(run.request, request):
+        return False
+    for output, asked in zip(run.outputs, request.of_outputs(), strict=True):
+        had, key = output.options.encryption, asked.output.encryption
+        if had and key and not check_key(replace(key, key_proof=had.key_proof)):
+            return False
+        transform = asked.output.transform
+        if (
+            output.transform
+            and transform
+            and not has_same_keys(output.transform.options, transform)
+        ):
+            return False
+    return True
+
+
+def _is_finished_job(
+    place: str, done: Completed | None, asked: TablesRequest, planned: ResolvedTable | None
+) -> bool:
+    """Return whether the finished run at a place is of a job, and perhaps lacks what follows it."""
+    is_several = done is not None and is_of_tables(done.record)
+    if not asked.is_single:
+        return (
+            done is not None
+            and is_several
+            and options_of(done.record).job == digest_of_tables_job(asked)
+        )
+    request, ended = asked.common, None if is_several else _first_of(done)
+    if ended is not None and _is_the_job(ended, request):
+        return True
+    part, to = request.selection.part, request.output.destination
+    if (part is None and lake_kind(to) is None) or not is_finished(place):
+        return False
+    manifest = read_manifest(path_of(place))
+    # The same part of the same plan: a task may be started again.
+    record = None if manifest.subset is None else manifest.subset.part
+    if part is not None and planned is not None and record is not None:
+        wanted, digest = planned.extract.snapshot, planned.plan.digest
+        same = (record.number, record.of, record.plan_digest) == (part.number, part.of, digest)
+        if same and wanted is not None and wanted.is_same(manifest.snapshot):
+            return True
+    # A run for a table of a lakehouse that is perhaps not part of the table yet.
+    return (
+        lake_kind(to) is not None
+        and manifest.lake_table is not None
+        and manifest.lake_table.name == absolute_name(to)
+        and manifest.source.location == redact(request.source.location)
+        and [(each.name, each.value) for each in manifest.settings]
+        == [(each.name, each.value) for each in request.settings]
+    )
+
+
+def _other_route(place: str) -> BrokenRun | None:
+    """Return the broken run whose route is published at a place, while others of it are not."""
+    if not is_finished(place) or home_manifest(path_of(place)):
+        return None
+    manifest = read_manifest(path_of(place))
+    for other in () if manifest.route is None else manifest.route.others:
+        if not is_kept((other.to,)):
+            continue
+        with suppress(FileNotFoundError):
+            broken = find_broken_run(other.to)
+            if broken is not None and broken.run_id == manifest.run_id:
+                return broken
+    return None
+
+
+def _completed(place: str, observe: Observer) -> Completed | None:
+    """Finish an interrupted publication, as that run is complete; return the run."""
+    found = None
+    for found in storage_at(place).complete(place):
+        for text in found.messages:
+            observe(Notice(text=text))
+    return found
+
+
+def _first_of(done: Completed | None) -> ResolvedTable | None:
+    with suppress(OutputFailed):
+        return first_of(done.record, done.place) if done is not None and done.record else None
+    return None
+
+
+def _finished(place: str, done: Completed | None, observe: Observer) -> Manifests:
+    """Return the manifest of a finished run; first do what follows a publication.
+
+    Args:
+        place: Where it is looked for.
+        done: The run whose publication was interrupted there.
+        observe: Gets notices.
+
+    Raises:
+        OutputFailed: No run is finished.
+        FollowUpFailed: The run is complete, and a link could not be switched.
+    """
+    if done is not None and real(done.place) != real(place):
+        place = done.place
+    tables = home_manifest(path_of(place))
+    if tables is None and not is_finished(place):
+        left = storage_at(place).who_was_here(place, counted=False)
+        if left is not None and left.run_id:
+            raise OutputFailed(
+                f"run {left.run_id}, which was interrupted in {place}, left no record of its job",
+                "start again with the command of the run; remove its staged files with: "
+                f"unloader clean {shlex.quote(place)}",
+            )
+        raise OutputFailed(
+            f"{place} has no interrupted run",
+            "start one with: unloader run; a run that is still planning has no files there yet",
+        )
+    manifest = tables or read_manifest(path_of(place))
+    ended = _first_of(done)
+    if done is not None and ended is not None and ended.run_id == manifest.run_id:
+        # The process died before it had done what follows.
+        if isinstance(manifest, Manifest):
+            route = manifest.route.name if manifest.route else ""
+            follow(of_route(ended, route), manifest, place, observe)
+        else:
+            to = options_of(done.record).destination
+            following = Following.of_run(ended, place, to)
+            following.after_all(manifest, observe)
+            following.raise_failed()
+    if isinstance(manifest, TablesManifest) or not commit(manifest, place, observe, is_own=False):
+        observe(Notice(text=f"the run in {place} is finished: there is nothing left to do"))
+    return manifest if isinstance(manifest, TablesManifest) else (manifest,)
+
+
+def _check_no_table_of_a_run(place: str) -> None:
+    storage = storage_at(place)
+    try:
+        who = storage.who_was_here(place, counted=False)
+        if who is None or not who.run_id or storage.record(place, RUN_RECORD):
+            return
+        home = home_above(storage, place, who.run_id)
+    except OSError:
+        return  # The code that looks for the run there reports this.
+    if home:
+        problem = why_not_resumable(home)
+        hint = f"resume the whole run with: unloader resume {shlex.quote(home)}"
+        if problem:
+            hint = f"start again with the command of the run, because {problem}"
+        raise OutputFailed(
+            f"{place} has one table of run {who.run_id}, which has several tables", hint
+        )
 
 
 def finished(asked: TablesRequest) -> Manifests | None:
@@ -125,11 +472,9 @@ def _of_another_job(place: str, had: Sequence[Setting], asked: Sequence[Setting]
 
 
 def _places(destination: str) -> Sequence[str]:
-    """Return the possible places of a finished run: today's place, if the place changes each
-    day."""
     if not is_kept((destination,)):
         return ()
-    today = f"{datetime.now(UTC):%Y%m%d}"
+    today = _today()
     if lake_kind(destination) is not None:
         from unloader.lakehouse.lake_runs import homes, uncommitted
 
@@ -145,7 +490,6 @@ def _places(destination: str) -> Sequence[str]:
 
 
 def _is_over(place: str) -> bool:
-    """Return whether nothing is left to do there by `resume`."""
     try:
         return storage_at(place).who_was_here(place, counted=False) is None
     except OSError:

@@ -1,4 +1,9 @@
-"""One table of a run, and the run as a whole, during the run.
+"""One table of a run with its outputs, and the run as a whole, during the run.
+
+A table has one output or several. Each output has its own directory with its own record, journal
+and manifest, as if it were the only one. A unit is done when every output that is to be written has
+it. An output that fails ends the table, or is dropped. A dropped output publishes nothing and keeps
+its files for `resume`, and the other outputs continue.
 
 Nothing is published before every unit of a table is done and the number of rows agrees with the
 source's own at the same snapshot. On masked columns no error shows a value.
@@ -8,72 +13,54 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
-from unloader.errors import VerifyMismatch
-from unloader.events import Notice, Observer, PhaseStarted, Tick
+from unloader.errors import (
+    OutputFailed,
+    PartialUnload,
+    UnloaderError,
+    VerifyMismatch,
+    translate,
+)
+from unloader.events import Event, Notice, Observer, PhaseStarted, RouteFinished, Tick
+from unloader.failures import error_of, failure_of
 from unloader.manifest.build import RunFacts, build_manifest
-from unloader.manifest.model import Manifest
-from unloader.model import COMPARING, AttemptFailure, FinishedUnit, TablesOptions
+from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
+from unloader.model import (
+    COMPARING,
+    AttemptFailure,
+    FinishedUnit,
+    OutputTask,
+    TablesOptions,
+)
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence
 from unloader.resolve.opening import OpenRun, Patience
-from unloader.resolve.resolved import ResolvedTable, of_output, of_route
+from unloader.resolve.resolved import ResolvedTable
+from unloader.resolve.run_record import single_record
 from unloader.run.concurrency import RunSteering
 from unloader.run.history import History
-from unloader.run.journal import Progress
-from unloader.run.outputs import RunOutput, Stop, WrittenRoute, check_stop
+from unloader.run.outputs import RunOutput, Stop, check_stop, continued
 from unloader.selection.listing import TableProblem
 from unloader.sources.base import Catalog
 from unloader.sources.registry import cancelled_by
 from unloader.sources.statement import count
 from unloader.status.recording import LiveRun
-from unloader.verification.files import some_of
-from unloader.verification.source import (
-    Asking,
-    SourcePart,
-    source_differences,
-    unhashed,
-)
+from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage
 from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps
 
 if TYPE_CHECKING:
     from unloader.tuning.ceilings import Ceilings
 
-
-class SharedCatalog:
-    """A catalog for several threads: a thread that finds it in use continues without it."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        """Take a catalog."""
-        self._catalog = catalog
-        self._lock = threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return all other attributes of the catalog."""
-        return getattr(self._catalog, name)
-
-    @contextmanager
-    def in_use(self) -> Iterator[Catalog]:
-        """Use the catalog alone; its user checks the snapshot."""
-        with self._lock:
-            yield self._catalog
-
-    def check_snapshot(self) -> None:
-        """Check the snapshot, unless the catalog is in use: then its user notices the loss."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._catalog.check_snapshot()
-            finally:
-                self._lock.release()
+T = TypeVar("T")
 
 
 class RunState(Struct, kw_only=True):
@@ -86,24 +73,20 @@ class RunState(Struct, kw_only=True):
     is_single: bool
     """The home is the directory of the only table, and that table's manifest is the run's."""
     live: LiveRun
-    catalog: SharedCatalog
+    catalog_lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the thread that uses the catalog: several tables are counted in another thread."""
     tables: list[Table] = field(default_factory=list)
-    """The tables that are not left out."""
     problems: list[TableProblem] = field(default_factory=list)
-    """Tables that are left out."""
     is_recorded: bool = False
     """The record of the run is in the home: a later process can resume the run."""
     ceilings: Ceilings | None = None
-    """What a single table is compared with."""
     evidence: Evidence = field(default_factory=Evidence)
-    """Where the workers were."""
     lowest_parallelism: int | None = None
     """The lowest parallelism of the schedule; known when all units are done."""
     steering: RunSteering | None = None
     """What steers the number of workers; None before there are any."""
 
     def stop(self) -> bool:
-        """Return whether the user asks for the end."""
         return self.live.stop()
 
     @property
@@ -117,10 +100,33 @@ class RunState(Struct, kw_only=True):
     @property
     def is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
+        catalog = self.resolved.catalog
         consistency = self.resolved.tables[0].request.consistency
-        if consistency == "none" or self.catalog.capabilities.snapshot_outlives_run:
+        if consistency == "none" or catalog.capabilities.snapshot_outlives_run:
             return True
-        return bool(self.resolved.catalog.kept_until())
+        return bool(catalog.kept_until())
+
+    def observer_of(self, run: ResolvedTable, observe: Observer) -> Observer:
+        """Return an observer for a table: of several tables it adds the table's name to events.
+
+        Phases, ticks and routes of one of several tables are not passed on: they do not belong to
+        the run.
+        """
+        if self.is_single:
+            return observe
+        table = run.extract.table.label
+
+        def pass_on(event: Event) -> None:
+            if isinstance(event, (PhaseStarted, RouteFinished, Tick)):
+                return
+            unit = getattr(event, "unit", None)
+            if isinstance(unit, str):
+                event = replace(event, unit=f"{table}/{unit}")
+            elif isinstance(event, Notice):
+                event = Notice(text=f"{table}: {event.text}")
+            observe(event)
+
+        return pass_on
 
 
 class Table(Struct, kw_only=True):
@@ -130,93 +136,194 @@ class Table(Struct, kw_only=True):
     """Among the tables of the run, from 0."""
     run: ResolvedTable
     state: RunState
-    output: RunOutput
+    outputs: Sequence[RunOutput]
     observe: Observer
     history: History
     resumed: bool = False
     """An earlier process of the run may have staged some of its units."""
-    is_taken: bool = True
-    """Its directory is locked, so that its units can be read."""
-    then: Callable[[Manifest], None] = lambda manifest: None
-    """The action of `RunOutput.publishing`."""
+    is_published: bool = False
+    then: Callable[[ResolvedTable, Manifest], None] = lambda run, manifest: None
+    """Takes the manifest of each output once it is published; see `RunOutput.publishing`."""
     release: Callable[[], None] = lambda: None
     """Releases the run's hold on the table; further calls do nothing."""
-    before: Progress = field(default_factory=Progress)
-    """What an earlier process of the run has done of it."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """The last attempt at each unit that an earlier process of the run has handed out."""
+    kept: frozenset[str] = frozenset()
+    """Units that an earlier process of the run has done."""
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
-    """By the unit's id."""
     failure: AttemptFailure | None = None
-    """Why it cannot become complete in this run."""
     is_checked: bool = False
     """All its rows are staged, and counted by the source."""
     source_rows: int | None = None
-    manifests: tuple[Manifest, ...] = ()
-    """After publication: one manifest, or one for each route."""
     _verify_result: str = "not verified"
-    _not_compared: tuple[str, ...] | None = None
+    _is_abandoned: bool = False
 
     @property
     def name(self) -> str:
-        """The table, with its schema."""
         return self.run.extract.table.label
 
     @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        return tuple(each.manifest for each in self.outputs if each.manifest is not None)
+
+    @property
     def takes_long(self) -> bool:
-        """Whether the files of its units are joined as it is published."""
         return any(each.options.file_per == "table" for each in self.run.outputs)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it has one output, of files: units in any order, each as often as need be."""
-        return len(self.run.outputs) == 1 and self.output.is_kept
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it can be read, or is not to be read any more."""
-        return self.is_taken or self.failure is not None
-
-    @property
     def is_over(self) -> bool:
-        """Whether it is published or has failed."""
-        return bool(self.manifests) or self.failure is not None
+        return self.is_published or self.failure is not None
 
-    def place_of(self, manifest: Manifest) -> str:
-        """Return the directory of one of its manifests."""
-        route = manifest.route.name if manifest.route else ""
-        return of_route(self.run, route).output.options.destination
+    @property
+    def rows_written(self) -> int:
+        return sum(unit.scanned for unit in self.finished.values())
 
-    def take_up(self, stop: Stop) -> None:
-        """Confirm what an earlier process of the run has done."""
+    @property
+    def bytes_written(self) -> int:
+        return sum(file.bytes for each in self.finished.values() for file in each.files)
+
+    def units_left(self) -> tuple[WorkUnit, ...]:
+        """Return the units that are to be done, in the order in which they are handed out."""
+        units = tuple(unit for unit in self.run.plan.units if unit.id not in self.finished)
+        if self.outputs[0].in_order:
+            units = tuple(sorted(units, key=lambda unit: unit.id))
+        return units
+
+    def _open(self) -> list[RunOutput]:
+        return [output for output in self.outputs if output.is_open]
+
+    def _try(self, output: RunOutput, do: Callable[[], T]) -> T | None:
+        """Do something for an output; if it is to be dropped, its failure is not the table's."""
+        try:
+            return do()
+        except Exception as error:
+            self._drop_for(output, error)
+        return None
+
+    def _drop_for(self, output: RunOutput, error: Exception) -> None:
+        drops = len(self.outputs) > 1 and self.run.request.on_route_failure == "drop"
+        if not drops or not isinstance(translate(error), (OutputFailed, VerifyMismatch)):
+            raise error
+        self._drop(output, failure_of(error))
+
+    def _drop(self, output: RunOutput, failure: AttemptFailure) -> None:
+        """Continue without an output.
+
+        Raises:
+            UnloaderError: Its failure, if it is the last one.
+        """
+        if output.failure is not None:
+            return
+        output.failure = failure
+        if not self._open():
+            raise error_of(failure)
+        text = f"route {output.route} is abandoned: {failure.message}"
+        self.observe(Notice(text=text))
+
+    def begin(self) -> None:
+        for output in self._open():
+            output.begin(self.observe, self.state.stop)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep a record in each directory: any of them resumes all outputs."""
+        for output in self._open():
+            output.keep(name, data)
+
+    def live(self) -> LiveStorage | None:
+        """Return where others see a single table and can end it; None if nothing is kept."""
+        storages = [storage for output in self._open() if (storage := output.live())]
+        return AllPlaces(storages) if storages else None
+
+    def take_up(self) -> None:
+        """Confirm what an earlier process of the run has done.
+
+        Units that only some outputs have are read again for the others.
+        """
         if not self.resumed:
             return
 
         def tick() -> None:
             self.observe(Tick())
-            check_stop(stop, "while the finished files were checked")
+            check_stop(self.state.stop, "while the finished files were checked")
 
-        self.before = self.output.progress(tick)
-        # When they began was counted by the clock of another process.
-        self.finished.update(
-            (unit, replace(each, started_s=None)) for unit, each in self.before.finished.items()
-        )
+        outputs = self._open()
+        for output in outputs:
+            if not output.resumed and self.state.is_single:
+                output.keep(RUN_RECORD, single_record(self.run))
+            found = output.progress(tick)
+            # When they began was counted by the clock of another process.
+            output.finished.update(
+                (unit, replace(each, started_s=None)) for unit, each in found.finished.items()
+            )
+            for unit, attempt in found.attempts.items():
+                self.attempts[unit] = max(attempt, self.attempts.get(unit, 0))
+        for unit, first in outputs[0].finished.items():
+            if not all(unit in output.finished for output in outputs):
+                continue
+            if len(outputs) > 1:
+                # As a worker would report it that has read it for all outputs.
+                parts = [output.finished[unit] for output in outputs]
+                files = tuple(file for part in parts for file in part.files)
+                first = replace(first, rows=first.scanned, filtered=None, files=files, content=None)
+            self.finished[unit] = first
+        self.kept = frozenset(self.finished)
 
-    def units_left(self) -> tuple[WorkUnit, ...]:
-        """Return the units that are to be done, in the order in which they are handed out."""
-        units = tuple(unit for unit in self.run.plan.units if unit.id not in self.finished)
-        if self.output.in_order:
-            units = tuple(sorted(units, key=lambda unit: unit.id))
-        return units
+    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
+        """Return where each output writes that does not have the unit yet."""
+        lacking = [output for output in self._open() if unit.id not in output.finished]
+        found: list[OutputTask] = []
+        # Where the only one that lacked it was dropped, all take it again.
+        for output in lacking or self._open():
+            found += self._try(output, partial(output.tasks, unit, attempt)) or ()
+        return tuple(found)
 
-    @property
-    def rows_written(self) -> int:
-        """How many rows the finished units have, with the rows that filters left out."""
-        return sum(unit.scanned for unit in self.finished.values())
+    def check(self) -> None:
+        for output in self._open():
+            self._try(output, output.check)
+
+    def record(self, unit: FinishedUnit) -> None:
+        """Put a finished unit on record in each output; drop the outputs that failed with it."""
+        parts = [(self.outputs[0], unit)]
+        if unit.outputs is not None:
+            parts = []
+            for result in unit.outputs:
+                output = self.outputs[result.number]
+                if result.failure is not None:
+                    self._drop(output, result.failure)
+                part = replace(
+                    unit,
+                    rows=result.rows,
+                    filtered=result.filtered,
+                    files=result.files,
+                    stages=result.stages,
+                    content=result.content,
+                    outputs=None,
+                )
+                parts.append((output, part))
+        events: list[Event | None] = []
+        for output, part in parts:
+            if output.is_open:
+                events.append(self._try(output, partial(output.record, part)))
+            if output.is_open:
+                output.finished[unit.unit] = part
+        self.finished[unit.unit] = unit
+        for event in events:
+            if event is not None:
+                self.observe(event)
+
+    def failed(self, unit: str, attempt: int, message: str) -> None:
+        for output in self._open():
+            output.failed(unit, attempt, message)
+
+    def discard(self, unit: str, attempt: int) -> None:
+        for output in self.outputs:
+            if output.manifest is None and not self._is_abandoned:
+                output.discard(unit, attempt)
 
     def verify(self, stop: Stop, catalog: Catalog, rows: int | None = None) -> None:
         """Compare the count, and as much more as was asked for, with the source.
 
         Args:
-            stop: Asked several times a second; True ends the run.
             catalog: Holds the snapshot, and is not used by another thread meanwhile.
             rows: The rows that the source counted already; None counts them.
 
@@ -225,18 +332,22 @@ class Table(Struct, kw_only=True):
             SourceError: The source failed for good.
             Interrupted: `stop` returned True.
         """
-        request = self.run.request
+        run, request = self.run, self.run.request
         if request.verify == "none":
             return
         self.observe(PhaseStarted(phase="counting"))
         if rows is None:
+
+            def counting() -> int:
+                masked = masks_any(output.task_transform for output in run.outputs)
+                with source_words_left_out(masked, run.extract.projection.columns):
+                    return count(catalog, run.extract, run.plan)
+
             patience = Patience(
-                retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
+                retry=request.retry, run_id=run.run_id, stop=stop, observe=self.observe
             )
             with cancelled_by(stop, catalog):
-                rows = patience.with_retries(
-                    "counting", partial(self._count, catalog), catalog.check_snapshot
-                )
+                rows = patience.with_retries("counting", counting, catalog.check_snapshot)
         self.source_rows, written = rows, self.rows_written
         if written != rows and request.consistency == "snapshot":
             done = "written" if request.routes is None else "read"
@@ -248,87 +359,128 @@ class Table(Struct, kw_only=True):
                 "report it with the plan",
             )
         self._verify_result = "ok" if written == rows else "different, no snapshot"
-        if request.verify in COMPARING:
-            self._compare_values(stop, catalog)
-
-    def _count(self, catalog: Catalog) -> int:
-        masked = masks_any(output.task_transform for output in self.run.outputs)
-        with source_words_left_out(masked, self.run.extract.projection.columns):
-            return count(catalog, self.run.extract, self.run.plan)
-
-    def _compare_values(self, stop: Stop, catalog: Catalog) -> None:
-        """Compare the fetched values with those in the files, and with the source's own."""
-        units = self._in_order()
+        if request.verify not in COMPARING:
+            return
         self.observe(PhaseStarted(phase="verifying"))
-        self._not_compared = self.output.read_back(units, stop) if self.output.is_kept else ()
-        if self.run.request.verify != "source":
+        for output in self._open():
+            output.not_compared = None if len(self.outputs) > 1 else ()
+            if output.is_kept:
+                units = self._in_order(output)
+                output.not_compared = self._try(output, partial(output.read_back, units, stop))
+        if request.verify != "source":
             return
         self.observe(PhaseStarted(phase="comparing"))
-        asking = Asking(
-            catalog=catalog,
-            extract=self.run.extract,
-            parallelism=len(self.run.seating.seats),
-            observe=self.observe,
-            check=lambda: check_stop(stop, "while values were compared with the source"),
+        from unloader.verification.source import compare_units
+
+        left_out = compare_units(
+            [self.finished[unit] for unit in sorted(self.finished)],
+            run,
+            catalog,
+            self.observe,
+            lambda: check_stop(stop, "while values were compared with the source"),
         )
-        left_out = unhashed(asking)
-        if left_out:
-            text = f"columns whose values are not compared with the source: {'; '.join(left_out)}"
-            self.observe(Notice(text=text))
-        selectors = {unit.id: unit.selectors for unit in self.run.plan.units}
-        parts = [
-            SourcePart(
-                label=f"unit {unit.unit}", selectors=selectors[unit.unit], fetched=unit.content
-            )
-            for unit in units
-            if unit.content is not None
-        ]
-        if found := source_differences(parts, asking):
-            raise VerifyMismatch(
-                some_of(found),
-                "run again; if it happens again, check whether the condition or query returns "
-                "different rows each time; if not, report it with the plan",
-            )
-        self._not_compared = (*self._not_compared, *left_out)
+        if len(self.outputs) == 1:
+            self.outputs[0].not_compared = (*(self.outputs[0].not_compared or ()), *left_out)
 
     def publishing(self, stop: Stop) -> Steps[None]:
-        """Give the files their final names, in steps."""
+        """Give the files of one output after the other their final names, in steps.
+
+        Raises:
+            PartialUnload: Some outputs were dropped; the others are published.
+        """
         self.observe(PhaseStarted(phase="publishing"))
-        units = self._in_order()
-        manifest = yield from self.output.publishing(units, self._manifest, stop, self.then)
-        self.manifests = self.output.manifests or (manifest,)
+        several = len(self.outputs) > 1
+        for output in self.outputs:
+            then = partial(self.then, output.run)
+            if output.is_open:
+                make = partial(self._manifest, output)
+                units = self._in_order(output)
+                try:
+                    output.manifest = yield from output.publishing(units, make, stop, then)
+                except Exception as error:
+                    self._drop_for(output, error)
+            elif output.manifest is not None:
+                then(output.manifest)  # The process that published it may have died just there.
+            # A route that an earlier process published is reported, too: it is a part of this run.
+            if several and output.manifest is not None:
+                totals = output.manifest.totals
+                self.observe(
+                    RouteFinished(
+                        route=output.route,
+                        rows=totals.rows,
+                        bytes=totals.bytes,
+                        files=totals.files,
+                        directory=output.destination,
+                    )
+                )
+        failures = [(each.route, each.failure) for each in self.outputs if each.failure is not None]
+        if not failures:
+            self.is_published = True
+            return
+        why = "; ".join(f"route {route}: {failure.message}" for route, failure in failures)
+        done = [each for each in self.outputs if each.manifest is not None]
+        where = ", ".join(f"{each.route} in {each.destination}" for each in done)
+        hint = failures[0][1].hint
+        if self.state.is_single:  # Several tables are resumed together.
+            hint = continued(hint, self.next_step(resumable=True))
+        raise PartialUnload(
+            f"{len(failures)} of {counted(len(self.outputs), 'route')} failed: {why}; complete: "
+            f"{where}",
+            hint,
+        )
 
     def abandon(self, *, kept: bool) -> None:
-        """Keep the finished part for `resume`, or remove all traces."""
-        units = tuple(self.finished.values())
-        self.output.abandon(units, partial(self._manifest, complete=False) if kept else None)
+        """Keep the resumable part of each unpublished output, or remove all traces."""
+        for output in () if self._is_abandoned else self.outputs:
+            if output.manifest is not None:
+                continue
+            units = tuple(output.finished.values())
+            make = partial(self._manifest, output, units, complete=False) if kept else None
+            with suppress(UnloaderError, OSError):
+                output.abandon(make)
+        self._is_abandoned = True
 
-    def _in_order(self) -> list[FinishedUnit]:
-        return [self.finished[unit] for unit in sorted(self.finished)]
+    def next_step(self, *, resumable: bool) -> str:
+        """Return the user's next step; it names the first output that is not published."""
+        left = [each for each in self.outputs if each.manifest is None and each.is_kept]
+        return (left or self.outputs)[0].next_step(resumable=resumable)
+
+    def _in_order(self, output: RunOutput) -> list[FinishedUnit]:
+        return [output.finished[unit] for unit in sorted(self.finished)]
 
     def _manifest(
         self,
+        output: RunOutput,
         units: Sequence[FinishedUnit],
         directories: tuple[str, ...] = (),
-        route: WrittenRoute | None = None,
         *,
         complete: bool = True,
     ) -> Manifest:
-        state = self.state
+        state, route = self.state, None
+        if len(self.outputs) > 1:
+            route = RouteRecord(
+                name=output.route,
+                others=tuple(
+                    OtherRoute(name=each.route, to=each.destination)
+                    for each in self.outputs
+                    if each is not output
+                ),
+                dropped=tuple(each.route for each in self.outputs if each.failure is not None),
+            )
         facts = RunFacts(
-            run=of_output(self.run, 0) if route is None else route.run,
-            route=None if route is None else route.record,
+            run=output.run,
+            route=route,
             seconds=time.perf_counter() - state.resolved.started,
             cpu_seconds=time.process_time()
             + sum(unit.cpu_seconds for unit in self.finished.values()),
             source_rows=self.source_rows,
             verify_result=self._verify_result,
-            not_compared=self._not_compared if route is None else route.not_compared,
+            not_compared=output.not_compared,
             directories=directories,
             evidence=state.evidence,
             lowest_parallelism=state.lowest_parallelism,
             steps=None if state.steering is None else state.steering.steps(),
-            kept=frozenset(self.before.finished),
+            kept=self.kept,
             failed_attempts=tuple(self.history.failures),
             failed_attempts_left_out=self.history.failures_left_out,
             samples=self.history.samples(),
@@ -342,3 +494,29 @@ class Table(Struct, kw_only=True):
         text = f"the run is not compared with {found.ceilings}: {'; '.join(found.not_compared)}"
         self.observe(Notice(text=text))
         return manifest
+
+
+class AllPlaces:
+    """Several places as one; see `unloader.storage.storage_protocol.LiveStorage`."""
+
+    def __init__(self, storages: Sequence[LiveStorage]) -> None:
+        self._storages = tuple(storages)
+
+    def show(self, data: bytes) -> None:
+        trouble = None
+        for storage in self._storages:
+            try:
+                storage.show(data)
+            except OSError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
+
+    def marks(self) -> tuple[str, ...]:
+        return tuple(mark for storage in self._storages for mark in storage.marks())
+
+    def stop_asked(self) -> bool:
+        return any(storage.stop_asked() for storage in self._storages)
+
+    def wish(self) -> bytes:
+        return next(filter(None, (storage.wish() for storage in self._storages)), b"")

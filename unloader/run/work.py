@@ -28,9 +28,6 @@ from unloader.errors import (
 from unloader.events import (
     Event,
     Notice,
-    Observer,
-    PhaseStarted,
-    RouteFinished,
     Tick,
     UnitAdvanced,
     UnitFailed,
@@ -67,7 +64,6 @@ class Units(Work[TableUnit]):
     state: RunState
     executor: Executor
     steered: RunSteering
-    """What decides how many workers work."""
     on_done: Callable[[Table], None]
     """Takes a table when its last unit is on record."""
     on_failed: Callable[[Table], None]
@@ -77,9 +73,7 @@ class Units(Work[TableUnit]):
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
-    """Takes units out of the schedule."""
     put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
-    """Makes the schedule repeat units whose attempt has failed."""
     _left: Counter[int] = field(default_factory=Counter)
     """Units that are not done, by the number of the table."""
     _working: int = 0
@@ -88,43 +82,36 @@ class Units(Work[TableUnit]):
     """When the attempts began that are finished and not on record yet, by unit."""
 
     def __post_init__(self) -> None:
-        """Count the units."""
         for table in self.state.tables:
             self._left[table.number] = 0 if table.is_over else len(table.units_left())
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
-        """Return the task of an attempt."""
-        tasks = [
-            (number, task)
-            for number, each in enumerate(_each_of(attempt))
-            if (task := self._task(each, attempt.unit.id)) is not None
-        ]
+        tasks = []
+        for number, each in enumerate(_each_of(attempt)):
+            table = self._table(each)
+            request, unit = table.run.request, each.unit.unit
+            if table.failure is not None:
+                continue
+            try:
+                task = UnitTask(
+                    unit=unit,
+                    attempt=attempt.attempt,
+                    extract=table.run.extract,
+                    outputs=table.tasks(unit, attempt.attempt),
+                    fetch_bytes=request.fetch_bytes,
+                    checksums=request.verify in COMPARING,
+                    drops_outputs=request.on_route_failure == "drop",
+                    # An order that comes late must not hold up another table's unit with this id.
+                    name=attempt.unit.id,
+                )
+            except (UnloaderError, OSError) as error:
+                self._spoiled(each, error)
+            else:
+                tasks.append((number, task))
         if not tasks:
             # The place waits for a task: this one does nothing, and its answer is not a result.
             return Preload(source_kind=self._table(attempt).run.extract.source.kind)
         return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
-
-    def _task(self, attempt: Attempt[TableUnit], name: str) -> UnitTask | None:
-        """Return the task of a single unit; None if its table has failed, maybe just now."""
-        table = self._table(attempt)
-        if table.failure is not None:
-            return None
-        request = table.run.request
-        try:
-            return UnitTask(
-                unit=attempt.unit.unit,
-                attempt=attempt.attempt,
-                extract=table.run.extract,
-                outputs=table.output.tasks(attempt.unit.unit, attempt.attempt),
-                fetch_bytes=request.fetch_bytes,
-                checksums=request.verify in COMPARING,
-                drops_outputs=request.on_route_failure == "drop",
-                # An order that comes late must not hold up a unit of another table with this id.
-                name=name,
-            )
-        except (UnloaderError, OSError) as error:
-            self._spoiled(attempt, error)
-            return None
 
     def check(self) -> None:
         """Let displays redraw; collect finished tables; raise if the run is to end."""
@@ -134,26 +121,22 @@ class Units(Work[TableUnit]):
             # are published.
             table = self.state.tables[0]
             table.history.look()
-            table.output.check()
+            table.check()
         self.collect()
         check_stop(self.state.stop, "before all work units were done")
         if self.room is not None:
             self.room.check()
 
     def may_start(self) -> bool:
-        """Return whether the disks have room for another unit."""
         return self.room is None or self.room.has_room()
 
     def steering(self) -> Steering[Any] | None:
-        """Return what holds the run to a number of workers."""
         return self.steered.turn()
 
     def note(self, text: str) -> None:
-        """Show the user a line."""
         self.state.live(Notice(text=text))
 
     def limited(self, places: int, *, raises: bool) -> None:
-        """Report that the source lets fewer workers work than there are, or one more again."""
         workers = counted(len(self.state.tables[0].run.seating.seats), "worker")
         if self._working and places > self._working:
             self.note(f"one more worker opens a session: {places} of {workers} now work")
@@ -166,7 +149,6 @@ class Units(Work[TableUnit]):
         self._working = places
 
     def started(self, place: int, attempt: Attempt[TableUnit]) -> None:
-        """Report a unit that a worker has taken."""
         table, unit = self._table(attempt), attempt.unit.unit
         table.history.started(place)
         self.steered.count.started(place)
@@ -182,7 +164,6 @@ class Units(Work[TableUnit]):
         )
 
     def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
-        """Report how far a worker is."""
         if isinstance(payload, tuple):  # Of a bundle.
             number, payload = payload
             attempt = _each_of(attempt)[number]
@@ -195,7 +176,6 @@ class Units(Work[TableUnit]):
         _show(table, payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
-        """Report the units that are staged."""
         results = _results(result)
         later = sum(each.seconds for each in results.values())
         for number, each in enumerate(_each_of(attempt)):
@@ -208,30 +188,24 @@ class Units(Work[TableUnit]):
                 assert failure is not None
                 self._failed(place, Verdict(assignment=each, retry_in_seconds=None), failure)
             else:
+                # Its seconds are counted from the end of the bundle.
+                size = sum(file.bytes for file in found.files)
+                began = self._table(each).history.finished(place, found.rows, size, later)
                 later -= found.seconds
-                self._finished(place, each, found, ago=later)
-
-    def _finished(
-        self, place: int, attempt: Attempt[TableUnit], result: UnitResult, ago: float
-    ) -> None:
-        """Report a unit that was staged `ago` seconds ago."""
-        table = self._table(attempt)
-        size = sum(file.bytes for file in result.files)
-        began = table.history.finished(place, result.rows, size, result.seconds + ago)
-        self._began[attempt.unit.id] = began
-        self.steered.count.reached(place, result.rows)
-        self.steered.count.ended(place)
-        _show(
-            table,
-            UnitFinished(
-                worker=place,
-                unit=result.unit,
-                rows=result.rows,
-                bytes=size,
-                seconds=result.seconds,
-                result=result,
-            ),
-        )
+                self._began[each.unit.id] = began
+                self.steered.count.reached(place, found.rows)
+                self.steered.count.ended(place)
+                _show(
+                    self._table(each),
+                    UnitFinished(
+                        worker=place,
+                        unit=found.unit,
+                        rows=found.rows,
+                        bytes=size,
+                        seconds=found.seconds,
+                        result=found,
+                    ),
+                )
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         """Hand finished units to the outputs of their tables; with its last one a table is done."""
@@ -243,8 +217,18 @@ class Units(Work[TableUnit]):
                 again.append(each.unit)
                 continue
             if found is not None:
+                worker, unit = self.executor.worker(place), each.unit.unit
                 try:
-                    self._record(place, each, found)
+                    table.record(
+                        FinishedUnit(
+                            **asdict(found),
+                            partition=unit.partition,
+                            partitions=unit.partitions,
+                            seat=BoundSeat.of(worker.seat, worker.bound),
+                            worker=worker.seat.worker,
+                            started_s=self._began.pop(each.unit.id, None),
+                        )
+                    )
                 except (UnloaderError, OSError) as error:
                     self._spoiled(each, error)
             self._left[table.number] -= 1
@@ -253,23 +237,7 @@ class Units(Work[TableUnit]):
         if again:
             self.put_back(again, attempt.attempt)
 
-    def _record(self, place: int, attempt: Attempt[TableUnit], result: UnitResult) -> None:
-        worker, table = self.executor.worker(place), self._table(attempt)
-        unit = FinishedUnit(
-            **asdict(result),
-            partition=attempt.unit.unit.partition,
-            partitions=attempt.unit.unit.partitions,
-            seat=BoundSeat.of(worker.seat, worker.bound),
-            worker=worker.seat.worker,
-            started_s=self._began.pop(attempt.unit.id, None),
-        )
-        event = table.output.record(unit)
-        table.finished[result.unit] = unit
-        if event is not None:
-            table.observe(event)
-
     def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
-        """Report a worker that makes no progress and is replaced."""
         text = f"worker {place} made no progress with unit {attempt.unit.unit.id} for {seconds:g} s"
         _show(self._table(attempt), Notice(text=f"{text}: the worker is replaced"))
         return AttemptFailure(
@@ -284,36 +252,33 @@ class Units(Work[TableUnit]):
 
         It cannot if the snapshot is lost with the source, or the output takes no second attempt.
         """
-        gone, output = self._snapshot_gone(failure), self._table(attempt).output
-        why = output.not_repeatable()
-        if gone is not None or not why:
-            return gone or failure
-        return replace(
-            failure,
-            error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
-            message=f"{failure.message}; {why}",
-            hint=output.next_step(resumable=self.state.is_resumable),
-            retryable=False,
-        )
-
-    def _snapshot_gone(self, failure: AttemptFailure) -> AttemptFailure | None:
-        if not is_a(failure, SourceError):
-            return None
-        try:
-            self.state.catalog.check_snapshot()
-        except UnloaderError as error:
-            both = dict.fromkeys((failure.message, error.message))
+        table, lock = self._table(attempt), self.state.catalog_lock
+        # A thread that uses the catalog notices the loss, too.
+        if is_a(failure, SourceError) and lock.acquire(blocking=False):
+            try:
+                self.state.resolved.catalog.check_snapshot()
+            except UnloaderError as error:
+                kind = SnapshotGone if isinstance(error, SnapshotGone) else SourceError
+                return replace(
+                    failure,
+                    error=kind.__name__,
+                    message="; ".join(dict.fromkeys((failure.message, error.message))),
+                    hint=error.hint,
+                    retryable=False,
+                )
+            finally:
+                lock.release()
+        if why := table.outputs[0].not_repeatable():
             return replace(
                 failure,
-                error=(SnapshotGone if isinstance(error, SnapshotGone) else SourceError).__name__,
-                message="; ".join(both),
-                hint=error.hint,
+                error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
+                message=f"{failure.message}; {why}",
+                hint=table.next_step(resumable=self.state.is_resumable),
                 retryable=False,
             )
-        return None
+        return failure
 
     def ends_run(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> bool:
-        """Return whether the failure of a table ends the run."""
         return self.state.options.on_failure != "continue"
 
     def failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
@@ -327,7 +292,7 @@ class Units(Work[TableUnit]):
         attempt = verdict.assignment
         table, unit = self._table(attempt), attempt.unit.unit.id
         self.steered.count.ended(place)
-        table.output.failed(unit, attempt.attempt, failure.message)
+        table.failed(unit, attempt.attempt, failure.message)
         table.history.failed(place, unit, attempt.attempt, failure.message)
         _show(
             table,
@@ -361,45 +326,23 @@ class Units(Work[TableUnit]):
         self.drop(lambda unit: unit.table == table.number and not unit.others)
 
     def discard(self, attempt: Attempt[TableUnit]) -> None:
-        """Remove what a failed attempt may have left."""
         for each in _each_of(attempt):
-            self._table(each).output.discard(each.unit.unit.id, each.attempt)
+            self._table(each).discard(each.unit.unit.id, each.attempt)
 
     def _table(self, attempt: Attempt[TableUnit]) -> Table:
         return self.state.tables[attempt.unit.table]
 
 
-def named(observe: Observer, table: str) -> Observer:
-    """Return an observer for one of several tables, which adds the table's name to its events.
-
-    Phases, ticks and routes of a single table are not passed on: they do not belong to the run.
-    """
-
-    def pass_on(event: Event) -> None:
-        if isinstance(event, (PhaseStarted, RouteFinished, Tick)):
-            return
-        unit = getattr(event, "unit", None)
-        if isinstance(unit, str):
-            event = replace(event, unit=f"{table}/{unit}")
-        elif isinstance(event, Notice):
-            event = Notice(text=f"{table}: {event.text}")
-        observe(event)
-
-    return pass_on
-
-
 def _show(table: Table, event: Event) -> None:
-    table.observe(table.output.shown_event(event))
+    table.observe(table.outputs[0].shown_event(event))
 
 
 def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
-    """Return the attempt, or one for each unit of a bundle."""
     parts = attempt.unit.parts
     return tuple(replace(attempt, unit=each) for each in parts) if parts else (attempt,)
 
 
 def _results(result: object) -> Mapping[int, UnitResult]:
-    """Return the results of the units of an attempt, by their number in it."""
     if isinstance(result, BundleResult):
         return dict(result.results)
     return {0: result} if isinstance(result, UnitResult) else {}

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from numa.model import ProcessLimits
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
@@ -41,24 +39,15 @@ _PROOF_SECONDS = 120.0
 """A busy machine, and a database that takes its time to open a session (guess)."""
 
 
-class Workers(Struct, frozen=True, kw_only=True):
-    """The workers of a run."""
-
-    seats: SeatPlan
-    """All seats that the run may want."""
-    executor: Executor
-
-
 @contextmanager
 def workers_for(
     request: Request, parallelism: int | None = None, *, stop: Callable[[], bool]
-) -> Iterator[Workers]:
+) -> Iterator[tuple[SeatPlan, Executor]]:
     """Open an executor with a seat for each worker the request may want, here or in its cluster.
 
-    All processes are gone at the end of the context.
+    It is yielded with the plan of these seats. All processes are gone at the end of the context.
 
     Args:
-        request: The user's request.
         parallelism: The parallelism of an earlier plan; None takes the request's.
         stop: Asked several times a second while a cluster is opened; True ends that.
 
@@ -68,17 +57,29 @@ def workers_for(
         Interrupted: `stop` returned True.
         UsageError: The workers do not suit the request.
     """
+    stall, outputs = request.retry.stall_seconds, [each.output for each in request.of_outputs()]
+    limits = ProcessLimits(
+        start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
+        memory_bytes=request.worker_memory_bytes,
+    )
+    places = (place for each in outputs for place in each.destinations if is_location(place))
+    warm_up = Preload(
+        source_kind=request.source.kind,
+        source=request.source,
+        formats=tuple(dict.fromkeys(name_of(each.format) for each in outputs)),
+        stores=tuple(dict.fromkeys(place.partition(":")[0] for place in places)),
+    )
     if not request.uses_cluster:
         seats = seat_request(request, parallelism)
         with LocalExecutor(
             seats.first(seats.parallelism),
             ENTRY,
-            _limits(request),
-            warm_up=_preload(request),
+            limits,
+            warm_up=warm_up,
             looks=request.seats.numa != "off",
         ) as executor:
             executor.prepare()
-            yield Workers(seats=seats, executor=executor)
+            yield seats, executor
         return
     # Imported here: few runs use a cluster.
     from unloader.engine.cluster.opening import open_cluster
@@ -88,20 +89,15 @@ def workers_for(
         request,
         parallelism,
         entry=ENTRY,
-        warm_up=_preload(request),
-        limits=_limits(request),
+        warm_up=warm_up,
+        limits=limits,
         stop=stop,
     ) as (seats, found):
-        yield Workers(seats=seats, executor=found)
+        yield seats, found
 
 
 def prove(executor: Executor, run: ResolvedTable, places: tuple[str, ...]) -> None:
     """Have each machine of a cluster show that it reads the source and sees the destination.
-
-    Args:
-        executor: The run's executor.
-        run: The run to prove.
-        places: The places with the run's lock.
 
     Raises:
         UnloaderError: One does not, which it names.
@@ -148,25 +144,6 @@ def _check_for_cluster(request: Request) -> None:
             "cluster",
             "leave --cluster out, or let the database run that statement for each session",
         )
-
-
-def _limits(request: Request) -> ProcessLimits:
-    stall = request.retry.stall_seconds
-    return ProcessLimits(
-        start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
-        memory_bytes=request.worker_memory_bytes,
-    )
-
-
-def _preload(request: Request) -> Preload:
-    outputs = [each.output for each in request.of_outputs()]
-    places = (place for each in outputs for place in each.destinations if is_location(place))
-    return Preload(
-        source_kind=request.source.kind,
-        source=request.source,
-        formats=tuple(dict.fromkeys(name_of(each.format) for each in outputs)),
-        stores=tuple(dict.fromkeys(place.partition(":")[0] for place in places)),
-    )
 
 
 def check_ceilings(request: Request) -> None:

@@ -8,7 +8,8 @@ database's internal tables. Partitions are not separate tables: no listing has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,7 +29,6 @@ from unloader.selection.listing import (
 from unloader.selection.patterns import PartPattern, TablePattern
 
 _SOME = 5
-"""Names that a notice lists; the others are counted."""
 
 
 class TableChoice(Struct, frozen=True, kw_only=True):
@@ -121,21 +121,17 @@ class NamedTable(Struct, frozen=True, kw_only=True):
 
     name: TableName
     text: str
-    """As it was typed."""
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
     """The tables that were asked for, each once."""
 
     tables: tuple[ListedTable, ...]
-    """By schema and name."""
     unlisted: tuple[NamedTable, ...] = ()
-    """In the order in which they were typed."""
     excluded: frozenset[tuple[str, str]] = frozenset()
     """Schema and name of the tables that the exclusions match. A name that is not in the listing
     may turn out to mean one of them."""
     notices: tuple[str, ...] = ()
-    """A sentence each, for the log."""
     problems: tuple[TableProblem, ...] = ()
     """Of names and patterns, then of the tables, as far as the listing tells."""
 
@@ -149,21 +145,60 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     if not (wanted.tables or wanted.schemas):
         raise UsageError("no table is named", "name a table, a pattern of tables or a schema")
     work = _Choosing(wanted=wanted, listing=listing)
-    work.include()
-    excluded = work.excluded()
-    tables = tuple(table for key, table in sorted(work.found.items()) if key not in excluded)
-    if not (tables or work.unlisted or work.problems):
-        names = ", ".join(dict.fromkeys(each.text for each in wanted.exclude)) or "the patterns"
+    schemas: tuple[str, ...] | None = None
+    if wanted.schemas:
+        matched: dict[str, None] = {}
+        for schema in wanted.schemas:
+            some = schema.among(work.schemas(), listing.folding)
+            matched.update(dict.fromkeys(some))
+            if not some:
+                text = "".join(segment.text for segment in schema.segments)
+                work.unmatched(text, "the schemas", "no schema of this name has tables")
+        schemas = tuple(sorted(matched))
+    for pattern in wanted.tables:
+        if pattern.table is None or (schemas is not None and pattern.schema is None):
+            work.by_pattern(pattern, schemas)
+        else:
+            work.by_name(pattern, pattern.table)
+    for name in schemas or () if not wanted.tables else ():
+        work.take(f"schema {name}", work.own(name), "the schemas")
+    excluded: set[tuple[str, str]] = set()
+    for pattern in wanted.exclude:
+        # It matches tables of any family, and without a schema in any schema.
+        by_name = pattern.table is not None
+        among = tuple(listing.by_schema) if by_name else work.schemas()
+        if pattern.schema is not None:
+            among = pattern.schema.among(among, listing.folding)
+        tables = [
+            table
+            for schema_name in among
+            for table in listing.by_schema[schema_name]
+            if by_name or not table.system
+        ]
+        names = pattern.name.among({table.name: None for table in tables}, listing.folding)
+        found = {table.key for table in tables if table.name in names}
+        excluded |= found
+        if not found:
+            work.unmatched(pattern.text, pattern.origin, "the exclusion matches no table")
+    left = tuple(table for key, table in sorted(work.found.items()) if key not in excluded)
+    if not (left or work.unlisted or work.problems):
+        named = ", ".join(dict.fromkeys(each.text for each in wanted.exclude)) or "the patterns"
         hint = "exclude fewer tables, or list all tables with: unloader describe SOURCE"
         what = "none of the requested tables is left"
-        work.problems.append(TableProblem.of("unmatched", names, what, hint=hint))
-    work.notices.extend(_twice_read(tables))
+        work.problems.append(TableProblem.of("unmatched", named, what, hint=hint))
+    labels = {table.key: table.label for table in left}
+    work.notices.extend(
+        f"the rows of {table.label} are unloaded twice: {labels[table.part_of]} also has them, by "
+        "inheritance"
+        for table in left
+        if table.part_of is not None and table.part_of in labels
+    )
     return Chosen(
-        tables=tables,
+        tables=left,
         unlisted=tuple(dict.fromkeys(work.unlisted)),
-        excluded=excluded,
+        excluded=frozenset(excluded),
         notices=tuple(dict.fromkeys(work.notices)),
-        problems=(*work.problems, *obstacles_of(tables)),
+        problems=(*work.problems, *obstacles_of(left)),
     )
 
 
@@ -177,44 +212,15 @@ class _Choosing(Struct, kw_only=True):
     notices: list[str] = field(default_factory=list)
     problems: list[TableProblem] = field(default_factory=list)
 
-    def include(self) -> None:
-        """Find the requested tables."""
-        schemas = self._asked_schemas()
-        for pattern in self.wanted.tables:
-            if pattern.table is None or (schemas is not None and pattern.schema is None):
-                self._by_pattern(pattern, schemas)
-            else:
-                self._by_name(pattern, pattern.table)
-        if not self.wanted.tables:
-            for schema in schemas or ():
-                self._take(f"schema {schema}", self._own(schema))
-
-    def _asked_schemas(self) -> tuple[str, ...] | None:
-        """Return the requested schemas; None if no schema was named."""
-        if not self.wanted.schemas:
-            return None
-        found: dict[str, None] = {}
-        for pattern in self.wanted.schemas:
-            some = pattern.among(self._schemas(), self.listing.folding)
-            found.update(dict.fromkeys(some))
-            if not some:
-                text = "".join(segment.text for segment in pattern.segments)
-                self._unmatched(text, "the schemas", "no schema of this name has tables", "")
-        return tuple(sorted(found))
-
-    def _schemas(self) -> tuple[str, ...]:
+    def schemas(self) -> tuple[str, ...]:
         """Return the schemas that have a table of a user."""
-        return tuple(
-            schema
-            for schema, tables in self.listing.by_schema.items()
-            if not all(table.system for table in tables)
-        )
+        return tuple(schema for schema in self.listing.by_schema if self.own(schema))
 
-    def _own(self, schema: str) -> list[ListedTable]:
+    def own(self, schema: str) -> list[ListedTable]:
         """Return the tables of a schema that are not the database's own."""
         return [table for table in self.listing.by_schema.get(schema, ()) if not table.system]
 
-    def _by_name(self, pattern: TablePattern, name: TableName) -> None:
+    def by_name(self, pattern: TablePattern, name: TableName) -> None:
         """Take the table that the database would find, or leave the name to the source.
 
         A system table is left to the source, too: only the source knows whether it can be unloaded.
@@ -234,44 +240,61 @@ class _Choosing(Struct, kw_only=True):
                 break
         self.unlisted.append(NamedTable(name=name, text=pattern.text))
 
-    def _by_pattern(self, pattern: TablePattern, asked: tuple[str, ...] | None) -> None:
+    def by_pattern(self, pattern: TablePattern, asked: tuple[str, ...] | None) -> None:
         """Take all tables that a pattern matches; a plain name is a pattern in named schemas."""
         folding = self.listing.folding
         if pattern.schema is not None:
-            schemas = pattern.schema.among(self._schemas(), folding)
+            schemas = pattern.schema.among(self.schemas(), folding)
         else:
             schemas = self.listing.default_schemas if asked is None else asked
-        pool = [table for schema in schemas for table in self._own(schema)]
+        pool = [table for schema in schemas for table in self.own(schema)]
         names = set(pattern.name.among((table.name for table in pool), folding))
         found = [table for table in pool if table.name in names]
         any_family = pattern.name.literal is not None
-        self._take(pattern.text, found, pattern.origin, any_family=any_family)
-        self._other_case(pattern, pool, names)
+        self.take(pattern.text, found, pattern.origin, any_family=any_family)
+        segments = pattern.name.segments
+        if not names or any(segment.quoted for segment in segments):
+            return
+        # Report the names that the pattern would match if letters had the other case.
+        rest = {
+            table.name.casefold(): table
+            for table in pool
+            if table.name not in names and table.family in self.wanted.families
+        }
+        lower = tuple(NamePart(text=segment.text.casefold()) for segment in segments)
+        missed = [rest[name].label for name in PartPattern(segments=lower).among(rest, "any")]
+        if missed:
+            more = len(missed) - _SOME
+            shown = ", ".join(missed[:_SOME]) + (f" and {more} more" if more > 0 else "")
+            self.notices.append(
+                f"{pattern.text} does not match {shown}, because of upper and lower case; put "
+                "double quotes around letters whose case matters"
+            )
 
-    def _take(
-        self,
-        text: str,
-        found: Iterable[ListedTable],
-        origin: str = "the schemas",
-        *,
-        any_family: bool = False,
+    def take(
+        self, text: str, found: Iterable[ListedTable], origin: str, *, any_family: bool = False
     ) -> None:
         """Take the tables of the requested families; report the others."""
-        kept: list[ListedTable] = []
-        left: list[ListedTable] = []
+        kept = 0
+        kinds: Counter[str] = Counter()
         for table in found:
-            kept_one = any_family or table.family in self.wanted.families
-            (kept if kept_one else left).append(table)
-        self.found.update((table.key, table) for table in kept)
-        others = _counted(left)
+            if any_family or table.family in self.wanted.families:
+                self.found[table.key] = table
+                kept += 1
+            else:
+                kinds[table.kind] += 1
+        parts = [counted(number, kind) for kind, number in sorted(kinds.items())]
+        others = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
         if not kept:
             what = f"it matches {others} but no table" if others else "it matches no table"
             hint = "give their full names, or give --table-kinds" if others else ""
-            self._unmatched(text, origin, what, hint)
+            self.unmatched(text, origin, what, hint)
         elif others:
-            self.notices.append(f"{text} also matches {others}, which {are(len(left))} left out")
+            left_out = f"which {are(kinds.total())} left out"
+            self.notices.append(f"{text} also matches {others}, {left_out}")
 
-    def _unmatched(self, text: str, origin: str, what: str, hint: str) -> None:
+    def unmatched(self, text: str, origin: str, what: str, hint: str = "") -> None:
+        """Note a pattern that matches nothing: as a problem, or as a notice if that is allowed."""
         if self.wanted.allow_unmatched:
             self.notices.append(f"{text} in {origin}: {what}")
             return
@@ -281,72 +304,3 @@ class _Choosing(Struct, kw_only=True):
         )
         where = f"{what} in {self.listing.where}"
         self.problems.append(TableProblem.of("unmatched", text, where, hint=hint))
-
-    def _other_case(self, pattern: TablePattern, pool: list[ListedTable], names: set[str]) -> None:
-        """Report the names that a pattern would match if letters had the other case."""
-        segments = pattern.name.segments
-        if not names or any(segment.quoted for segment in segments):
-            return
-        rest = {
-            table.name.casefold(): table
-            for table in pool
-            if table.name not in names and table.family in self.wanted.families
-        }
-        lower = tuple(NamePart(text=segment.text.casefold()) for segment in segments)
-        missed = [rest[name].label for name in PartPattern(segments=lower).among(rest, "any")]
-        if missed:
-            self.notices.append(
-                f"{pattern.text} does not match {_some(missed)}, because of upper and lower "
-                "case; put double quotes around letters whose case matters"
-            )
-
-    def excluded(self) -> frozenset[tuple[str, str]]:
-        """Return schema and name of the excluded tables."""
-        found: set[tuple[str, str]] = set()
-        for pattern in self.wanted.exclude:
-            some = set(self._matching(pattern))
-            found |= some
-            if not some:
-                self._unmatched(pattern.text, pattern.origin, "the exclusion matches no table", "")
-        return frozenset(found)
-
-    def _matching(self, pattern: TablePattern) -> Iterator[tuple[str, str]]:
-        """Yield the tables that an exclusion matches, of any family; without a schema in any."""
-        folding = self.listing.folding
-        by_name = pattern.table is not None
-        schemas = tuple(self.listing.by_schema) if by_name else self._schemas()
-        if pattern.schema is not None:
-            schemas = pattern.schema.among(schemas, folding)
-        pool = [
-            table
-            for schema in schemas
-            for table in self.listing.by_schema[schema]
-            if by_name or not table.system
-        ]
-        names = set(pattern.name.among({table.name: None for table in pool}, folding))
-        return (table.key for table in pool if table.name in names)
-
-
-def _twice_read(tables: tuple[ListedTable, ...]) -> Iterator[str]:
-    """Yield a notice for each table whose rows another chosen table also has."""
-    labels = {table.key: table.label for table in tables}
-    for table in tables:
-        if table.part_of is not None and table.part_of in labels:
-            yield (
-                f"the rows of {table.label} are unloaded twice: {labels[table.part_of]} also has "
-                "them, by inheritance"
-            )
-
-
-def _counted(tables: list[ListedTable]) -> str:
-    """Return how many there are of each kind, `2 views and 1 foreign table`; empty for none."""
-    kinds: dict[str, int] = {}
-    for table in tables:
-        kinds[table.kind] = kinds.get(table.kind, 0) + 1
-    parts = [counted(count, kind) for kind, count in sorted(kinds.items())]
-    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)
-
-
-def _some(names: list[str]) -> str:
-    left = len(names) - _SOME
-    return ", ".join(names[:_SOME]) + (f" and {left} more" if left > 0 else "")

@@ -56,9 +56,7 @@ class UnreadableColumn(Struct, frozen=True, kw_only=True):
 
     name: str
     what: str
-    """In the words of a sentence whose subject is the column."""
     mend: tuple[str, ...] = ()
-    """SQL that mends it, a statement each, without semicolons."""
 
 
 def of_unread_type(name: str, native_type: str) -> UnreadableColumn:
@@ -109,7 +107,6 @@ class ListedTable(Struct, frozen=True, kw_only=True):
 
     @property
     def readable(self) -> bool:
-        """Whether this user may read it, as far as the catalogue tells."""
         return not self.obstacles
 
     @property
@@ -119,7 +116,6 @@ class ListedTable(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its name for messages, as `TableInfo.label`."""
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
@@ -132,11 +128,9 @@ class Listing(Struct, frozen=True, kw_only=True, dict=True):
     default_schemas: tuple[str, ...]
     """Where a name without a schema is looked for; the first that has it wins."""
     where: str
-    """The name of the database in messages."""
 
     @cached_property
     def by_schema(self) -> Mapping[str, Sequence[ListedTable]]:
-        """The same tables by their schemas."""
         found: dict[str, list[ListedTable]] = {}
         for table in self.tables:
             found.setdefault(table.key[0], []).append(table)
@@ -166,7 +160,6 @@ unloaded, although the table can. twice: patterns of two entries match the table
 come from an `Obstacle`."""
 
 SHOWN = 12
-"""Problems in the text of an error; the others are counted."""
 
 
 _EARLIER = "it was left out when the run was first started: "
@@ -184,7 +177,6 @@ class TableProblem(Struct, frozen=True, kw_only=True):
     error: UnloaderError
     kind: ProblemKind = "refused"
     mend: tuple[str, ...] = ()
-    """SQL statements that solve the problem, without semicolons."""
     entry: int | None = None
     """Number of the entry that asks for the table, from 0; None where it is not known."""
 
@@ -199,16 +191,7 @@ class TableProblem(Struct, frozen=True, kw_only=True):
         mend: tuple[str, ...] = (),
         entry: int | None = None,
     ) -> TableProblem:
-        """Return a problem that the listing or the choice of tables shows.
-
-        Args:
-            kind: See `ProblemKind`.
-            table: The table or the pattern.
-            what: The reason, as a sentence without the table.
-            hint: What to do next where no SQL solves it.
-            mend: SQL statements that solve it.
-            entry: Number of the entry.
-        """
+        """Return a problem that the listing or the choice of tables shows."""
         grants = f"let a user who may grant it run: {'; '.join(mend)}" if mend else ""
         error = SourceError(what, "; ".join(filter(None, (hint, grants))))
         return cls(table=table, error=error, kind=kind, mend=mend, entry=entry)
@@ -221,13 +204,11 @@ class TableProblem(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """Table and reason."""
         message = self.error.message.rstrip(". ")
         return message if message.startswith(self.table) else f"{self.table}: {message}"
 
 
 def problem_of(table: str, obstacle: Obstacle) -> TableProblem:
-    """Return an obstacle of a table as a problem."""
     return TableProblem.of(
         obstacle.kind, table, obstacle.what, hint=obstacle.hint, mend=obstacle.mend
     )
@@ -246,7 +227,6 @@ def unreadable_columns(
     """Return a problem for each column that cannot be unloaded although the table can.
 
     Args:
-        table: Its name is as the source lists it.
         chosen: Names of the columns that are to be unloaded; None means all of them.
     """
     return tuple(
@@ -274,7 +254,6 @@ def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True
     """Return one error for all tables that cannot be unloaded.
 
     Args:
-        problems: At least one.
         of: The number of requested tables and queries, including these.
         goes_on: The reader can ask for the other tables alone.
     """
@@ -296,12 +275,7 @@ def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True
 
 
 def lost_error(problems: Sequence[TableProblem], of: int) -> UnloaderError:
-    """Return one error for all tables that a resumed run cannot read as before.
-
-    Args:
-        problems: At least one.
-        of: The number of tables of the run.
-    """
+    """Return one error for all tables that a resumed run cannot read as before."""
     head = f"{len(problems)} of {counted(of, 'table')} cannot be read as before"
     return _joined(problems, head, dict.fromkeys(_hints(problems, goes_on=False)))
 

@@ -37,7 +37,6 @@ class PartPattern(Struct, frozen=True, kw_only=True):
 
     @property
     def literal(self) -> NamePart | None:
-        """The name that it is, None where it is a pattern."""
         if len(self.segments) > 1:
             return None
         (segment,) = self.segments
@@ -92,7 +91,6 @@ class TablePattern(Struct, frozen=True, kw_only=True):
 
     @property
     def table(self) -> TableName | None:
-        """The one name that it is, None where it is a pattern."""
         schema = None if self.schema is None else self.schema.literal
         name = self.name.literal
         if name is None or (schema is None and self.schema is not None):
@@ -101,7 +99,6 @@ class TablePattern(Struct, frozen=True, kw_only=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it is a name that databases read alike apart from its case."""
         return self.name.certain and (self.schema is None or self.schema.certain)
 
 
@@ -109,10 +106,6 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
     """Return the pattern that a text is.
 
     A text without wildcards that `names.parse_table` takes for a name is that name.
-
-    Args:
-        text: `NAME` or `SCHEMA.NAME`, with quotes and wildcards.
-        origin: Where it was written, for messages.
 
     Raises:
         UsageError: The text is empty, has an open quote or more than two parts.
@@ -134,10 +127,6 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
 
 def parse_schema(text: str, origin: str) -> PartPattern:
     """Return the pattern of schema names that a text is.
-
-    Args:
-        text: A name or a pattern.
-        origin: The option, or where else it was written, for messages.
 
     Raises:
         UsageError: The text is empty, has an open quote or a dot outside of quotes.
@@ -185,10 +174,6 @@ def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
     Blank lines and lines that begin with `#` are left out; a name that begins with it is quoted. A
     line end within double quotes belongs to the name.
 
-    Args:
-        text: The lines.
-        where: The name of the file or option in messages, before the number of a line.
-
     Raises:
         UsageError: A line is not a pattern, or has a quote that is never closed.
     """
@@ -198,7 +183,6 @@ def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
 
 
 def _lines(text: str, where: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line that says something."""
     pending: list[str] = []
     begun, is_open = 0, False
     for number, line in enumerate(text.split("\n"), 1):
@@ -269,7 +253,6 @@ def _same(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a glob that matches a text and nothing else."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
 
 

@@ -36,7 +36,6 @@ def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
 
 
 def _of_tables_of_a_lakehouse(place: str, *, dry_run: bool) -> Cleaning | None:
-    """Remove a run that is complete, for a table, and not part of it; else return None."""
     storage = storage_at(place)
     try:
         if b'"lake_table"' not in storage.read(place, MANIFEST):

@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -95,9 +94,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     home: str = ""
     """The directory of all tables, where this one is of a table of a run that is not finished."""
     units: int | None = None
-    """Work units of the run; None where it is not known."""
     left: Leftover | None = None
-    """What a broken run has staged."""
     finished: FinishedRun | None = None
     """The run whose manifest is there; beside a broken one that was to replace it, an earlier one.
     Empty beside an active run."""
@@ -143,7 +140,6 @@ def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
     """Return the status of all runs at a place and below it, by their places.
 
     Args:
-        place: Where to begin.
         depth: How far to go down; 0 looks at the place alone.
 
     Raises:
@@ -159,44 +155,36 @@ def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
             f"cannot read {place}: {error.strerror or error}",
             "check the path and its permissions",
         ) from error
+
+    def tables_of(place: str) -> dict[str, RecordedTable]:
+        with suppress(OSError):
+            tables = recorded_tables(storage.record(place, RUN_RECORD), place)
+            return {real(each): table for table in tables for each in table.directories}
+        return {}
+
+    def seen(place: str) -> RunStatus:
+        try:
+            return status_of(place, known)
+        except OutputFailed as error:
+            return RunStatus(destination=place, state="unreadable", problem=error.message)
+
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         # The record of thousands of tables is read once, and not for each of them.
         known: dict[str, RecordedTable] = {}
-        for found in threads.map(partial(_tables_of, storage), places):
-            known.update(found)
-        return tuple(_once_each(threads.map(partial(_seen, tables=known), places)))
-
-
-def _tables_of(storage: Storage, place: str) -> dict[str, RecordedTable]:
-    """Return the tables of the unfinished run that has its home at a place."""
-    with suppress(OSError):
-        tables = recorded_tables(storage.record(place, RUN_RECORD), place)
-        return {real(each): table for table in tables for each in table.directories}
-    return {}
-
-
-def _seen(place: str, tables: Mapping[str, RecordedTable]) -> RunStatus:
-    try:
-        return status_of(place, tables)
-    except OutputFailed as error:
-        return RunStatus(destination=place, state="unreadable", problem=error.message)
-
-
-def _once_each(found: Iterable[RunStatus]) -> list[RunStatus]:
-    """Return each run over several places once, by the first place of its that was found.
-
-    Of a run over several tables that is the directory of all of them.
-    """
-    known: dict[tuple[str, str], RunStatus] = {}
-    found = list(found)
+        for tables in threads.map(tables_of, places):
+            known.update(tables)
+        found = list(threads.map(seen, places))
+    # A run over several places is listed once, by the first place of its that was found. Of a run
+    # over several tables that is the directory of all of them.
+    once: dict[tuple[str, str], RunStatus] = {}
     homes = {each.run_id: each.destination for each in found if each.tables is not None}
     for each in found:
         if homes.get(each.run_id, each.destination) != each.destination:
             continue  # One of the tables of a run that is listed as a whole.
         key = (each.run_id, each.since or each.destination)
-        if each.state != "none" and (key not in known or known[key].live is None):
-            known[key] = each
-    return sorted(known.values(), key=lambda each: each.destination)
+        if each.state != "none" and (key not in once or once[key].live is None):
+            once[key] = each
+    return tuple(sorted(once.values(), key=lambda each: each.destination))
 
 
 def _of_broken_run(
@@ -217,9 +205,15 @@ def _of_broken_run(
     if not tables:
         parts = [storage.who_was_here(each) for each in who.places] if who.places[1:] else [who]
         return replace(found, left=_staged(who.places or (place,), parts, {who.run_id}))
+
+    def staged_of(table: RecordedTable) -> Leftover | None:
+        if all(is_published(storage, home, table.run_id) for home in table.homes):
+            return None
+        parts = [storage.who_was_here(place) for place in table.directories]
+        return _staged(table.directories, parts, {who.run_id, table.run_id})
+
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        looks = threads.map(partial(_staged_of_table, storage, who.run_id), tables)
-        staged = [each for each in looks if each is not None]
+        staged = [each for each in threads.map(staged_of, tables) if each is not None]
     left_out = len(recorded_left_out(record))
     return replace(
         found,
@@ -237,14 +231,6 @@ def _of_broken_run(
             bytes=sum(each.bytes for each in staged),
         ),
     )
-
-
-def _staged_of_table(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
-    """Return the staged part of one of several tables; None if it is published."""
-    if all(is_published(storage, home, table.run_id) for home in table.homes):
-        return None
-    parts = [storage.who_was_here(place) for place in table.directories]
-    return _staged(table.directories, parts, {run_id, table.run_id})
 
 
 def _staged(
@@ -304,7 +290,6 @@ def _of_run(
 
 
 def _reason(live: LiveStatus | None) -> str:
-    """Return the error that ended a run; empty if it was killed, or is running."""
     if live is None or not live.ended:
         return ""
     # The advice of that message may be outdated: the page has the next step from what exists now.
@@ -327,7 +312,6 @@ def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
 
 
 def _finished(storage: Storage, place: str) -> FinishedRun | None:
-    """Return the finished run at a place; one with a damaged manifest is an error."""
     try:
         data = storage.read(place, MANIFEST)
     except FileNotFoundError:

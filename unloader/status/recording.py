@@ -38,7 +38,6 @@ _PATIENCE_SECONDS = 5.0
 """How long the end of a run waits for a record that is being written to a storage that hangs."""
 
 _LONGEST_ERROR = 1000
-"""Characters."""
 
 STOP_ASKED = "`unloader stop` was called: the work units in progress are stopped"
 
@@ -53,14 +52,6 @@ class LiveRun:
         observe: Observer,
         asked: Callable[[], bool],
     ) -> None:
-        """Begin to count.
-
-        Args:
-            run_id: The run.
-            seats: Of its workers.
-            observe: Gets all events, in the thread that brings them.
-            asked: Returns whether the caller of the run asks for its end.
-        """
         self._run_id, self._seats = run_id, tuple(seats)
         self._observe, self._asked = observe, asked
         self._tally = Tally(time.monotonic())
@@ -93,7 +84,6 @@ class LiveRun:
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        """Take an event into account and hand it on."""
         with self._lock:
             self._tally.add(event, time.monotonic())
         while self._notices:
@@ -101,7 +91,6 @@ class LiveRun:
         self._observe(event)
 
     def stop(self) -> bool:
-        """Return whether the run is to end; asked several times a second, from any thread."""
         return self._asked() or self.stopped_by_others
 
     def told_by(self, error: UnloaderError) -> UnloaderError:
@@ -158,7 +147,6 @@ class LiveRun:
                 self._notices.append(f"`unloader status` cannot follow this run: {why}")
 
     def _status(self, now: float, error: BaseException | None) -> LiveStatus:
-        """Return the record of a moment, by the clock of the tally."""
         tally, at = self._tally, datetime.now(UTC)
         figures, running = tally.figures(now), len(tally.running)
         self._speeds.add(now, figures.rows)
@@ -233,5 +221,4 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _shown(text: str) -> str:
-    """Return a message without secrets, and without its end where it is long."""
     return redact(text)[:_LONGEST_ERROR]

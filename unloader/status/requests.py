@@ -35,7 +35,6 @@ class StoppedRun(Struct, frozen=True, kw_only=True):
     units_done: int
     units: int | None
     seconds: float
-    """How long it took."""
     status: RunStatus
 
 
@@ -46,7 +45,6 @@ class ChangedRun(Struct, frozen=True, kw_only=True):
     taken: bool
     """It has applied the change; False if the caller did not wait for that."""
     seconds: float
-    """How long it took."""
     parallelism: ParallelismStatus | None
     """How many workers work by now; None where that is not known yet."""
 
@@ -57,7 +55,6 @@ def stop_run(
     """Ask the run at a destination to end, as Ctrl-C would, and wait until it has ended.
 
     Args:
-        place: One of the run's places.
         timeout_seconds: How long to wait at most; 0 does not wait.
         stop: Asked several times a second; True ends the waiting, not the run.
 
@@ -125,10 +122,7 @@ def change_run(
     """Ask the run at a destination for other settings, and wait until it has applied them.
 
     Args:
-        place: One of the run's places.
         wish: The change; its id and the name of the caller are filled in here.
-        timeout_seconds: How long to wait at most; 0 does not wait.
-        stop: Asked several times a second; True ends the waiting.
 
     Raises:
         UsageError: Nothing is to be changed.
@@ -184,11 +178,6 @@ def change_run(
 
 
 def _running(place: str, command: str, done: str) -> RunStatus:
-    """Return the active run at a place; it must not belong to one table of several.
-
-    Raises:
-        OutputFailed: No run is active there.
-    """
     found = status_of(place)
     if found.state != "running":
         raise OutputFailed(
@@ -204,7 +193,6 @@ def _running(place: str, command: str, done: str) -> RunStatus:
 
 
 def _is_same(before: RunStatus, now: RunStatus) -> bool:
-    """Return whether the run is still active, in the same process."""
     return (now.state, now.run_id, now.since) == ("running", before.run_id, before.since)
 
 

@@ -41,7 +41,6 @@ class Speeds(Struct):
     """Seconds between two samples that are kept; 0 keeps all."""
 
     def add(self, now: float, rows: int) -> None:
-        """Take how far the run is now."""
         if self._samples and now - self._samples[-1][0] < self._step:
             return
         self._samples.append((now, rows))
@@ -83,7 +82,6 @@ class Running(Struct):
     waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
 
     def rows_per_second(self, now: float) -> float:
-        """Return the rate of this attempt."""
         return self.rows / max(now - self.started, 1e-3)
 
 
@@ -158,7 +156,6 @@ class Tally:
         self._of_before = UnitsKept(units=0, rows=0, bytes=0)
 
     def add(self, event: Event, now: float) -> None:
-        """Take one event into account."""
         if isinstance(event, RunStarted):
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)

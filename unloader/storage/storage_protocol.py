@@ -387,12 +387,6 @@ class Storage(Protocol):
             overwrite: An earlier run there may be replaced.
         """
 
-    def missing(self, places: Sequence[str]) -> frozenset[str]:
-        """Return the places that do not exist and that nothing seems to keep a run from making.
-
-        It changes nothing. A storage that cannot see that cheaply returns no place.
-        """
-
     def take(self, claim: Claim) -> RunStorage:
         """Take all places of a run or none, making them where needed.
 

@@ -6,6 +6,7 @@ that were fetched, for each part: a work unit, or the table where all units shar
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -24,8 +25,9 @@ from unloader.manifest.model import Manifest
 from unloader.model import FinishedUnit
 from unloader.nouns import counted
 from unloader.sources import readings
+from unloader.storage.storage_protocol import RunStorage
 from writers.content.sums import total
-from writers.errors import FormatError, WriteError
+from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.files.checksums import checksum_name
 from writers.files.read_back import read_back
 from writers.files.readable import Readable
@@ -46,6 +48,9 @@ Advance = Callable[[int], None]
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 0.5
+
+_MOST_THREADS = 8
+"""Checksums and reads leave the interpreter. A disk has no use for more threads."""
 
 
 class _Ended(Exception):
@@ -119,7 +124,6 @@ class Fetched(Struct, frozen=True, kw_only=True):
     schema: str
     """Of the columns that were written, as an Arrow IPC message."""
     columns: tuple[str, ...]
-    """Their names."""
     parts: Mapping[str, ContentSums]
     """By what a part is called in messages."""
     left_out: Mapping[int, str] = field(default_factory=dict)
@@ -155,15 +159,7 @@ def differing(
     where: tuple[str, str],
     left_out: Mapping[int, str],
 ) -> Iterator[str]:
-    """Yield how two checksums of the same rows differ, column by column.
-
-    Args:
-        one: Of the rows in one place.
-        other: Of those in another.
-        columns: Names.
-        where: The name of the places.
-        left_out: Columns not to be compared, by index.
-    """
+    """Yield how two checksums of the same rows differ, column by column."""
     if one.rows != other.rows:
         yield f"{counted(one.rows, 'row')} {where[0]}, {other.rows} {where[1]}"
         return
@@ -193,8 +189,6 @@ def check_file(
     """Read a file again and compare it with what its writer reported.
 
     Args:
-        path: The file.
-        file: What its writer reported.
         spec: How it was written; None compares size and checksum, and counts no records.
         header: Whether it begins with one, where the format has one.
         advance: Called with the bytes of each piece that was read; an exception ends all.
@@ -241,6 +235,38 @@ def _differs(path: Readable, differences: list[str]) -> VerifyMismatch:
     )
 
 
+def damaged_units(
+    storage: RunStorage, finished: Mapping[str, FinishedUnit], tick: Callable[[], None]
+) -> dict[str, str]:
+    """Return the units whose staged files differ from their report, with the damage.
+
+    Each file is read as a whole, and its size and checksum are compared. An upload cannot be read:
+    the sizes and checksums of its parts are compared.
+    """
+
+    def damage(unit: FinishedUnit, advance: Advance) -> str:
+        for file in unit.files:
+            try:
+                if file.upload is not None:
+                    storage.compare_upload(file.directory, file.upload)
+                else:
+                    path = storage.staged_file(file.directory, file.path)
+                    check_file(path, file, advance=advance)
+            except StoreFailed as error:
+                # A store that does not answer now reports nothing about its files.
+                if not isinstance(error, Superseded):
+                    raise
+                return error.message
+            except (VerifyMismatch, WriteError) as error:
+                return str(getattr(error, "message", error))
+        return ""
+
+    jobs = [partial(damage, unit) for unit in finished.values()]
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    texts = in_parallel(jobs, threads, lambda done, amount: tick())
+    return {name: wrong for name, wrong in zip(finished, texts, strict=True) if wrong}
+
+
 _SHOWN = 3
 
 
@@ -259,9 +285,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     """How files are read again."""
 
     spec: OutputSpec
-    """How they were written."""
     parallelism: int
-    """Number of files that are read at a time."""
     fetched: Fetched | None = None
     """What their values are compared with; None compares sizes, checksums and records."""
 
@@ -282,12 +306,6 @@ def read_files(
     check: Callable[[], None] = lambda: None,
 ) -> FilesRead:
     """Read files again, and compare them with their records.
-
-    Args:
-        files: All of one run, or some.
-        reading: How they are read.
-        observe: Called with the progress, in this thread.
-        check: Called several times a second; an exception ends all.
 
     Raises:
         FormatError: The library of the files' checksum is missing: nothing is known of them.
@@ -317,7 +335,6 @@ def some_of(found: Sequence[str]) -> str:
 
 
 def _read(file: CheckedFile, reading: Reading, advance: Advance) -> str | ContentSums | None:
-    """Return the difference of a file, or the checksums of its columns if they are compared."""
     try:
         check_file(file.path, file.written, reading.spec, header=file.header, advance=advance)
         if reading.fetched is None:

@@ -36,7 +36,7 @@ from unloader.manifest.read import (
 )
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import are, counted
-from unloader.resolve.run_record import recorded_left_out, recorded_tables
+from unloader.resolve.run_record import RecordedTable, recorded_left_out, recorded_tables
 from unloader.secrets.encryption_keys import with_identities, with_parquet_key
 from unloader.selection.listing import TRY_AGAIN
 from unloader.storage.place_names import PlacePath, path_of, relative
@@ -57,7 +57,7 @@ from unloader.verification.files import (
     some_of,
 )
 from unloader.verification.lake_log import run_in_table
-from unloader.verification.source import OpenSources, Question, SourceState, ask
+from unloader.verification.source import OpenSources, SourceState, ask
 from writers.errors import FormatError
 from writers.model import Encryption, OutputSpec
 from writers.registry import check
@@ -65,7 +65,6 @@ from writers.registry import check
 Level = Literal["count", "full", "source"]
 
 _SHOWN = 5
-"""Files or tables that are named in one message."""
 
 _DEPTH = 4
 """Levels below a home at which other runs are looked for; `{schema}` and `{table}` make two."""
@@ -74,6 +73,8 @@ _DEPTH = 4
 class Checks(Struct, frozen=True, kw_only=True):
     """The checks of a finished run, and their options."""
 
+    source: SourceSpec | None = None
+    """Counts the rows, too; None asks no source."""
     strict: bool = False
     """Files that do not belong to the run are a difference, and not only reported."""
     level: Level = "count"
@@ -83,6 +84,11 @@ class Checks(Struct, frozen=True, kw_only=True):
     """Files that are read at a time; 0 is the number of usable CPUs."""
     keys: EncryptionOptions | None = None
     """Where the keys of encrypted files are found; None is nowhere."""
+
+    @property
+    def threads(self) -> int:
+        """Files that are read at a time."""
+        return self.parallelism or detect().usable_cpus
 
 
 class _Table(Struct, kw_only=True):
@@ -100,9 +106,7 @@ class _Table(Struct, kw_only=True):
     """Why the source cannot count its rows, for example because it was dropped."""
 
 
-def verify(
-    destination: PlacePath, source: SourceSpec | None, observe: Observer, checks: Checks
-) -> dict[str, Any]:
+def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[str, Any]:
     """Check every file of a finished run, and the row counts where a source is given.
 
     A run that was interrupted while it was published is completed first.
@@ -114,31 +118,36 @@ def verify(
     state. The answer names the moment. Files and finished runs next to the run's files are
     reported, and are a difference where `checks` are strict.
 
-    Args:
-        destination: The directory of the manifest, of one table or of all tables.
-        source: None = the rows are not counted there.
-        observe: Called with each event.
-        checks: The checks to make.
-
     Raises:
         VerifyMismatch: Something differs; the message names the first differences.
         PartialUnload: The run has several tables, and some are not published yet.
         OutputFailed: `destination` has no finished run, and none that can be finished.
         SourceError: The source refused.
     """
-    if checks.level == "source" and source is None:
+    if checks.level == "source" and checks.source is None:
         raise UsageError("--level source compares with a database", "give SOURCE after DEST")
     _finish_publication(destination, observe)
-    if record := _record_of_unfinished(str(destination)):
-        raise _checked_unfinished(destination, record, source, checks, observe)
-    _explain_missing(destination)
+    storage, place = storage_at(str(destination)), str(destination)
+    tables: tuple[RecordedTable, ...] = ()
+    left_out: tuple[str, ...] = ()
+    is_missing = False
+    with suppress(OSError):  # The reader of the manifest reports it.
+        is_missing = MANIFEST not in storage.names(place)
+        if is_missing:
+            record = storage.record(place, RUN_RECORD)
+            tables, left_out = recorded_tables(record, place), recorded_left_out(record)
+    if tables:
+        raise _checked_unfinished(destination, tables, left_out, checks, observe)
+    if is_missing:
+        with suppress(OSError):
+            _explain_missing(destination)
     run = _parsed(manifest_data(destination), destination)
     if isinstance(run, Manifest):
         alone = _opened("", destination, run, checks)
-        _ask_source([alone], source, checks, observe, {})
+        _ask_source([alone], checks, observe, {})
         return _checked_table(alone, checks, observe)
     answers, found, uncounted = _checked_tables(
-        destination, run.tables, source, checks, observe, to=run.options.to
+        destination, run.tables, checks, observe, to=run.options.to
     )
     extra = _other_runs(destination, run)
     if extra and checks.strict:
@@ -158,12 +167,6 @@ def _finish_publication(place: PlacePath, observe: Observer) -> None:
 
 
 def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
-    """Return the manifest of the finished run at a place.
-
-    Raises:
-        VerifyMismatch: It was changed after it was written, which is a difference like any other.
-        OutputFailed: It was written by another version of this program.
-    """
     try:
         return parse_run(data, place / MANIFEST)
     except OutputFailed as error:
@@ -172,47 +175,34 @@ def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
         raise VerifyMismatch(error.message, error.hint) from error
 
 
-def _record_of_unfinished(place: str) -> bytes:
-    """Return the record of an unfinished run over several tables; empty without one."""
-    try:
-        record = storage_at(place).record(place, RUN_RECORD)
-        finished = MANIFEST in storage_at(place).names(place)
-    except OSError:
-        return b""  # The reader of the manifest reports it.
-    return b"" if finished or not recorded_tables(record, place) else record
-
-
 def _explain_missing(place: PlacePath) -> None:
-    """Refuse a directory without a manifest, where it is known what to do instead.
-
-    Raises:
-        OutputFailed: Finished runs are below it, or a run there is not finished.
-    """
+    """Raise what to do instead for a directory without a manifest, where that is known."""
     storage = storage_at(str(place))
-    with suppress(OSError):
-        if MANIFEST in storage.names(str(place)):
-            return
-        below = storage.places_below(str(place), _DEPTH)
-        finished = [each for each in below if MANIFEST in storage.names(each)]
-        if finished:
-            raise OutputFailed(
-                f"{place} has no finished run: {MANIFEST} does not exist, but "
-                f"{counted(len(finished), 'finished run')} {are(len(finished))} below it",
-                f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
-            )
-        who = storage.who_was_here(str(place), counted=False)
-        if who is not None and who.run_id:
-            status = f"unloader status {shlex.quote(str(place))}"
-            raise OutputFailed(
-                f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
-                f"wait until the run ends; its progress: {status}"
-                if who.is_running
-                else f"to see whether it can be resumed: {status}",
-            )
+    below = storage.places_below(str(place), _DEPTH)
+    finished = [each for each in below if MANIFEST in storage.names(each)]
+    if finished:
+        raise OutputFailed(
+            f"{place} has no finished run: {MANIFEST} does not exist, but "
+            f"{counted(len(finished), 'finished run')} {are(len(finished))} below it",
+            f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
+        )
+    who = storage.who_was_here(str(place), counted=False)
+    if who is not None and who.run_id:
+        status = f"unloader status {shlex.quote(str(place))}"
+        raise OutputFailed(
+            f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
+            f"wait until the run ends; its progress: {status}"
+            if who.is_running
+            else f"to see whether it can be resumed: {status}",
+        )
 
 
 def _checked_unfinished(
-    home: PlacePath, record: bytes, source: SourceSpec | None, checks: Checks, observe: Observer
+    home: PlacePath,
+    tables: Sequence[RecordedTable],
+    left_out: Sequence[str],
+    checks: Checks,
+    observe: Observer,
 ) -> PartialUnload:
     """Check the tables that a run has published so far; return the error that names the others.
 
@@ -222,16 +212,28 @@ def _checked_unfinished(
     place = shlex.quote(str(home))
     entries: list[TableEntry] = []
     missing: list[str] = []
-    for table in recorded_tables(record, str(home)):
-        found = [_published(home, each, table.run_id) for each in table.homes]
-        entries += [each for each in found if each is not None]
-        if None in found:
+    for table in tables:
+        published = []
+        for directory in table.homes:
+            with suppress(OutputFailed):
+                manifest = read_manifest(path_of(directory))
+                if manifest.run_id == table.run_id:
+                    published.append(
+                        TableEntry(
+                            table=manifest.table,
+                            route=manifest.route.name if manifest.route else None,
+                            directory=relative(directory, str(home)),
+                            status="complete",
+                            digest=manifest.digest,
+                        )
+                    )
+        entries += published
+        if len(published) < len(table.homes):
             missing.append(table.name or "a query")
-    answers, differing, uncounted = _checked_tables(home, entries, source, checks, observe)
+    answers, differing, uncounted = _checked_tables(home, entries, checks, observe)
     of = len(entries) + len(missing)
     if differing or uncounted:
         raise _mismatch(home, differing, uncounted, of)
-    left_out = recorded_left_out(record)
     named = [*missing, *(f"{name} (left out)" for name in left_out)]
     more = [f"and {len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
     who = storage_at(str(home)).who_was_here(str(home), counted=False)
@@ -248,28 +250,9 @@ def _checked_unfinished(
     )
 
 
-def _published(home: PlacePath, directory: str, run_id: str) -> TableEntry | None:
-    """Return the entry of a table that an unfinished run has published; None if it has not."""
-    place = path_of(directory)
-    try:
-        manifest = read_manifest(place)
-    except OutputFailed:
-        return None
-    if manifest.run_id != run_id:
-        return None
-    return TableEntry(
-        table=manifest.table,
-        route=manifest.route.name if manifest.route else None,
-        directory=relative(directory, str(home)),
-        status="complete",
-        digest=manifest.digest,
-    )
-
-
 def _checked_tables(
     home: PlacePath,
     entries: Sequence[TableEntry],
-    source: SourceSpec | None,
     checks: Checks,
     observe: Observer,
     to: str = "",
@@ -281,7 +264,6 @@ def _checked_tables(
     Args:
         home: The directory of all tables.
         entries: Of the tables that are complete.
-        source: See `verify`.
         checks: See `verify`.
         observe: See `verify`.
         to: The `--to` of the run; "" is not compared with the settings of the tables.
@@ -291,10 +273,20 @@ def _checked_tables(
     answers: list[dict[str, Any]] = []
     tables: list[_Table] = []
     for entry in entries:
-        name, place = _label(entry), home / entry.directory
+        name, place = entry.directory, home / entry.directory
+        if entry.table is not None:
+            name = ".".join(filter(None, (entry.table.schema, entry.table.name)))
+            name += f" ({entry.route})" if entry.route else ""
         with _collected(name, place, found):
             _finish_publication(place, _naming(name, observe))
-            manifest = _manifest_of_table(place, entry.digest)
+            data = manifest_data(place)
+            manifest = _parsed(data, place) if digest_at_end(data) == entry.digest else None
+            if not isinstance(manifest, Manifest):
+                raise VerifyMismatch(
+                    f"{place / MANIFEST} is not the manifest that this run wrote: the table was "
+                    "unloaded again, or the file was changed",
+                    "unload all tables again, or restore the directory",
+                )
             if entry.directory.startswith("../") and to in [
                 each.value for each in manifest.settings if each.name == "to"
             ]:
@@ -302,7 +294,7 @@ def _checked_tables(
                     f"the files are in {place} instead of {home}", "unload all tables again"
                 )
             tables.append(_opened(name, place, manifest, checks))
-    _ask_source(tables, source, checks, observe, found)
+    _ask_source(tables, checks, observe, found)
     of = replace(
         Verified(done=0, of=sum(each.manifest.totals.files for each in tables), what="files"),
         of_bytes=sum(each.manifest.totals.bytes for each in tables),
@@ -321,14 +313,6 @@ def _checked_tables(
         totals = table.manifest.totals
         of = replace(of, done=of.done + totals.files, bytes=of.bytes + totals.bytes)
     return answers, found, uncounted
-
-
-def _label(entry: TableEntry) -> str:
-    """Return the name of a table and of its output, or the directory of a query."""
-    if entry.table is None:
-        return entry.directory
-    name = ".".join(filter(None, (entry.table.schema, entry.table.name)))
-    return f"{name} ({entry.route})" if entry.route else name
 
 
 @contextmanager
@@ -363,24 +347,6 @@ def _naming(name: str, observe: Observer, before: Verified | None = None) -> Obs
         observe(event)
 
     return tell
-
-
-def _manifest_of_table(place: PlacePath, digest: str | None) -> Manifest:
-    """Return the manifest of one of several tables: the one that the run wrote.
-
-    Raises:
-        VerifyMismatch: It is another manifest.
-        OutputFailed: It does not exist.
-    """
-    data = manifest_data(place)
-    manifest = _parsed(data, place) if digest_at_end(data) == digest else None
-    if not isinstance(manifest, Manifest):
-        raise VerifyMismatch(
-            f"{place / MANIFEST} is not the manifest that this run wrote: the table was unloaded "
-            "again, or the file was changed",
-            "unload all tables again, or restore the directory",
-        )
-    return manifest
 
 
 def _opened(name: str, place: PlacePath, manifest: Manifest, checks: Checks) -> _Table:
@@ -434,11 +400,7 @@ def _opened(name: str, place: PlacePath, manifest: Manifest, checks: Checks) -> 
 
 
 def _ask_source(
-    tables: Sequence[_Table],
-    source: SourceSpec | None,
-    checks: Checks,
-    observe: Observer,
-    found: dict[str, str],
+    tables: Sequence[_Table], checks: Checks, observe: Observer, found: dict[str, str]
 ) -> None:
     """Ask the source about all tables, in one state of it, before any file is read.
 
@@ -446,7 +408,6 @@ def _ask_source(
 
     Args:
         tables: Their `state` or `refused` is filled in.
-        source: None is not asked.
         checks: See `verify`.
         observe: See `verify`.
         found: Gets the errors of one of several tables.
@@ -454,7 +415,7 @@ def _ask_source(
     Raises:
         SourceError: It cannot be opened, or disconnected.
     """
-    if source is None:
+    if checks.source is None:
         return
     # Several tables are described together.
     keys = [] if len(tables) == 1 else [each.manifest.table for each in tables]
@@ -462,16 +423,17 @@ def _ask_source(
     with OpenSources(observe, named) as sources:
         for table in tables:
             observe(PhaseStarted(phase="counting"))
-            question = Question(
-                manifest=table.manifest,
-                source=source,
-                values=checks.level == "source",
-                parallelism=checks.parallelism or detect().usable_cpus,
-            )
             tell = _naming(table.name, observe) if table.name else observe
             with _collected(table.name, table.place, found):
                 try:
-                    table.state = ask(question, sources, tell)
+                    table.state = ask(
+                        table.manifest,
+                        checks.source,
+                        sources,
+                        tell,
+                        values=checks.level == "source",
+                        parallelism=checks.threads,
+                    )
                 except SourceError as error:
                     if not table.name or error.retryable or sources.refused:
                         raise
@@ -490,14 +452,18 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         text = "the files are encrypted and no key is given, so the records in them are not counted"
         observe(Notice(text=text))
     observe(PhaseStarted(phase="verifying"))
-    fetched = _fetched(table, checks.level)
+    content = state.content if state else None
+    fetched = None
+    if checks.level != "count" and content is not None and not has_sums(manifest):
+        # The run recorded no checksums: the files are compared with the source as a whole.
+        fetched = fetched_of(content.schema, content.columns, {}, manifest.options.dialect)
+    elif checks.level != "count":
+        fetched = fetched_by(manifest)
     in_table = None
     if manifest.lake_table is not None:
         in_table = run_in_table(manifest, manifest.lake_table, place, observe)
     missing = in_table.missing if in_table else ()
-    reading = Reading(
-        spec=table.spec, parallelism=checks.parallelism or detect().usable_cpus, fetched=fetched
-    )
+    reading = Reading(spec=table.spec, parallelism=checks.threads, fetched=fetched)
     read = _read_files(table, reading, missing, observe)
     found = [*read.differences, *_source_differences(table, read, fetched)]
     found += in_table.differences if in_table else ()
@@ -518,7 +484,7 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
             )
         raise VerifyMismatch(f"{place}: {some_of(found)}", hint)
     not_compared = list(fetched.not_compared()) if fetched else []
-    if state is not None and (content := state.content) is not None:
+    if content is not None:
         not_compared += [f"{content.columns[at]}: {why}" for at, why in content.unhashed.items()]
     if missing and fetched is not None:
         not_compared.append(f"{', '.join(missing)}: missing, and not used by the table any more")
@@ -541,21 +507,9 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
     return answer | ({"table_log": in_table.to_json()} if in_table else {})
 
 
-def _fetched(table: _Table, level: Level) -> Fetched | None:
-    """Return the reference for the values in the files, None if they are not checked."""
-    if level == "count":
-        return None
-    content = table.state.content if table.state else None
-    if content is None or has_sums(table.manifest):
-        return fetched_by(table.manifest)
-    # The run recorded no checksums: the files are compared with the source as a whole.
-    return fetched_of(content.schema, content.columns, {}, table.manifest.options.dialect)
-
-
 def _read_files(
     table: _Table, reading: Reading, missing: Collection[str], observe: Observer
 ) -> FilesRead:
-    """Read the files of a run again, without files that may be missing."""
     manifest, fetched = table.manifest, reading.fetched
     written, directories = manifest.files, directories_of(manifest, table.place)
     parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
@@ -669,7 +623,6 @@ def _answer_of_tables(
     is_counted = all(each["source_rows"] is not None for each in answers)
 
     def of_each(key: str, known: Collection[str] = ()) -> list[str]:
-        """Return the texts of all tables, each with the name of its table."""
         return [
             f"{each['table']}: {text}"
             for each in answers

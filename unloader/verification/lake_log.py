@@ -37,7 +37,6 @@ class RunInTable(Struct, frozen=True, kw_only=True):
     """Between the log and the manifest."""
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the part of `verify`'s answer; None without a log."""
         if self.log is None:
             return None
         changes = [
@@ -65,9 +64,6 @@ def run_in_table(
     """Read the log of a table about a finished run, and report operations on the run's files.
 
     Args:
-        manifest: Of the run.
-        table: The table that the run was for.
-        destination: The directory of the run.
         observe: Called with a notice for each operation that took files of the run.
     """
     place = shlex.quote(str(destination))
@@ -123,7 +119,6 @@ def _missing(manifest: Manifest, log: RunLog, destination: PlacePath) -> tuple[s
 
 
 def _text(change: LaterChange, manifest: Manifest, table: LakeTable) -> str:
-    """Return in words what an operation did to the run's files."""
     files = counted(len(change.files), "file")
     rows = counted(sum(manifest.files[name].rows for name in change.files), "row")
     if not change.snapshot and not change.operation:

@@ -22,6 +22,7 @@ from unloader.events import Notice, Observer, PhaseStarted, Verified
 from unloader.manifest.model import Manifest
 from unloader.model import (
     Extract,
+    FinishedUnit,
     NamePart,
     PlanOptions,
     Selection,
@@ -32,13 +33,14 @@ from unloader.model import (
 )
 from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.planning import keys_of, plan_of
+from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.listing import Obstacle
-from unloader.sources.base import Capabilities, Catalog
+from unloader.sources.base import Catalog
 from unloader.sources.hashing import Hasher
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
-from unloader.verification.files import Advance, differing, in_parallel
+from unloader.verification.files import Advance, differing, in_parallel, some_of
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
@@ -97,12 +99,28 @@ class OpenSources:
         """
         if source in self._refused:
             raise self._refused[source]
-        if source not in self._opened:
-            try:
-                self._opened[source] = self._open(source)
-            except SourceError as error:
-                self._refused[source] = error
-                raise
+        if source in self._opened:
+            return self._opened[source]
+        try:
+            with ExitStack() as opened:
+                catalog = opened.enter_context(closing(source_of(source.kind).open_catalog(source)))
+                snapshot = catalog.snapshot("snapshot")
+                hashers = opened.enter_context(closing(Hashers(catalog)))
+                tables: dict[TableKey, TableInfo | Obstacle] = {}
+                if self._tables:
+                    listed = catalog.list_tables().tables
+                    wanted = [each for each in listed if each.readable and each.key in self._tables]
+                    described = catalog.describe_tables(wanted)
+                    tables = {
+                        table.key: info for table, info in zip(wanted, described, strict=True)
+                    }
+                self._held.push(opened.pop_all())
+        except SourceError as error:
+            self._refused[source] = error
+            raise
+        self._opened[source] = OpenedSource(
+            catalog=catalog, snapshot=snapshot, hashers=hashers, tables=tables
+        )
         return self._opened[source]
 
     @property
@@ -111,63 +129,15 @@ class OpenSources:
         return not self._opened
 
     def tell(self, text: str) -> None:
-        """Tell something of the source, once."""
         if text not in self._told:
             self._told.add(text)
             self._observe(Notice(text=text))
 
     def __enter__(self) -> OpenSources:
-        """Return the sources."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close them."""
         self._held.close()
-
-    def _open(self, source: SourceSpec) -> OpenedSource:
-        with ExitStack() as opened:
-            catalog = opened.enter_context(closing(source_of(source.kind).open_catalog(source)))
-            snapshot = catalog.snapshot("snapshot")
-            hashers = opened.enter_context(closing(Hashers(catalog)))
-            found = OpenedSource(
-                catalog=catalog,
-                snapshot=snapshot,
-                hashers=hashers,
-                tables=self._described(catalog),
-            )
-            self._held.push(opened.pop_all())
-        return found
-
-    def _described(self, catalog: Catalog) -> Mapping[TableKey, TableInfo | Obstacle]:
-        if not self._tables:
-            return {}
-        listed = [each for each in catalog.list_tables().tables if each.key in self._tables]
-        wanted = [each for each in listed if each.readable]
-        found = catalog.describe_tables(wanted)
-        return {table.key: info for table, info in zip(wanted, found, strict=True)}
-
-
-class SourcePart(Struct, frozen=True, kw_only=True):
-    """Some rows of the source, and the checksums of their fetched values."""
-
-    label: str
-    selectors: tuple[Selector, ...]
-    fetched: ContentSums
-
-
-class Asking(Struct, frozen=True, kw_only=True):
-    """How a source is asked."""
-
-    catalog: Catalog
-    """Holds the snapshot."""
-    extract: Extract
-    parallelism: int
-    """Sessions."""
-    observe: Observer
-    check: Callable[[], None] = lambda: None
-    """Called several times a second; an exception ends all."""
-    hashers: Hashers | None = None
-    """Sessions that stay open for other tables; None opens some for this one."""
 
 
 def check_able(catalog: Catalog, kind: str) -> None:
@@ -183,45 +153,74 @@ def check_able(catalog: Catalog, kind: str) -> None:
         )
 
 
-def unhashed(asking: Asking) -> tuple[str, ...]:
-    """Return the columns that the source cannot hash, each with why."""
-    found = asking.catalog.unhashed(asking.extract)
-    columns = asking.extract.projection.columns
-    return tuple(f"{columns[at].name}: {why}" for at, why in found.items())
+def compare_units(
+    units: Sequence[FinishedUnit],
+    run: ResolvedTable,
+    catalog: Catalog,
+    observe: Observer,
+    check: Callable[[], None],
+) -> tuple[str, ...]:
+    """Compare the fetched values of each unit with the values in the source.
+
+    Args:
+        units: With the checksums of their values.
+        run: The table.
+        catalog: Holds the snapshot.
+        observe: Called with the progress.
+        check: Called several times a second; an exception ends all.
+
+    Returns:
+        The columns that the source cannot hash, each with why.
+
+    Raises:
+        VerifyMismatch: A value differs.
+        SourceError: The database refused, or the snapshot is gone.
+    """
+    left_out = catalog.unhashed(run.extract)
+    columns = tuple(column.name for column in run.extract.projection.columns)
+    unhashed = tuple(f"{columns[at]}: {why}" for at, why in left_out.items())
+    if unhashed:
+        text = f"columns whose values are not compared with the source: {'; '.join(unhashed)}"
+        observe(Notice(text=text))
+    selectors = {unit.id: unit.selectors for unit in run.plan.units}
+    parts = [(unit, unit.content) for unit in units if unit.content is not None]
+    groups = [selectors[unit.unit] for unit, _ in parts]
+    with closing(Hashers(catalog)) as hashers:
+        found = source_sums(groups, run.extract, hashers, len(run.seating.seats), observe, check)
+    differences = [
+        f"unit {unit.unit}: {text}"
+        for (unit, fetched), known in zip(parts, found, strict=True)
+        for text in differing(known, fetched, columns, ("in the source", "fetched"), left_out)
+    ]
+    if differences:
+        raise VerifyMismatch(
+            some_of(differences),
+            "run again; if it happens again, check whether the condition or query returns "
+            "different rows each time; if not, report it with the plan",
+        )
+    return unhashed
 
 
-def source_differences(parts: Sequence[SourcePart], asking: Asking) -> list[str]:
-    """Return where the source has other values than were fetched, part by part.
+def source_sums(
+    groups: Sequence[tuple[Selector, ...]],
+    extract: Extract,
+    hashers: Hashers,
+    parallelism: int,
+    observe: Observer,
+    check: Callable[[], None] = lambda: None,
+) -> list[ContentSums]:
+    """Return the checksums of the rows of each group of selectors, in their order.
 
     Raises:
         SourceError: The database refused, or the snapshot is gone.
     """
-    left_out = asking.catalog.unhashed(asking.extract)
-    columns = tuple(column.name for column in asking.extract.projection.columns)
-    found = source_sums([part.selectors for part in parts], asking)
-    places = ("in the source", "fetched")
-    return [
-        f"{part.label}: {text}"
-        for part, known in zip(parts, found, strict=True)
-        for text in differing(known, part.fetched, columns, places, left_out)
-    ]
-
-
-def source_sums(groups: Sequence[tuple[Selector, ...]], asking: Asking) -> list[ContentSums]:
-    """Return the checksums of the rows of each group of selectors, in their order.
-
-    Raises:
-        SourceError: As `source_differences`.
-    """
 
     def watch(done: int, amount: int) -> None:
-        asking.check()
-        asking.observe(Verified(done=done, of=len(groups), what="units"))
+        check()
+        observe(Verified(done=done, of=len(groups), what="units"))
 
-    with ExitStack() as held:
-        hashers = asking.hashers or held.enter_context(closing(Hashers(asking.catalog)))
-        jobs = [partial(hashers.sums, asking.extract, selectors) for selectors in groups]
-        return in_parallel(jobs, asking.parallelism, watch, hashers.cancel)
+    jobs = [partial(hashers.sums, extract, selectors) for selectors in groups]
+    return in_parallel(jobs, parallelism, watch, hashers.cancel)
 
 
 class Hashers:
@@ -229,11 +228,6 @@ class Hashers:
     alone."""
 
     def __init__(self, catalog: Catalog) -> None:
-        """Open none yet.
-
-        Args:
-            catalog: Holds the snapshot.
-        """
         self._catalog = catalog
         self._all: list[Hasher] = []
         self._free: queue.SimpleQueue[Hasher] = queue.SimpleQueue()
@@ -256,12 +250,10 @@ class Hashers:
         return total(found)
 
     def cancel(self) -> None:
-        """Cancel the statements of all sessions."""
         for hasher in self._all:
             hasher.cancel()
 
     def close(self) -> None:
-        """Close all sessions."""
         with ExitStack() as held:
             for hasher in self._all:
                 held.enter_context(closing(hasher))
@@ -285,125 +277,106 @@ class SourceState(Struct, frozen=True, kw_only=True):
     at_snapshot: bool
     """Read at the run's snapshot, not as the source is now."""
     content: SourceContent | None = None
-    """Where it was asked for."""
 
     @property
     def when(self) -> str:
-        """In words: at which point in time."""
         return "at the run's snapshot" if self.at_snapshot else "as the source is now"
 
 
-class Question(Struct, frozen=True, kw_only=True):
-    """What a source is asked about a finished run."""
-
-    manifest: Manifest
-    source: SourceSpec
-    values: bool
-    """Also for checksums of all values."""
-    parallelism: int
-    """Sessions that compute them."""
-
-
-def ask(question: Question, sources: OpenSources, observe: Observer) -> SourceState:
+def ask(
+    manifest: Manifest,
+    source: SourceSpec,
+    sources: OpenSources,
+    observe: Observer,
+    *,
+    values: bool,
+    parallelism: int,
+) -> SourceState:
     """Return the source's current answer, at the run's snapshot where that still exists.
 
     Args:
-        question: The run, and the question about it.
+        manifest: Of the run.
+        source: The source as it is named now.
         sources: The source, opened where it has to be.
         observe: Called with each event of this table.
+        values: Ask for checksums of all values, too.
+        parallelism: Sessions that compute them.
 
     Raises:
         SourceError: The source refused.
         UsageError: It cannot compute the requested checksums, or the manifest does not show which
             rows the run read.
     """
-    manifest, source = question.manifest, question.source
-    _check_tellable(question)
-    if manifest.options.enable_row_security:
-        source = replace(source, session=replace(source.session, enable_row_security=True))
-    was, refused = manifest.snapshot, None
-    then = source_of(source.kind).at_snapshot(source, was.kind, was.value) if was else None
-    if then is not None:
-        try:
-            return _asked(replace(question, source=then), sources, observe)
-        except SourceError as error:
-            if error.retryable:
-                raise
-            refused = error
-    return _asked(replace(question, source=source), sources, observe, refused=refused)
-
-
-def _check_tellable(question: Question) -> None:
-    subset = question.manifest.subset
+    subset = manifest.subset
     if subset is not None and subset.units is not None and subset.selectors is None:
         raise UsageError(
             "the run took a sample of work units that are ranges of keys, and manifests do not "
             "contain values of a table",
             "verify the files alone, without SOURCE",
         )
-    if question.values and subset is not None and subset.limit_rows is not None:
+    if values and subset is not None and subset.limit_rows is not None:
         raise UsageError(
             "the run read the rows that came first, and the source may return other rows now",
             "verify the files with --level full, without SOURCE",
         )
+    if manifest.options.enable_row_security:
+        source = replace(source, session=replace(source.session, enable_row_security=True))
 
+    def answer(source: SourceSpec, refused: SourceError | None = None) -> SourceState:
+        """Ask; `refused` is the reason not to go back to the run's snapshot."""
+        opened = sources.at(source)
+        catalog, snapshot = opened.catalog, opened.snapshot
+        if values:
+            check_able(catalog, source.kind)
+        # Without its table, the state of the source says nothing.
+        extract, selectors = _extract(opened, source, manifest, values), _sampled(manifest)
+        same = snapshot.kind != "none" and snapshot.is_same(was)
+        if not same:
+            why = "the source has changed since the run"
+            if was is None or was.kind == "none":
+                why = "the run had no snapshot"
+            elif refused is not None:
+                why = f"the run's snapshot cannot be read any more ({refused.message})"
+                outlives = catalog.capabilities.snapshot_outlives_run
+                if isinstance(refused, SnapshotGone) and not outlives:
+                    # It is so after every run, and nothing has failed.
+                    why = "the run's snapshot ended with the run"
+            sources.tell(f"{why}, so the comparison uses the source as it is now")
+        masked = any(column.masked for column in manifest.columns)
+        with source_words_left_out(masked, extract.projection.columns):
+            rows = (
+                catalog.count(extract)
+                if selectors is None
+                else catalog.count_selected(extract, selectors)
+            )
+        content = None
+        if values:
+            content = _content(opened, manifest, extract, parallelism, observe)
+        return SourceState(rows=rows, at_snapshot=same, content=content)
 
-def _asked(
-    question: Question,
-    sources: OpenSources,
-    observe: Observer,
-    *,
-    refused: SourceError | None = None,
-) -> SourceState:
-    manifest, source = question.manifest, question.source
-    opened = sources.at(source)
-    catalog, snapshot = opened.catalog, opened.snapshot
-    if question.values:
-        check_able(catalog, source.kind)
-    # Without its table, the state of the source says nothing.
-    extract, selectors = _extract(opened, question), _sampled(manifest)
     was = manifest.snapshot
-    same = snapshot.kind != "none" and snapshot.is_same(was)
-    if not same:
-        why = _why_not_same(catalog.capabilities, was, refused)
-        sources.tell(f"{why}, so the comparison uses the source as it is now")
-    masked = any(column.masked for column in manifest.columns)
-    with source_words_left_out(masked, extract.projection.columns):
-        rows = (
-            catalog.count(extract)
-            if selectors is None
-            else catalog.count_selected(extract, selectors)
-        )
-    content = _content(opened, question, extract, observe) if question.values else None
-    return SourceState(rows=rows, at_snapshot=same, content=content)
-
-
-def _why_not_same(
-    capabilities: Capabilities, was: Snapshot | None, refused: SourceError | None
-) -> str:
-    """Return why a source is not read at the snapshot of a run.
-
-    Args:
-        capabilities: Of the source.
-        was: The run's snapshot.
-        refused: The source's reason not to go back to that snapshot.
-    """
-    if was is None or was.kind == "none":
-        return "the run had no snapshot"
-    if refused is None:
-        return "the source has changed since the run"
-    if isinstance(refused, SnapshotGone) and not capabilities.snapshot_outlives_run:
-        # It is so after every run, and nothing has failed.
-        return "the run's snapshot ended with the run"
-    return f"the run's snapshot cannot be read any more ({refused.message})"
+    then = source_of(source.kind).at_snapshot(source, was.kind, was.value) if was else None
+    if then is None:
+        return answer(source)
+    try:
+        return answer(then)
+    except SourceError as error:
+        if error.retryable:
+            raise
+        refused = error
+    return answer(source, refused)
 
 
 def _content(
-    opened: OpenedSource, question: Question, extract: Extract, observe: Observer
+    opened: OpenedSource,
+    manifest: Manifest,
+    extract: Extract,
+    parallelism: int,
+    observe: Observer,
 ) -> SourceContent:
-    manifest, catalog = question.manifest, opened.catalog
+    projection, catalog = extract.projection, opened.catalog
     known = [(column.name, column.output_type) for column in manifest.columns]
-    found = [(column.name, column.output_type) for column in extract.projection.columns]
+    found = [(column.name, column.output_type) for column in projection.columns]
     # A column whose text the database made has the type that it has now.
     same = [
         now if (name, kind) == (now[0], ENCODED_TYPE) else (name, kind)
@@ -414,28 +387,19 @@ def _content(
             f"the columns of {extract.table.label} differ from the columns that the run read",
             "verify the files alone, without SOURCE",
         )
-    asking = Asking(
-        catalog=catalog,
-        extract=extract,
-        parallelism=question.parallelism,
-        observe=observe,
-        hashers=opened.hashers,
-    )
     observe(PhaseStarted(phase="comparing"))
     sampled = _sampled(manifest)
-    groups: list[tuple[Selector, ...]]
     if sampled is not None:
-        groups = [(each,) for each in sampled]
+        groups: list[tuple[Selector, ...]] = [(each,) for each in sampled]
     else:
-        limits = PlanOptions().limits(question.parallelism)
+        limits = PlanOptions().limits(parallelism)
         plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
         groups = [unit.selectors for unit in plan.units]
-    sums = source_sums(groups, asking)
     return SourceContent(
-        sums=total(sums),
+        sums=total(source_sums(groups, extract, opened.hashers, parallelism, observe)),
         unhashed=catalog.unhashed(extract),
-        schema=extract.projection.schema,
-        columns=tuple(column.name for column in extract.projection.columns),
+        schema=projection.schema,
+        columns=tuple(column.name for column in projection.columns),
     )
 
 
@@ -451,10 +415,10 @@ def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
     return found
 
 
-def _extract(opened: OpenedSource, question: Question) -> Extract:
+def _extract(opened: OpenedSource, source: SourceSpec, manifest: Manifest, values: bool) -> Extract:
     """Return the extract of the run, its values as it read them if they are asked for."""
     catalog = opened.catalog
-    manifest, options = question.manifest, question.manifest.options
+    options = manifest.options
     known, name = manifest.table, None
     if known is not None:
         schema = None if known.schema is None else NamePart(text=known.schema, quoted=True)
@@ -462,30 +426,30 @@ def _extract(opened: OpenedSource, question: Question) -> Extract:
     selection = Selection(
         table=name,
         query=manifest.query,
-        columns=options.columns if question.values else (),
-        exclude=options.exclude if question.values else (),
+        columns=options.columns if values else (),
+        exclude=options.exclude if values else (),
         sample=options.sample,
         sample_by=options.sample_by,
     )
     table = opened.table(selection)
-    shape = options.dialect if question.values else TextFormat()
+    shape = options.dialect if values else TextFormat()
     needs = OutputNeeds(text=shape if isinstance(shape, TextFormat) else None, batches_only=True)
     projection = project(
         catalog,
         table,
         selection.query,
         (needs,),
-        as_text=options.as_text if question.values else ("*",),
+        as_text=options.as_text if values else ("*",),
         values=ValueOptions(
             number_without_precision=options.number_without_precision,
             nanoseconds="timestamp" if options.nanoseconds == "timestamp" else "string",
             zone_columns=options.zone_columns,
         )
-        if question.values
+        if values
         else None,
     )
     return Extract(
-        source=question.source,
+        source=source,
         snapshot=opened.snapshot,
         table=table,
         query=selection.query,

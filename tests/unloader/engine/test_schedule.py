@@ -72,22 +72,6 @@ def test_in_order_a_waiting_unit_holds_up_those_behind_it() -> None:
     assert taken(schedule, 0, 5.0) == ("2", 1)
 
 
-def test_a_unit_that_is_not_ready_holds_up_those_behind_it() -> None:
-    """Units that were tried before do not wait; once it is ready, or dropped, the others follow."""
-    schedule, ready = schedule_of("1", "2", "3"), {"1"}
-    schedule.ready = lambda unit: unit.id in ready
-    assert taken(schedule, 0, 0.0) == ("1", 1)
-    assert schedule.waits
-    assert schedule.take(1, 0.0) is None
-    schedule.failed(0, RETRYABLE, 0.0)
-    assert taken(schedule, 0, 1.0) == ("1", 2)
-    schedule.drop(lambda unit: unit.id == "2")
-    assert schedule.take(1, 1.0) is None
-    ready.add("3")
-    assert not schedule.waits
-    assert taken(schedule, 1, 1.0) == ("3", 1)
-
-
 def test_what_is_held_up_goes_on_before_anything_new_begins() -> None:
     """A unit that has ended makes room for one that was begun."""
     schedule = schedule_of("1", "2", "3")

@@ -185,10 +185,6 @@ def test_totals_are_sums_of_the_units() -> None:
     assert (totals["rows"], totals["bytes"], totals["files"]) == (30, 300, 3)
     assert (totals["rows_per_second"], totals["bytes_per_second"]) == (15, 150)
     assert totals["peak_worker_rss_bytes"] == 2000
-
-
-def test_a_run_of_no_time_and_no_units_has_totals() -> None:
-    """Nothing is divided by zero, nothing is the largest of none."""
     totals = document(replace(FACTS, seconds=0.0), (), complete=False)["totals"]
     assert (totals["rows"], totals["rows_per_second"], totals["peak_worker_rss_bytes"]) == (
         0,

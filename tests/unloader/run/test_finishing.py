@@ -19,7 +19,7 @@ def tables(count: int, file_per: str = "unit") -> list[Table]:
     """Return tables that have only a number, and whether a file is joined."""
     output = SimpleNamespace(options=SimpleNamespace(file_per=file_per))
     nothing = cast(Any, None)
-    others = dict.fromkeys(("state", "output", "observe", "history"), nothing)
+    others = dict.fromkeys(("state", "outputs", "observe", "history"), nothing)
     run = cast(Any, SimpleNamespace(outputs=[output]))
     return [Table(number=number, run=run, **others) for number in range(count)]
 

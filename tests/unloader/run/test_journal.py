@@ -14,7 +14,6 @@ from unloader.run.journal import (
     read_journal,
     staged_line,
     started_line,
-    without,
 )
 from writers.model import WrittenFile
 
@@ -54,8 +53,6 @@ def test_what_is_written_comes_back() -> None:
     assert found.finished == {"0002": finished("0002")}
     assert found.attempts == {"0001": 2, "0002": 1}
     assert read_journal(compacted(found)) == found
-    again = without(found, ["0002"])
-    assert (again.finished, again.attempts) == ({}, found.attempts)
     assert read_journal(b"") == Progress()
 
 

@@ -1,4 +1,4 @@
-"""The order in which the units of several tables are handed out: the largest first."""
+"""The order in which the units of several tables are handed out, and which go out together."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.schedule import Schedule
 from unloader.model import RetryOptions
-from unloader.run.order import TableUnit, largest_first
+from unloader.run.order import (
+    MOST_BYTES,
+    MOST_UNITS,
+    TableUnit,
+    bundled,
+    largest_first,
+    size_of,
+    spread_out,
+)
 
 
-def units(table: int, sizes: Iterable[int]) -> list[TableUnit]:
+def units(table: int, sizes: Iterable[int | None]) -> list[TableUnit]:
     """Return units of a table, with these sizes in bytes."""
     return [
         TableUnit(
@@ -24,6 +32,11 @@ def units(table: int, sizes: Iterable[int]) -> list[TableUnit]:
         )
         for number, size in enumerate(sizes)
     ]
+
+
+def of_tables(sizes: Iterable[int | None]) -> list[TableUnit]:
+    """Return the only unit of each table, with these sizes in bytes."""
+    return [unit for number, size in enumerate(sizes) for unit in units(number, [size])]
 
 
 def run(order: list[TableUnit], workers: int) -> tuple[list[tuple[int, int, int]], int]:
@@ -64,15 +77,6 @@ def test_no_worker_idles_while_a_unit_is_left(tables: list[list[int]], workers: 
     assert [size for _, _, size in done] == sorted((size for _, _, size in done), reverse=True)
 
 
-def test_three_huge_tables_are_not_left_to_the_end() -> None:
-    """They begin before 200 small tables, and all workers end within the time of one unit."""
-    small = [unit for number in range(200) for unit in units(number, [number % 7 + 1])]
-    huge = [unit for number in range(3) for unit in units(200 + number, [100] * 4)]
-    done, first_idle = run(largest_first([*small, *huge]), 4)
-    assert [size for _, _, size in done[:12]] == [100] * 12
-    assert max(end for _, end, _ in done) - first_idle <= 7
-
-
 def test_units_of_equal_size_go_by_the_order_of_their_tables() -> None:
     """So that a table is done, and published, before the next is begun."""
     every = [unit for number in (0, 1, 2) for unit in units(number, [5, 5])]
@@ -84,3 +88,62 @@ def test_a_view_of_unknown_size_is_begun_first() -> None:
     unknown = WorkUnit(id="0000", selectors=(WholeTable(),))
     every = [*units(0, [1000, 1]), TableUnit(table=1, unit=unknown), *units(2, [0])]
     assert [unit.table for unit in largest_first(every)] == [1, 0, 0, 2]
+
+
+@given(
+    st.lists(st.none() | st.integers(0, MOST_BYTES), max_size=300),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+)
+def test_bundles_are_of_small_units_and_as_many_as_workers_need(
+    sizes: list[int | None], workers: int, chance: st.random.Random
+) -> None:
+    """All units keep their order; units of large or unknown size stay alone; no worker is idle."""
+    every = largest_first(of_tables(sizes))
+    able = {number for number in range(len(sizes)) if chance.random() < 0.9}
+    found = list(bundled(every, able, workers))
+    assert [part for each in found for part in each.parts or (each,)] == every
+    assert len({each.id for each in found}) == len(found)
+    bundles = [each for each in found if each.parts]
+    for each in bundles:
+        assert 2 <= len(each.parts) <= MOST_UNITS
+        assert {part.table for part in each.parts} <= able
+        assert all(part.unit.bytes is not None for part in each.parts)
+        assert sum(size_of(part.unit) for part in each.parts) <= MOST_BYTES
+    assert not bundles or len(found) >= 8 * workers
+
+
+@given(
+    st.lists(st.integers(MOST_BYTES, 20 * MOST_BYTES), max_size=12),
+    st.lists(st.integers(0, MOST_BYTES // 2), max_size=120),
+    st.integers(1, 6),
+)
+def test_small_tables_between_large_ones_leave_enough_to_the_end(
+    large: list[int], small: list[int], workers: int
+) -> None:
+    """Each unit comes once, large ones in their order; what follows a large one keeps all others
+    busy until it is done, as far as it did where the small tables were the last of all.
+    """
+    sizes = sorted(large, reverse=True) + sorted(small, reverse=True)
+    orders = of_tables(sizes)
+    able = range(len(large), len(sizes))
+    found = spread_out(orders, able, workers)
+    assert sorted(found, key=lambda each: each.table) == orders
+    assert [each for each in found if each.table < len(large)] == orders[: len(large)]
+    for number, each in enumerate(found):
+        before = sum(size_of(one.unit) for one in orders[orders.index(each) + 1 :])
+        behind = sum(size_of(one.unit) for one in found[number + 1 :])
+        if each.table < len(large):
+            assert behind >= min(before, (workers - 1) * size_of(each.unit))
+
+
+def test_the_smallest_tables_are_not_the_last() -> None:
+    """The last tables leave little to publish, and no worker alone for long."""
+    sizes = [MOST_BYTES] * 3 + [1000 * number for number in range(300, 0, -1)]
+    every = of_tables(sizes)
+    able, workers = range(3, len(every)), 2
+    found = spread_out(list(bundled(every, able, workers)), able, workers)
+    in_order = [part for each in found for part in each.parts or (each,)]
+    assert sorted(in_order, key=lambda each: each.table) == every
+    assert in_order.index(every[-1]) < in_order.index(every[2])
+    assert all(len(each.tables) <= MOST_UNITS // 4 for each in found[-2 * workers :])

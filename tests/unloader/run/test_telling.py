@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from several_tables import made, requests_of, unload
 
 from unloader.cli.display.log import LogDisplay, ended_text, progress_text, tables_text
 from unloader.errors import OutputFailed, PartialUnload
-from unloader.events import Event, RunStarted, TableFinished, TableStaged
+from unloader.events import Event, PhaseStarted, RunStarted, TableFinished, TableStaged
 from unloader.model import SourceSpec, TableCounts, TablesOptions
 from unloader.status.tally import Tally
 
@@ -137,3 +138,18 @@ def test_a_disk_without_room_ends_the_run(source: SourceSpec, tmp_path: Path) ->
     )
     with pytest.raises(OutputFailed, match="free, and --min-free is"):
         unload(requests)
+
+
+def test_what_lies_at_destinations_is_told_at_once(source: SourceSpec, tmp_path: Path) -> None:
+    """Of all tables, before anything is read, and nothing is left behind."""
+    (tmp_path / "main.large").write_text("a file")
+    (tmp_path / "main.small").mkdir()
+    (tmp_path / "main.small" / "foreign").touch()
+    told: list[Event] = []
+    requests = requests_of(source, f"{tmp_path}/{{schema}}.{{table}}", list(SIZES))
+    with pytest.raises(OutputFailed) as caught:
+        unload(requests, observe=told.append)
+    assert "main.large" in str(caught.value)
+    assert "main.small is not empty: it holds foreign" in str(caught.value)
+    assert PhaseStarted(phase="unloading") not in told
+    assert sorted(os.listdir(tmp_path)) == ["main.large", "main.small"]

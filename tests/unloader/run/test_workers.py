@@ -59,9 +59,9 @@ def _no_child_left() -> Iterator[None]:
 @contextmanager
 def opened(job: Request) -> Iterator[LocalExecutor]:
     """Seat the job and let its fork server begin."""
-    with workers_for(job, stop=lambda: False) as team:
-        assert isinstance(team.executor, LocalExecutor)
-        yield team.executor
+    with workers_for(job, stop=lambda: False) as (_, executor):
+        assert isinstance(executor, LocalExecutor)
+        yield executor
 
 
 @pytest.mark.parametrize("parallelism", [1, 7])
@@ -91,8 +91,8 @@ def test_a_quota_lowers_the_automatic_number(
     node = Node(id=0, cpus=(0, 1), memory_bytes=1 << 30)
     shape = Topology(nodes=(node,), cpu_quota=quota, note=None)
     monkeypatch.setattr("unloader.placement.seating.detect", lambda: shape)
-    with workers_for(job_of(database, 0), stop=lambda: False) as team:
-        assert team.seats.parallelism == workers
+    with workers_for(job_of(database, 0), stop=lambda: False) as (seats, _):
+        assert seats.parallelism == workers
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "nosuchdatabase"])

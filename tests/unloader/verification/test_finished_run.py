@@ -171,15 +171,6 @@ def test_missing_files_are_found(copy: Callable[[str], Path], kind: str) -> None
     assert all(path.name in found for path in gone)
 
 
-def test_of_many_differences_the_number_is_told(copy: Callable[[str], Path]) -> None:
-    """Three are spelt out, the rest is counted."""
-    destination = copy("csv")
-    for path in files_in(destination):
-        path.write_bytes(b"")
-    change(destination, lambda manifest: manifest["totals"].update(rows=1))
-    assert "and 1 more" in difference(destination)
-
-
 def test_files_of_nobody_are_told_and_fail_a_strict_check(database: Path, tmp_path: Path) -> None:
     """Files that a loader's glob would take are named, from every directory of the run."""
     first, second = tmp_path / "first", tmp_path / "second"
@@ -266,14 +257,8 @@ def test_changed_totals_are_found(copy: Callable[[str], Path]) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda manifest: manifest["options"].pop("dialect"),
-        lambda manifest: manifest["options"]["dialect"].update(colour="red"),
         lambda manifest: manifest["options"]["compression"].update(codec="brotli"),
-        lambda manifest: manifest.pop("options"),
-        lambda manifest: manifest.pop("totals"),
-        lambda manifest: manifest["totals"].pop("rows"),
         lambda manifest: first_file(manifest).pop("checksum"),
-        lambda manifest: manifest.update(units=None),
         lambda manifest: manifest.update(format_version=3),
     ],
 )
@@ -326,17 +311,6 @@ def test_the_digest_is_what_the_page_says(finished: Callable[[str], Path]) -> No
     assert manifest["digest"] == "sha256:" + found.stdout.split()[0]
 
 
-def test_a_manifest_of_another_version_is_refused(copy: Callable[[str], Path]) -> None:
-    """One clear error, with any other content."""
-    destination = copy("csv")
-    path = destination / "_manifest.json"
-    text = json.dumps({"format_version": 1, "run_id": "r", "units": []}, indent=2) + "\n"
-    path.write_bytes(with_digest(text.encode()))
-    with pytest.raises(OutputFailed, match="format version 1, but this program reads 2") as caught:
-        api.verify(destination)
-    assert "unload again to another directory" in caught.value.hint
-
-
 def test_a_run_is_not_replaced_on_the_word_of_an_edited_manifest(
     copy: Callable[[str], Path], database: Path
 ) -> None:
@@ -362,17 +336,6 @@ def test_exchanged_files_are_found(database: Path, tmp_path: Path, kind: str) ->
     found = difference(tmp_path / "out")
     assert one.name in found
     assert other.name in found
-
-
-def test_a_renamed_file_is_found_under_both_names(copy: Callable[[str], Path]) -> None:
-    """It is missing where it was, and one too many where it is."""
-    destination = copy("csv")
-    old = files_in(destination)[1]
-    old.rename(destination / "other.csv")
-    with pytest.raises(VerifyMismatch) as caught:
-        api.verify(destination, strict=True)
-    assert old.name in caught.value.message
-    assert "other.csv" in caught.value.message
 
 
 @pytest.mark.parametrize("parallelism", [1, 3, 50])

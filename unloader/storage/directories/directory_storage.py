@@ -496,33 +496,6 @@ class LocalDirectories:
         except OSError as error:
             return refused("prepare", path, error.strerror or str(error))
 
-    def missing(self, places: Sequence[str]) -> frozenset[str]:
-        found, can_hold = set(), dict[str, bool]()
-        for place in places:
-            path = os.path.abspath(place)
-            above, name = os.path.split(path)
-            try:
-                os.lstat(path)
-                continue
-            except FileNotFoundError:
-                if name in (RUN, ""):
-                    continue
-            except OSError:
-                continue  # The process that takes it reports the reason.
-            # The directories that they are in are looked at only once.
-            if above not in can_hold:
-                way = (Path(above), *Path(above).parents)
-                there = next(each for each in way if os.path.lexists(each))
-                can_hold[above] = (
-                    RUN not in os.path.realpath(above).split(os.sep)
-                    and foreign_link(Path(above)) is None
-                    and there.is_dir()
-                    and os.access(there, os.W_OK | os.X_OK)
-                )
-            if can_hold[above]:
-                found.add(place)
-        return frozenset(found)
-
     def take(self, claim: Claim) -> RunDirectories:
         return RunDirectories(claim)
 

@@ -390,10 +390,6 @@ class ObjectStorage:
         except OutputFailed as error:
             return error
 
-    def missing(self, places: Sequence[str]) -> frozenset[str]:
-        # A look at a place takes nearly as many requests as taking it.
-        return frozenset()
-
     def take(self, claim: Claim) -> ObjectRun:
         return ObjectRun(claim)
 
