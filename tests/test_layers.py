@@ -105,7 +105,6 @@ FLOORS = {
         {"unloader.nouns", "unloader.request.settings", "unloader.transforms.model"},
     ),
     "writers": (
-        {"writers.testing"},
         {"writers.content.reading"},
         {"writers.codecs.measuring", "writers.files.merge", "writers.files.read_back"},
         {"writers.registry"},

@@ -1,4 +1,4 @@
-"""The two protocols of this package: what a writer of rows is, and one of ready bytes."""
+"""What a writer of rows is."""
 
 from __future__ import annotations
 
@@ -46,39 +46,6 @@ class Writer(Protocol):
 
     def abort(self) -> None:
         """Stop, and remove every staged file; never raises for files already gone."""
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes handed to the destination so far, after compression."""
-
-    @property
-    def stages(self) -> StageSeconds:
-        """Wall seconds spent encoding and writing so far."""
-
-
-class EncodedWriter(Protocol):
-    """Takes text that already has its final form, as whole records, and leaves one staged file."""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append whole records.
-
-        Raises:
-            WriteError: The destination failed.
-        """
-
-    @property
-    def records(self) -> int:
-        """Records counted in the text so far, the header not among them."""
-
-    def close(self, rows: int) -> tuple[WrittenFile, ...]:
-        """Finish and sync the file that holds `rows` records.
-
-        Raises:
-            WriteError: The destination failed; nothing is left behind then.
-        """
-
-    def abort(self) -> None:
-        """Stop, and remove the staged file."""
 
     @property
     def bytes_written(self) -> int:

@@ -34,10 +34,7 @@ class ArrowArray(ctypes.Structure):
 def find(name: str, override: str) -> Path | None:
     """Return the file of a library, None if it was not built; nothing is loaded.
 
-    Args:
-        name: Of the library, as of a module.
-        override: Environment variable that names the file of another build, such as a build with a
-            sanitizer; empty for none.
+    `override` is the variable that names the file of another build, such as one with a sanitizer.
     """
     if (named := os.environ.get(override)) is not None:
         return Path(named) if named else None
@@ -46,7 +43,6 @@ def find(name: str, override: str) -> Path | None:
 
 
 def advice() -> str:
-    """Return how to build the libraries that are missing."""
     checkout = Path(__file__).parents[1]
     if (checkout / "setup.py").exists():
         install = f"run: pip install --editable {shlex.quote(str(checkout))}"

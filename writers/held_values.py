@@ -39,11 +39,7 @@ class HeldValue(Struct, frozen=True, kw_only=True):
     column: str
 
     def pieces(self) -> Iterator[bytes] | Iterator[str]:
-        """Read the value from its start.
-
-        Raises:
-            ValueNotRepresentable: It is to be text and is not.
-        """
+        """Read the value from its start; it may not be text."""
         return self._bytes() if self.binary else self._texts()
 
     def _bytes(self) -> Iterator[bytes]:
@@ -55,11 +51,7 @@ class HeldValue(Struct, frozen=True, kw_only=True):
 
 
 def decoded(pieces: Iterator[bytes], column: str) -> Iterator[str]:
-    """Yield text for pieces of UTF-8 that may end within a character.
-
-    Raises:
-        ValueNotRepresentable: They are not UTF-8.
-    """
+    """Yield text for pieces of UTF-8 that may end within a character."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for piece in pieces:
@@ -73,7 +65,6 @@ def decoded(pieces: Iterator[bytes], column: str) -> Iterator[str]:
 
 
 def may_be_large(field: pa.Field) -> bool:
-    """Return whether a `LargeRow` can hold the values of a column."""
     return is_long(field.type) and text_class(field) != "timestamp"
 
 

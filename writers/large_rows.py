@@ -50,11 +50,7 @@ class LargeRow(Struct, frozen=True, kw_only=True):
 
 
 def check_large_row(large: LargeRow, schema: pa.Schema) -> None:
-    """Make sure that a large row is one row of a schema, and its values suit their columns.
-
-    Raises:
-        WriteError: It is not; columns are named.
-    """
+    """Make sure that a large row is one row of a schema, and its values suit their columns."""
     import pyarrow as pa
 
     check_schema(large.row, schema)
@@ -78,11 +74,7 @@ def check_large_row(large: LargeRow, schema: pa.Schema) -> None:
 
 
 def collected(large: LargeRow) -> pa.RecordBatch:
-    """Return a large row as a batch of one row, all its values in memory.
-
-    Raises:
-        ValueNotRepresentable: A value has more than `COLLECTED_BYTES`.
-    """
+    """Return a large row as a batch of one row; a value may have at most `COLLECTED_BYTES`."""
     import pyarrow as pa
 
     columns = list(large.row.columns)
@@ -105,11 +97,7 @@ def is_long(kind: pa.DataType) -> bool:
 
 
 def check_collectable(batch: pa.RecordBatch) -> None:
-    """Make sure that a format without streaming can take the values of a batch.
-
-    Raises:
-        ValueNotRepresentable: One has more than `COLLECTED_BYTES`; names its column and size.
-    """
+    """Make sure that no value of a batch has more than `COLLECTED_BYTES`."""
     import pyarrow.compute as pc
     from pyarrow import types
 

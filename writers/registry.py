@@ -26,8 +26,9 @@ from writers.model import PLAIN, ParquetFormat, TextFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from writers.base import EncodedWriter, Writer
+    from writers.base import Writer
     from writers.model import Compression, EncoderChoice, Encryption, OutputSpec
+    from writers.text.text_writer import EncodedTextWriter
 
 FORMATS = {
     "csv": "writers.text.text_writer:TextWriter",
@@ -60,7 +61,7 @@ def _installed() -> dict[str, Any]:
 
 
 def formats() -> tuple[str, ...]:
-    """Return the names of all formats, ours first, then the formats of other packages."""
+    """Return the names of all formats, ours first."""
     return (*FORMATS, *sorted(_installed().keys() - FORMATS.keys()))
 
 
@@ -87,13 +88,8 @@ def open_writer(
     return cast("Writer", make(spec, schema, stem))
 
 
-def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> EncodedWriter:
-    """Start the file of one work unit whose text arrives ready.
-
-    Args:
-        spec: Its format must be a `TextFormat`.
-        stem: Name of the file without extension.
-        header: Bytes the file begins with.
+def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> EncodedTextWriter:
+    """Start the file of one work unit whose text arrives ready, after a header.
 
     Raises:
         FormatError: The format is not a text format, or the codec is impossible.
@@ -105,11 +101,7 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
 
 
 def load(output_format: str | TextFormat | ParquetFormat) -> None:
-    """Import what writes files of a format, ahead of its first use.
-
-    Raises:
-        FormatError: The format is unknown.
-    """
+    """Import what writes files of a format, before its first use."""
     name = name_of(output_format)
     _load(name)
     for module in _ENCODERS.get(name, ()):
@@ -140,21 +132,13 @@ def extension(
 
 
 def check(output_format: str | TextFormat | ParquetFormat, compression: Compression) -> None:
-    """Refuse a codec this format cannot use, or a level that codec does not have.
-
-    Raises:
-        FormatError: The message names the possible values.
-    """
+    """Refuse a codec this format cannot use, or a level that codec does not have."""
     name = name_of(output_format)
     check_codec(name, compression, CODECS.get(name) or tuple(_load(name).codecs))
 
 
 def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoice) -> None:
-    """Refuse the native encoder of a format if its library cannot be used.
-
-    Raises:
-        FormatError: The message says why, and what to do.
-    """
+    """Refuse the native encoder of a format if its library cannot be used."""
     if choice == "native":
         module = FORMATS[name_of(output_format)].partition(":")[0]
         import_module(module).check_choice(choice)

@@ -45,11 +45,8 @@ def selected(schema: pa.Schema, columns: Sequence[int]) -> pa.Schema:
 
 
 def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
-    """Make sure that a batch has the schema its writer was opened with.
-
-    Raises:
-        SchemaMismatch: It has another one; the columns that differ are named.
-    """
+    """Make sure that a batch has the schema its writer was opened with; SchemaMismatch names the
+    columns that differ."""
     if batch.schema.equals(schema):
         return
     found, promised = (
@@ -107,13 +104,7 @@ def in_microseconds(schema: pa.Schema) -> pa.Schema:
 
 
 def with_field_ids(schema: pa.Schema, ids: Sequence[int]) -> pa.Schema:
-    """Return a schema whose fields have Parquet's own numbers; none are added to fields without
-    numbers.
-
-    Args:
-        schema: Without nested columns, if there are numbers.
-        ids: One for each field, or none at all.
-    """
+    """Return a schema whose fields have Parquet's own numbers, one for each or none."""
     import pyarrow as pa
 
     if not ids:

@@ -95,53 +95,40 @@ def check_condition(
         raise UsageError(f"{what} gives a {kind} instead of true or false", "compare it: a > 0")
 
 
-class Evaluation:
-    """Some expressions over the same columns, and perhaps a condition, in one go."""
+class SqlStage:
+    """Expressions over the same columns and perhaps a condition, computed together.
 
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        computed: Sequence[Computed],
-        condition: Expression | None,
-        what: str = "the filter",
-    ) -> None:
-        """Prepare expressions and a condition; `what` names the condition in errors."""
+    `what` names the condition in errors.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, what: str = "the filter") -> None:
         self._connection = connection
         self._what = what
-        self._computed = computed
-        needed = [each.columns for each in computed] + ([condition.columns] if condition else [])
-        self._columns = sorted({index for columns in needed for index in columns})
-        items = [each.sql for each in computed]
-        if condition is not None:
-            items.append(f"coalesce(({condition.sql}), false)")
-        self._items = ", ".join(f"{item} AS o{number}" for number, item in enumerate(items))
-        self._filters = condition is not None
+        self._computed: list[Computed] = []
+        self._targets: list[int] = []
+        self._condition: Expression | None = None
 
-    def results(
-        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int
-    ) -> tuple[list[pa.Array], pa.Array | None]:
-        """Return the results for some rows, and which of the rows are kept: None is all.
+    def takes(self, expression: Expression) -> bool:
+        """Whether an expression needs nothing that this stage makes or leaves out."""
+        return self._condition is None and not set(expression.columns) & set(self._targets)
 
-        Raises:
-            OutputFailed: An expression fails on a row; no value of it is shown.
-        """
-        duckdb = driver()
-        kept = pa.array([], pa.bool_()) if self._filters else None
-        if not rows:
-            return [pa.array([], each.field.type) for each in self._computed], kept
-        try:
-            relation = self._connection.from_arrow(_given(columns, self._columns, rows))
-            table = relation.project(self._items).to_arrow_table()
-        except duckdb.Error as error:
-            # Without its text and its cause, which hold values.
-            raise self._failed(type(error).__name__) from None
-        if table.num_rows != rows:
-            raise self._failed(f"{table.num_rows} results for {rows} rows")
-        found = [plain_array(each) for each in table.columns]
-        kept = found.pop() if self._filters else None
-        return [
-            _result(array, each.field) for array, each in zip(found, self._computed, strict=True)
-        ], kept
+    def compute(self, computed: Computed, index: int) -> None:
+        self._computed.append(computed)
+        self._targets.append(index)
+
+    def filter(self, condition: Expression) -> None:
+        self._condition = condition
+
+    def run(self, arrays: Arrays, rows: int) -> tuple[Arrays, int]:
+        """Return the columns, and how many rows are left; OutputFailed as `_results`."""
+        results, kept = self._results(arrays, rows)
+        arrays = list(arrays)
+        # A later expression sets a column again if there are two of them.
+        for index, array in zip(self._targets, results, strict=True):
+            arrays[index : index + 1] = [array]
+        if kept is None or kept.true_count == rows:
+            return arrays, rows
+        return [each.filter(kept) for each in arrays], kept.true_count
 
     def kept(
         self, batches: Sequence[pa.RecordBatch], columns: Sequence[int]
@@ -151,7 +138,7 @@ class Evaluation:
         `columns` are the places of the condition's columns; the batches are evaluated together.
         """
         given = [pa.chunked_array([each.column(at) for each in batches]) for at in columns]
-        _, kept = self.results(given, sum(each.num_rows for each in batches))
+        _, kept = self._results(given, sum(each.num_rows for each in batches))
         assert kept is not None
         found, at = [], 0
         for each in batches:
@@ -160,9 +147,40 @@ class Evaluation:
             at += each.num_rows
         return found
 
+    def _results(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int
+    ) -> tuple[list[pa.Array], pa.Array | None]:
+        """Return the results for some rows, and which of the rows are kept: None is all.
+
+        Raises:
+            OutputFailed: An expression fails on a row; no value of it is shown.
+        """
+        duckdb, condition = driver(), self._condition
+        if not rows:
+            kept = None if condition is None else pa.array([], pa.bool_())
+            return [pa.array([], each.field.type) for each in self._computed], kept
+        items = [each.sql for each in self._computed]
+        needed = {index for each in self._computed for index in each.columns}
+        if condition is not None:
+            items.append(f"coalesce(({condition.sql}), false)")
+            needed.update(condition.columns)
+        named = ", ".join(f"{item} AS o{number}" for number, item in enumerate(items))
+        try:
+            relation = self._connection.from_arrow(_given(columns, sorted(needed), rows))
+            table = relation.project(named).to_arrow_table()
+        except duckdb.Error as error:
+            # Without its text and its cause, which hold values.
+            raise self._failed(type(error).__name__) from None
+        if table.num_rows != rows:
+            raise self._failed(f"{table.num_rows} results for {rows} rows")
+        found = [plain_array(each) for each in table.columns]
+        kept = None if condition is None else found.pop()
+        pairs = zip(found, self._computed, strict=True)
+        return [_result(array, each.field) for array, each in pairs], kept
+
     def _failed(self, why: str) -> OutputFailed:
         names = [f"the SQL of column {each.field.name}" for each in self._computed]
-        what = " or ".join([*names, *([self._what] if self._filters else [])])
+        what = " or ".join([*names, *([self._what] if self._condition else [])])
         return OutputFailed(
             f"{what} fails on a row ({why}); its values are not shown",
             "use TRY_CAST or CASE for the rows that do not fit",
@@ -221,41 +239,6 @@ def _holds_ends(array: pa.Array) -> bool:
 
 def _plain_zone(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
-
-
-class SqlStage:
-    """Expressions over the same columns and perhaps a condition, computed together."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._computed: list[Computed] = []
-        self._targets: list[int] = []
-        self._condition: Expression | None = None
-        self._evaluation: Evaluation | None = None
-
-    def takes(self, expression: Expression) -> bool:
-        """Whether an expression needs nothing that this stage makes or leaves out."""
-        return self._condition is None and not set(expression.columns) & set(self._targets)
-
-    def compute(self, computed: Computed, index: int) -> None:
-        self._computed.append(computed)
-        self._targets.append(index)
-
-    def filter(self, condition: Expression) -> None:
-        self._condition = condition
-
-    def run(self, arrays: Arrays, rows: int) -> tuple[Arrays, int]:
-        """Return the columns, and how many rows are left."""
-        if self._evaluation is None:
-            self._evaluation = Evaluation(self._connection, self._computed, self._condition)
-        results, kept = self._evaluation.results(arrays, rows)
-        arrays = list(arrays)
-        for index, array in zip(self._targets, results, strict=True):
-            arrays[index : index + 1] = [array]
-        if kept is None:
-            return arrays, rows
-        left = kept.true_count
-        return (arrays, rows) if left == rows else ([each.filter(kept) for each in arrays], left)
 
 
 class SqlSteps:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Dropped:
-    """Takes batches or encoded text; a `Writer` and an `EncodedWriter` of `writers.base`."""
+    """Takes batches or encoded text; the interface of both kinds of writers."""
 
     records = None
     """To find the records of a text is a part of encoding, which is left out."""

@@ -16,7 +16,7 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
 from unloader.transforms.sql_expressions import checked, open_session
-from unloader.transforms.sql_steps import Evaluation
+from unloader.transforms.sql_steps import SqlStage
 from unloader.transforms.transformer import Together
 from unloader.worker.transforming import Kept, TransformedWriter
 from writers.content.sums import ColumnSums
@@ -252,7 +252,8 @@ class RowFilter:
         self._session = open_session()
         names = looked_at.names
         expression = checked(self._session, condition, names, WHAT)
-        self._evaluation = Evaluation(self._session, (), expression, WHAT)
+        self._evaluation = SqlStage(self._session, WHAT)
+        self._evaluation.filter(expression)
 
     def kept(self, batches: Sequence[Any]) -> list[Any]:
         """Return which rows of each of some batches are kept; None is all of one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter, process_time, thread_time
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -39,7 +39,7 @@ from unloader.worker.progress import (
     text_bytes,
 )
 from unloader.worker.pump import GATE, LITTLE_BYTES, Pump
-from writers.base import EncodedWriter, Writer
+from writers.base import Writer
 from writers.content.sums import ColumnSums, total
 from writers.cpu_delay import cpu_delay
 from writers.files.disk_space import notified_of_waits
@@ -47,6 +47,9 @@ from writers.large_rows import LargeRow
 from writers.model import ContentSums, StageSeconds, TextFormat
 from writers.registry import open_encoded_writer, open_writer
 from writers.schema import read_schema
+
+if TYPE_CHECKING:
+    from writers.text.text_writer import EncodedTextWriter
 
 T = TypeVar("T")
 
@@ -191,7 +194,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Uni
     rows_in = RowEstimate()
     counted: list[int] = []
     text = cast(TextFormat, output.spec.format)
-    writer: EncodedWriter | Dropped = Dropped(output.stem)
+    writer: EncodedTextWriter | Dropped = Dropped(output.stem)
     if output.drops != "rows":
         writer = open_encoded_writer(output.spec, output.stem, output.header)
 

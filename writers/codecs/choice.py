@@ -56,11 +56,8 @@ UNMEASURED: dict[Preset, Compression] = {
 
 
 class CodecFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a codec did to a sample."""
-
     compression: Compression
     sample_bytes: int
-    """Uncompressed bytes it was measured on."""
     ratio: float
     """Uncompressed size over compressed size."""
     cpu_seconds_per_byte: float
@@ -103,7 +100,6 @@ class Candidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def compression(self) -> Compression:
-        """The codec and its level."""
         return Compression(codec=self.codec, level=self.level)
 
 
@@ -120,12 +116,10 @@ class Choice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def compression(self) -> Compression:
-        """The codec and its level."""
         return Compression(codec=self.codec, level=self.level)
 
 
 def predict(load: Workload, figures: CodecFigures) -> Candidate:
-    """Return what 10^9 bytes take with this codec."""
     fetch = load.fetch_seconds_per_byte * GB
     encode = load.encode_cpu_per_byte * GB
     compress = figures.cpu_seconds_per_byte * GB
@@ -188,14 +182,7 @@ def choose(
     disk: float | None = None,
     unmeasured: str = "the sample has no rows to measure",
 ) -> Choice:
-    """Return what a preset takes and why.
-
-    Args:
-        preset: The preset.
-        candidates: Without any, the preset takes its codec of `UNMEASURED`.
-        disk: Bytes a second of the disks that were measured.
-        unmeasured: Why nothing was measured.
-    """
+    """Return what a preset takes and why; without candidates its codec of `UNMEASURED`."""
     if candidates:
         chosen = pick(preset, candidates)
         codec = chosen.compression

@@ -19,8 +19,10 @@ smaller and 5 % larger.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -53,19 +55,12 @@ SUFFIXES = {"none": "", "gzip": ".gz", "zstd": ".zst", "lz4": ".lz4"}
 """What a codec adds to the extension of a text file."""
 
 
-class Compressor(Protocol):
-    """Makes frames; used by one thread at a time."""
-
-    def frame(self, data: BytesLike) -> BytesLike:
-        """Return one whole frame that holds these bytes, none of them included."""
+Compress = Callable[[BytesLike], BytesLike]
+"""Returns one whole frame that holds some bytes, or none; used by one thread at a time."""
 
 
 def check_level(compression: Compression) -> None:
-    """Refuse a level the codec does not have.
-
-    Raises:
-        FormatError: The message names the valid range.
-    """
+    """Refuse a level the codec does not have."""
     codec, level = compression.codec, compression.level
     if codec not in LEVELS:
         raise FormatError(
@@ -87,11 +82,7 @@ def check_level(compression: Compression) -> None:
 
 
 def check_codec(format_name: str, compression: Compression, usable: tuple[str, ...]) -> None:
-    """Refuse a codec that is not among the `usable` ones, or a level the codec does not have.
-
-    Raises:
-        FormatError: The message names the possible values.
-    """
+    """Refuse a codec that is not among the `usable` ones, or a level the codec does not have."""
     check_level(compression)
     if compression.codec not in usable:
         raise FormatError(
@@ -100,7 +91,7 @@ def check_codec(format_name: str, compression: Compression, usable: tuple[str, .
         )
 
 
-def open_compressor(compression: Compression) -> Compressor:
+def open_compressor(compression: Compression) -> Compress:
     """Return the maker of frames. A level of None is the codec's default: zstd 3, lz4 1, and for
     gzip the library's default (isal 3, zlib 6).
 
@@ -109,51 +100,28 @@ def open_compressor(compression: Compression) -> Compressor:
             which has no frames.
     """
     check_codec("csv", compression, FRAMED)
+    level = compression.level
     if compression.codec == "gzip":
-        return _Gzip(compression.level)
+        library = gzip_library(level)
+
+        def member(data: BytesLike) -> BytesLike:
+            # 16 + the window bits asks for a gzip header, whose time stamp is left at 0.
+            stream = library.module.compressobj(library.level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+            return b"".join((stream.compress(data), stream.flush()))
+
+        return member
     if compression.codec == "zstd":
-        return _Zstd(compression.level)
-    return _Lz4(compression.level)
-
-
-class _Gzip:
-    """One gzip member a frame; its header has no time and no name."""
-
-    def __init__(self, level: int | None) -> None:
-        self._library = gzip_library(level)
-
-    def frame(self, data: BytesLike) -> BytesLike:
-        library = self._library
-        # 16 + the window bits asks for a gzip header, whose time stamp is left at 0.
-        stream = library.module.compressobj(library.level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-        return b"".join((stream.compress(data), stream.flush()))
-
-
-class _Zstd:
-    """Frames with the size of their content at the start and its checksum at the end."""
-
-    def __init__(self, level: int | None) -> None:
         import zstandard
 
-        self._codec = zstandard.ZstdCompressor(
+        # Each frame has the size of its content at the start and its checksum at the end.
+        return zstandard.ZstdCompressor(
             level=3 if level is None else level, write_checksum=True, write_content_size=True
-        )
+        ).compress
+    import pyarrow as pa
 
-    def frame(self, data: BytesLike) -> BytesLike:
-        return self._codec.compress(data)
-
-
-class _Lz4:
-    """Frames as the lz4 program reads them, not bare blocks."""
-
-    def __init__(self, level: int | None) -> None:
-        import pyarrow as pa
-
-        self._codec: Any = pa.Codec("lz4", compression_level=level)
-
-    def frame(self, data: BytesLike) -> BytesLike:
-        # As a Buffer it would show its whole capacity, not only the written bytes.
-        return bytes(self._codec.compress(data, asbytes=True))
+    codec = pa.Codec("lz4", compression_level=level)
+    # As a Buffer it would show its whole capacity, not only the written bytes.
+    return lambda data: bytes(codec.compress(data, asbytes=True))
 
 
 ISAL_LEVELS = (1, 3)
@@ -168,8 +136,6 @@ ZLIB_DEFAULT = 6
 
 
 class GzipLibrary(Struct, frozen=True):
-    """A library and the level it is asked for."""
-
     name: str
     version: str
     level: int
@@ -179,34 +145,20 @@ class GzipLibrary(Struct, frozen=True):
 
 def gzip_library(level: int | None) -> GzipLibrary:
     """Return the library that serves a level from 1 to 9; None is the best default installed."""
-    wanted = ISAL_DEFAULT if level is None else level
-    if ISAL_LEVELS[0] <= wanted <= ISAL_LEVELS[1] and (found := _isal(wanted)) is not None:
-        return found
-    if level is None:
-        return _zlib_ng(ZLIB_DEFAULT) or _zlib(ZLIB_DEFAULT)
-    in_reach = ZLIB_NG_LEVELS[0] <= level <= ZLIB_NG_LEVELS[1]
-    return (_zlib_ng(level) if in_reach else None) or _zlib(level)
+    if level is None or ISAL_LEVELS[0] <= level <= ISAL_LEVELS[1]:
+        with suppress(ImportError):
+            import isal
+            from isal import isal_zlib
 
+            wanted = ISAL_DEFAULT if level is None else level
+            return GzipLibrary("isal", str(isal.__version__), wanted, isal_zlib)
+    level = ZLIB_DEFAULT if level is None else level
+    if ZLIB_NG_LEVELS[0] <= level <= ZLIB_NG_LEVELS[1]:
+        with suppress(ImportError):
+            import zlib_ng
+            from zlib_ng import zlib_ng as zlib_ng_module
 
-def _isal(level: int) -> GzipLibrary | None:
-    try:
-        import isal
-        from isal import isal_zlib
-    except ImportError:
-        return None
-    return GzipLibrary("isal", str(isal.__version__), level, isal_zlib)
-
-
-def _zlib_ng(level: int) -> GzipLibrary | None:
-    try:
-        import zlib_ng
-        from zlib_ng import zlib_ng as zlib_ng_module
-    except ImportError:
-        return None
-    return GzipLibrary("zlib-ng", str(zlib_ng.__version__), level, zlib_ng_module)
-
-
-def _zlib(level: int) -> GzipLibrary:
+            return GzipLibrary("zlib-ng", str(zlib_ng.__version__), level, zlib_ng_module)
     return GzipLibrary("zlib", zlib.ZLIB_RUNTIME_VERSION, level, zlib)
 
 
@@ -214,27 +166,23 @@ def codec_library(format_name: str, compression: Compression) -> str | None:
     """Return the library of a codec, such as `isal 1.9.1, level 3`; None without a codec.
 
     Two runs with the same library on the same kind of machine write the same bytes.
-
-    Args:
-        format_name: `csv` or `parquet`, whose pages are compressed by pyarrow.
-        compression: Codec and level.
     """
     if compression.codec == "none":
         return None
     if format_name != "csv" or compression.codec == "lz4":
-        return f"pyarrow {_version('pyarrow')}"
+        return f"pyarrow {version('pyarrow')}"
     if compression.codec == "gzip":
         library = gzip_library(compression.level)
         return f"{library.name} {library.version}, level {library.level}"
-    return f"zstandard {_version('zstandard')}"
+    return f"zstandard {version('zstandard')}"
 
 
 def text_libraries(codec: str) -> str | None:
     """Return what compresses text with this codec, by level where that differs; None for none."""
     if codec == "zstd":
-        return f"zstandard {_version('zstandard')}"
+        return f"zstandard {version('zstandard')}"
     if codec == "lz4":
-        return f"pyarrow {_version('pyarrow')}"
+        return f"pyarrow {version('pyarrow')}"
     if codec != "gzip":
         return None
     levels: dict[str, list[int]] = {}
@@ -244,7 +192,3 @@ def text_libraries(codec: str) -> str | None:
     if len(levels) == 1:
         return next(iter(levels))
     return ", ".join(f"{name} ({each[0]} to {each[-1]})" for name, each in levels.items())
-
-
-def _version(distribution: str) -> str:
-    return version(distribution)

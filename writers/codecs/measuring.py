@@ -68,7 +68,7 @@ def _measure_frames(
     for _ in range(_REPETITIONS):
         for number in _spread(len(frames)):
             began = thread_time()
-            sizes[number] = len(compressor.frame(frames[number]))
+            sizes[number] = len(compressor(frames[number]))
             used = thread_time() - began
             least[number] = min(used, least.get(number, used))
             if perf_counter() - began_all >= seconds:
@@ -144,13 +144,7 @@ def _write(
 def encode_sample(batches: Sequence[pa.RecordBatch], spec: OutputSpec) -> tuple[float, bytes]:
     """Return the CPU seconds of encoding rows as text, written to a file, and that text.
 
-    Args:
-        batches: All of one schema.
-        spec: Its directory gets the file, which is gone at the end; nothing is compressed.
-
-    Raises:
-        FormatError: The rows cannot be written in this format.
-        WriteError: The directory refused.
+    The directory of the spec gets the file, which is removed. Nothing is compressed.
     """
     seconds, path = _write_file(batches, replace(spec, compression=Compression()))
     text = path.read_bytes()
@@ -159,7 +153,6 @@ def encode_sample(batches: Sequence[pa.RecordBatch], spec: OutputSpec) -> tuple[
 
 
 def _write_file(batches: Sequence[pa.RecordBatch], spec: OutputSpec) -> tuple[float, Path]:
-    """Return the CPU seconds of the whole process and the file."""
     spec = replace(spec, file_size_bytes=0, direct_io=False, stream=None)
     began = process_time()
     writer = open_writer(spec, batches[0].schema, "sample")

@@ -52,10 +52,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 def form_of(kind: pa.DataType, *, text_class: str = "", infinite: bool = False) -> Form | None:
     """Return the form of an Arrow type's values, None where their text must be made first.
 
-    Args:
-        kind: The type.
-        text_class: The meaning of the field's text by its metadata.
-        infinite: The ends of the field's range are infinity, by its metadata.
+    `text_class` and `infinite` are the meaning of the field by its metadata.
     """
     from pyarrow import types
 
@@ -76,12 +73,6 @@ def form_of(kind: pa.DataType, *, text_class: str = "", infinite: bool = False) 
         return Form(kind=Kind.FLOAT, width=kind.bit_width // 8)
     if types.is_boolean(kind):
         return Form(kind=Kind.BOOLEAN)
-    return _moment(kind, infinite)
-
-
-def _moment(kind: pa.DataType, infinite: bool) -> Form | None:
-    from pyarrow import types
-
     if types.is_date32(kind):
         return Form(kind=Kind.DATE, width=4, infinite=infinite)
     if types.is_timestamp(kind):

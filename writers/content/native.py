@@ -47,12 +47,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def column_sum(loaded: ctypes.CDLL, array: pa.Array, form: Form) -> tuple[int, int]:
-    """Return the sum over an array's values, modulo 2**64, and the number of nulls.
-
-    Raises:
-        ValueError: The array is not of the form.
-        MemoryError: The memory does not suffice.
-    """
+    """Return the sum over an array's values, modulo 2**64, and the number of nulls."""
     exported, result = ArrowArray(), _Result()
     flags = _UTC * form.utc | _INFINITE * form.infinite
     spec = _Spec(int(form.kind), form.width, form.digits, flags)

@@ -27,18 +27,13 @@ def number_of(text: bytes) -> int:
 
 
 def column_sum(array: pa.Array, form: Form) -> tuple[int, int]:
-    """Return the sum over an array's values, modulo 2**64, and the number of nulls.
-
-    Raises:
-        ValueError: The array is not of the form.
-    """
+    """Return the sum over an array's values, modulo 2**64, and the number of nulls."""
     text = _text_of(form)
     values = (value for value in _values(array, form) if value is not None)
     return sum(number_of(text(value)) for value in values) % 2**64, array.null_count
 
 
 def _values(array: pa.Array, form: Form) -> list[Any]:
-    """Return the values as bytes, numbers or ticks, None for null."""
 
     if form.kind in (Kind.BYTES, Kind.NUMBER_TEXT, Kind.HEX_TEXT):
         large = form.width == 8

@@ -69,8 +69,7 @@ def _left_out(schema: pa.Schema, format: TextFormat) -> dict[int, str]:
 def file_sums(
     path: Readable, spec: OutputSpec, message: str, *, header: bool, check: Check
 ) -> ContentSums:
-    """Return the checksums of a file's columns; the checksums of columns `not_compared` count no
-    values.
+    """Return the checksums of a file's columns; columns `not_compared` count no values.
 
     Args:
         path: The file.
@@ -99,7 +98,6 @@ def file_sums(
 
 
 def _parquet_sums(path: Readable, spec: OutputSpec, schema: pa.Schema, check: Check) -> ContentSums:
-
     sums = ColumnSums(schema)
     with pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption)) as file:
         if file.schema_arrow.names != schema.names:
@@ -135,16 +133,15 @@ def _text_columns(
     path: Readable, format: TextFormat, compression: Compression, columns: int
 ) -> Iterator[tuple[Sequence[pa.Array], int]]:
     """Yield texts of each column and the number of rows, some rows at a time."""
-    if is_plain(format):
-        yield from _plainly(path, format, compression, columns)
-    else:
-        yield from _slowly(path, format, compression, columns)
-
-
-def _plainly(
-    path: Readable, format: TextFormat, compression: Compression, columns: int
-) -> Iterator[tuple[Sequence[pa.Array], int]]:
-
+    if not is_plain(format):
+        with decompressed(path, compression) as file:
+            records = Records(format, columns).read(_pieces(file, format.encoding))
+            if format.header:
+                next(records, None)
+            for rows in _batches(records):
+                turned: Iterator[tuple[Field, ...]] = zip(*rows, strict=True)
+                yield [pa.array(column, pa.large_string()) for column in turned], len(rows)
+        return
     # The reader finds one more field after the delimiter that follows the last value.
     fields = columns + 1 if format.trailing_delimiter else columns
     names = [f"f{position}" for position in range(fields)]
@@ -158,28 +155,12 @@ def _plainly(
     for block in plain_records(path, format, compression):
         table = arrow_table(block, format, names, values)
         for batch in table.slice(header).to_batches():
-            _check_nothing_behind(batch.columns[columns:])
+            # The writer leaves nothing after the last delimiter.
+            behind = batch.columns[columns:]
+            if any(pc.max(pc.binary_length(column)).as_py() for column in behind):
+                raise ValueError("a record has text after its last delimiter")
             yield batch.columns[:columns], batch.num_rows
         header = 0
-
-
-def _check_nothing_behind(columns: Sequence[pa.Array]) -> None:
-    """Check that the fields after the last delimiter are empty, as the writer leaves them."""
-    if any(pc.max(pc.binary_length(column)).as_py() for column in columns):
-        raise ValueError("a record has text after its last delimiter")
-
-
-def _slowly(
-    path: Readable, format: TextFormat, compression: Compression, columns: int
-) -> Iterator[tuple[Sequence[pa.Array], int]]:
-
-    with decompressed(path, compression) as file:
-        records = Records(format, columns).read(_pieces(file, format.encoding))
-        if format.header:
-            next(records, None)
-        for rows in _batches(records):
-            turned: Iterator[tuple[Field, ...]] = zip(*rows, strict=True)
-            yield [pa.array(column, pa.large_string()) for column in turned], len(rows)
 
 
 def _batches(records: Iterator[list[Field]]) -> Iterator[list[list[Field]]]:
@@ -213,16 +194,11 @@ _ENDS_WITHIN = "the text ends within a record."
 
 
 class _Incomplete(WriteError):
-    """The text ends before the record does."""
+    pass
 
 
 class Records(Struct):
-    """Reads records out of pieces of text.
-
-    Args:
-        format: The dialect.
-        columns: Fields of a record.
-    """
+    """Reads records out of pieces of text, with a number of fields each."""
 
     format: TextFormat
     columns: int
@@ -357,7 +333,6 @@ Slices = dict[str, tuple[int, int]]
 
 def why_not(field: pa.Field, format: TextFormat) -> str:
     """Return why the values of a column cannot be told from its text; empty if they can."""
-
     if format.fixed:
         return "padding of fixed width hides blanks and NULLs"
     textual = not (_is_moment(field.type) or _is_number(field.type) or types.is_boolean(field.type))
@@ -374,17 +349,7 @@ def why_not(field: pa.Field, format: TextFormat) -> str:
 
 
 def values_of(texts: pa.Array, field: pa.Field, format: TextFormat) -> tuple[pa.Array, Form]:
-    """Return the fields of a column, null for NULL, as an array with a form.
-
-    Args:
-        texts: Strings.
-        field: The written field.
-        format: How.
-
-    Raises:
-        ValueError: A text does not fit the type.
-    """
-
+    """Return the fields of a column, null for NULL, as an array with a form."""
     kind = field.type
     number = _is_number(kind) or text_class(field) == "number"
     if number and format.decimal_separator != ".":
@@ -415,12 +380,10 @@ def _form(array: pa.Array, text_class: str = "") -> Form:
 
 
 def _is_moment(kind: pa.DataType) -> bool:
-
     return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
-
     return bool(types.is_integer(kind) or types.is_decimal(kind) or types.is_floating(kind))
 
 
@@ -442,7 +405,6 @@ def _bytes(texts: pa.Array, format: TextFormat) -> tuple[pa.Array, Form]:
 
 
 def _mask_of(field: pa.Field, format: TextFormat) -> str | None:
-
     if text_class(field) == "timestamp":
         return format.timestamp_tz_format or format.timestamp_format
     if types.is_date(field.type):
@@ -456,7 +418,6 @@ def _mask_of(field: pa.Field, format: TextFormat) -> str | None:
 
 def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
     """Return where a mask's elements stand, None if it does not show all of a value once."""
-
     found: Slices = {}
     at = end = 0
     for match in _MASK.finditer(mask):
@@ -483,7 +444,6 @@ def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
 
 def _rearranged(texts: pa.Array, field: pa.Field, mask: str, format: TextFormat) -> pa.Array:
     """Return ISO 8601 for texts that follow a mask."""
-
     slices = _slices(field, mask, format)
     assert slices is not None, "asked before"
 

@@ -46,7 +46,6 @@ class ColumnSums:
     """Adds up the batches of a schema, in any order; used by one thread at a time."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Begin with no rows."""
         self._schema = schema
         self._rows = 0
         self._nulls = [0] * len(schema)
@@ -65,7 +64,6 @@ class ColumnSums:
         self._nulls[index] += nulls
 
     def count(self, rows: int) -> None:
-        """Count rows whose columns are added one by one."""
         self._rows += rows
 
     def hashed(self, large: LargeRow) -> LargeRow:
@@ -78,7 +76,6 @@ class ColumnSums:
         return replace(large, values=tuple(values))
 
     def result(self) -> ContentSums:
-        """Return the checksums of all rows so far."""
         return ContentSums(
             rows=self._rows,
             nulls=tuple(self._nulls),
@@ -110,8 +107,7 @@ class _HashedValue:
 
 
 def prepared(array: pa.Array, field: pa.Field) -> tuple[pa.Array, Form]:
-    """Return values of a field as an array with a form; a type without a form becomes text
-    first."""
+    """Return values of a field as an array with a form; a type without a form becomes text."""
     form = form_of(array.type, text_class=text_class(field), infinite=has_infinities(field))
     if form is not None:
         return array, form

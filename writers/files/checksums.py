@@ -7,11 +7,13 @@ checksum is written as its name, a colon and lower-case hex digits.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from writers.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from writers.codecs.compression import BytesLike
 
 CHECKSUMS = ("xxh3", "crc32c", "sha256")
@@ -19,13 +21,17 @@ CHECKSUMS = ("xxh3", "crc32c", "sha256")
 DEFAULT = CHECKSUMS[0]
 
 
-class Digest(Protocol):
-    """A checksum in the making."""
+class Digest:
+    """A checksum in the making; `state` has the interface of `hashlib`'s objects."""
 
-    def update(self, data: BytesLike) -> None: ...
+    def __init__(self, name: str, state: Any) -> None:
+        self._name = name
+        self._state = state
+        self.update: Callable[[BytesLike], None] = state.update
 
     def text(self) -> str:
         """Return the checksum of all bytes so far: `name:hex`."""
+        return f"{self._name}:{self._state.hexdigest()}"
 
 
 def open_digest(name: str) -> Digest:
@@ -37,11 +43,11 @@ def open_digest(name: str) -> Digest:
     if name == "xxh3":
         import xxhash
 
-        return _HashObject(name, xxhash.xxh3_64())
+        return Digest(name, xxhash.xxh3_64())
     if name == "sha256":
-        return _HashObject(name, hashlib.sha256())
+        return Digest(name, hashlib.sha256())
     if name == "crc32c":
-        return _Crc32c()
+        return Digest(name, _Crc32c())
     raise FormatError(f"checksum {name!r} does not exist.", f"use one of {', '.join(CHECKSUMS)}.")
 
 
@@ -58,20 +64,6 @@ def checksum_name(checksum: str) -> str:
             "check it with the version of this program that wrote it.",
         )
     return name
-
-
-class _HashObject:
-    """An object of `hashlib` or of a library with its interface."""
-
-    def __init__(self, name: str, state: Any) -> None:
-        self._name = name
-        self._state = state
-
-    def update(self, data: BytesLike) -> None:
-        self._state.update(data)
-
-    def text(self) -> str:
-        return f"{self._name}:{self._state.hexdigest()}"
 
 
 class _Crc32c:
@@ -91,5 +83,5 @@ class _Crc32c:
     def update(self, data: BytesLike) -> None:
         self._value = self._extend(data, self._value)
 
-    def text(self) -> str:
-        return f"crc32c:{self._value:08x}"
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"

@@ -22,7 +22,7 @@ from writers.errors import WriteError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from writers.codecs.compression import BytesLike, Compressor
+    from writers.codecs.compression import BytesLike, Compress
     from writers.files.checksums import Digest
     from writers.files.open_files import OpenFile
 
@@ -108,7 +108,7 @@ class Conveyor:
         file: OpenFile,
         digest: Digest,
         encrypt: Encrypt | None,
-        compressor: Compressor | None,
+        compressor: Compress | None,
         *,
         buffers: int,
         capacity: int,
@@ -269,7 +269,7 @@ class Conveyor:
             if self._stopped or self._compressor is None:
                 return
         started, cpu = perf_counter(), thread_time()
-        frame = self._compressor.frame(data)
+        frame = self._compressor(data)
         self.compress_seconds += perf_counter() - started
         self.compress_cpu_seconds += thread_time() - cpu
         with self._change:

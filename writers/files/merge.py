@@ -91,7 +91,7 @@ def _merge_text(
 ) -> WrittenFile:
     try:
         if header and spec.compression.codec != "none":
-            output.sink().write(open_compressor(spec.compression).frame(header))
+            output.sink().write(open_compressor(spec.compression)(header))
         else:
             output.sink().write(header)
         for file, source in inputs:

@@ -225,7 +225,12 @@ def make_twin(original: Path, twin: Path, names: Collection[str] = ()) -> None:
     had = os.stat(twin)
     if (had.st_uid, had.st_gid) != (wanted.st_uid, wanted.st_gid):
         os.chown(twin, wanted.st_uid, wanted.st_gid)
-    _copy_attributes(original, twin)
+    attributes, own_attributes = _attributes(original), _attributes(twin)
+    for name in own_attributes.keys() - attributes.keys():
+        os.removexattr(twin, name)
+    for name, value in attributes.items():
+        if own_attributes.get(name) != value:
+            os.setxattr(twin, name, value)
     os.chmod(twin, stat.S_IMODE(wanted.st_mode))
     now = os.stat(twin)
     for name in ("st_uid", "st_gid", "st_mode", "st_dev"):
@@ -233,19 +238,9 @@ def make_twin(original: Path, twin: Path, names: Collection[str] = ()) -> None:
             raise OSError(errno.EPERM, f"{name} cannot belong to {original}", str(twin))
 
 
-def _copy_attributes(original: Path, twin: Path) -> None:
-    if not hasattr(os, "listxattr"):
-        return
-    wanted = _attributes(original)
-    had = _attributes(twin)
-    for name in had.keys() - wanted.keys():
-        os.removexattr(twin, name)
-    for name, value in wanted.items():
-        if had.get(name) != value:
-            os.setxattr(twin, name, value)
-
-
 def _attributes(path: Path) -> dict[str, bytes]:
+    if not hasattr(os, "listxattr"):
+        return {}
     try:
         return {name: os.getxattr(path, name) for name in os.listxattr(path)}
     except OSError as error:

@@ -67,7 +67,12 @@ def read_back(
         FormatError: The checksum cannot be computed here.
     """
     try:
-        size, found = _digest(path, checksum, advance)
+        digest, size = open_digest(checksum), 0
+        with open_bytes(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+                advance(len(chunk))
         counted = None
         if rows and encryption.is_readable:
             readable = decrypted(path, encryption)
@@ -75,18 +80,7 @@ def read_back(
             counted = _count(readable, output_format, compression, encryption, check)
     except OSError as exc:
         raise write_error("read", path, exc) from exc
-    return ReadBack(bytes=size, checksum=found, rows=counted)
-
-
-def _digest(path: Readable, checksum: str, advance: Callable[[int], None]) -> tuple[int, str]:
-    digest = open_digest(checksum)
-    size = 0
-    with open_bytes(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-            advance(len(chunk))
-    return size, digest.text()
+    return ReadBack(bytes=size, checksum=digest.text(), rows=counted)
 
 
 def _count(

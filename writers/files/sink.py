@@ -29,7 +29,7 @@ from writers.model import StageSeconds
 from writers.objects.location import Location
 
 if TYPE_CHECKING:
-    from writers.codecs.compression import BytesLike, Compressor
+    from writers.codecs.compression import BytesLike, Compress
     from writers.files.conveyor import Buffer
     from writers.files.open_files import OpenFile
     from writers.model import Compression, UncompletedUpload
@@ -92,7 +92,7 @@ class Sink:
                 "use at least 1 buffer of at least 1 byte.",
             )
         self.path = path if isinstance(path, Location) else Path(path)
-        self._compressor: Compressor | None = None
+        self._compressor: Compress | None = None
         if compression.codec != "none":
             self._compressor = open_compressor(compression)
         self._digest = open_digest(checksum)

@@ -308,17 +308,18 @@ def charset_description(format: TextFormat) -> bytes | None:
         None where the encoding is not for C++. Made once a process and encoding; the largest,
         GB 18030, takes about 30 ms.
     """
-    return _description(codecs.lookup(format.encoding).name)
+    return _described(codecs.lookup(format.encoding).name)
 
 
 @lru_cache(maxsize=8)
-def _description(codec: str) -> bytes | None:
+def _described(codec: str) -> bytes | None:
     if codec in _WHOLE:
         return bytes([_WHOLE[codec]])
     if codec in _MULTIBYTE:
         characters, codes = _multibyte_codes(codec)
     elif _is_single_byte(codec):
-        characters, codes = _single_byte_codes(codec)
+        characters = "".join(sorted(set(bytes(range(_PAGE)).decode(codec, "ignore"))))
+        codes = [_code(character, codec) for character in characters]
     else:
         return None
     return _table(dict(zip(characters, codes, strict=True)), linear=_is_linear(codec))
@@ -332,11 +333,6 @@ def _is_single_byte(codec: str) -> bool:
     except ImportError:
         return False
     return len(getattr(module, "decoding_table", "")) == _PAGE
-
-
-def _single_byte_codes(codec: str) -> tuple[str, list[bytes]]:
-    characters = "".join(sorted(set(bytes(range(_PAGE)).decode(codec, "ignore"))))
-    return characters, [_code(character, codec) for character in characters]
 
 
 def _multibyte_codes(codec: str) -> tuple[str, list[bytes]]:
@@ -467,18 +463,10 @@ def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
     offset = fixed_offset(zone) if zone is not None else 0
     if offset is None or (zone is None and mask.has_zone):
         return None
-    unit_digits = _unit_digits(kind)
-    shown = b"".join(_element(e, mask, offset, zone or "", unit_digits) for e in mask.elements)
-    return _header(kind, format, mask, offset) + shown
-
-
-def _unit_digits(kind: pa.DataType) -> int:
-    if pa.types.is_date(kind):
-        return 3 if pa.types.is_date64(kind) else 0
-    return UNIT_DIGITS[kind.unit]
-
-
-def _header(kind: pa.DataType, format: TextFormat, mask: Mask, offset: int) -> bytes:
+    wide_date = pa.types.is_date64(kind)
+    unit_digits = 3 if wide_date else 0
+    if not pa.types.is_date(kind):
+        unit_digits = UNIT_DIGITS[kind.unit]
     groups = {GROUPS.get(element.kind) for element in mask.elements}
     years = year_range(mask)
     checks = _YEAR_CHECKED if years else 0
@@ -486,16 +474,16 @@ def _header(kind: pa.DataType, format: TextFormat, mask: Mask, offset: int) -> b
         checks |= _ISO_YEAR_CHECKED
     if "julian" in groups:
         checks |= _JULIAN_DAY_CHECKED
-    if pa.types.is_date64(kind) and format.date_format is None:
+    if wide_date and format.date_format is None:
         checks |= _TIME_OF_DAY_REFUSED
-    unit_digits = _unit_digits(kind)
     cut = 0
     if pa.types.is_timestamp(kind) and format.fractions == "keep":
         cut = max(unit_digits - mask.fraction_digits, 0)
     shape = 2 if pa.types.is_time(kind) else 0 if pa.types.is_date32(kind) else 1
-    wide = kind.bit_width == 64
-    first_year = years[0] if years else 0
-    return struct.pack("<6B2i", _VERSION, shape, unit_digits, wide, checks, cut, offset, first_year)
+    numbers = (_VERSION, shape, unit_digits, kind.bit_width == 64, checks, cut)
+    header = struct.pack("<6B2i", *numbers, offset, years[0] if years else 0)
+    shown = (_element(e, mask, offset, zone or "", unit_digits) for e in mask.elements)
+    return header + b"".join(shown)
 
 
 def _element(element: Element, mask: Mask, offset: int, zone: str, unit_digits: int) -> bytes:

@@ -15,10 +15,8 @@ import ctypes
 from collections.abc import Iterator
 from copy import copy
 from functools import lru_cache
-from types import TracebackType
 
 import pyarrow as pa
-from msgspec import Struct
 
 from writers import built_library
 from writers.built_library import ArrowArray, Unusable
@@ -47,11 +45,8 @@ class NativeEncoder:
     """
 
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
-        prepared = _prepared(schema.serialize().to_pybytes(), format)
-        self._plain = copy(prepared.plain)
-        self._schema = schema
-        self._format = format
-        self._style = prepared.style
+        self._style = _style(schema.serialize().to_pybytes(), format)
+        self._plain = copy(self._style.plain)
 
     @property
     def rows_encoded(self) -> int:
@@ -82,46 +77,60 @@ class NativeEncoder:
         return self._plain.encode_large(large)
 
     def rows(self, batch: pa.RecordBatch) -> BatchRows:
-        """Return the rows of a batch, ready to be encoded; end it (`with`) before the next one
-        begins."""
-        return BatchRows(self._schema, self._format, self._style, self._plain, batch)
+        """Return the rows of a batch, to be ended (`with`) before the next ones begin."""
+        return BatchRows(self._style, self._plain, batch)
 
 
 _LEAST_ROOM = 64 * 1024
 _MOST_ROOM = 64 * 1024 * 1024
 
 
-class _Prepared(Struct, frozen=True):
+class _Style:
     """What all encoders of one schema and format have in common; none of it changes."""
 
-    plain: PlainEncoder
-    """One that has encoded nothing yet."""
-    style: _Style | None
-    """None where the library does not know the format."""
+    def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
+        self.plain = PlainEncoder(schema, format)
+        """One that has encoded nothing yet."""
+        self.schema, self.format = schema, format
+        self.library = library()
+        self.is_known = is_known(format)
+        self._handle: int | None = None
+        self.kinds: tuple[Kind | None, ...] = ()
+        self.takes_all = b""
+        """The kinds of all columns, where none is ever to be made text before; else empty."""
+        if self.is_known:
+            description, self.kinds = describe_format(schema, format)
+            known = [kind for kind in self.kinds if kind is not None]
+            if len(known) == len(schema) and not any(map(has_infinities, schema)):
+                self.takes_all = bytes(known)
+            self._handle = self.library.unloader_open(description, len(description))
+            if not self._handle:
+                raise RuntimeError("the native encoder does not accept its own description")
+
+    def begin(self, batch: pa.RecordBatch, kinds: bytes) -> int:
+        """Hand a batch over; the library keeps its memory alive until the end."""
+        array = ArrowArray()
+        batch._export_to_c(ctypes.addressof(array))
+        records = self.library.unloader_begin(self._handle, array, kinds)
+        if not records:
+            raise RuntimeError("the native encoder does not accept a batch of its schema")
+        return int(records)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.library.unloader_close(self._handle)
 
 
 @lru_cache(maxsize=8)
-def _prepared(schema: bytes, format: TextFormat) -> _Prepared:
-    """Return the encoder's facts about a serialized schema: each unit of a run opens an encoder."""
-    columns = pa.ipc.read_schema(pa.py_buffer(schema))
-    plain = PlainEncoder(columns, format)
-    style = _Style(*describe_format(columns, format), columns) if is_known(format) else None
-    return _Prepared(plain, style)
+def _style(schema: bytes, format: TextFormat) -> _Style:
+    """Return the facts about a serialized schema: each unit of a run opens an encoder."""
+    return _Style(pa.ipc.read_schema(pa.py_buffer(schema)), format)
 
 
 class BatchRows:
     """The rows of a batch on their way into buffers; made by `NativeEncoder.rows`."""
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        format: TextFormat,
-        style: _Style | None,
-        plain: PlainEncoder,
-        batch: pa.RecordBatch,
-    ) -> None:
-        self._schema = schema
-        self._format = format
+    def __init__(self, style: _Style, plain: PlainEncoder, batch: pa.RecordBatch) -> None:
         self._style = style
         self._plain = plain
         self._batch = batch
@@ -136,18 +145,13 @@ class BatchRows:
         """Whether all rows are encoded."""
         self.needed = 0
         """Bytes of room with which the next record fits for sure, known once one did not."""
-        if not self.done and (style is None or not self._begin()):
+        if not self.done and not (style.is_known and self._begin()):
             self._ready = self._plainly(0)
 
     def __enter__(self) -> BatchRows:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._end()
 
     def fill(self, room: memoryview) -> int:
@@ -168,44 +172,42 @@ class BatchRows:
         return room[: self._fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
 
     def _fill(self, room: memoryview, most_rows: int) -> int:
-        count, full = 0, not room.nbytes
-        while not (count or full or self.done):
+        full, progress = not room.nbytes, self._progress
+        while not (full or self.done):
             if self._ready is not None:
-                return self._copy_ready(room)
-            full = self._call(room, most_rows)
-            count = self._progress.bytes
-            self._bytes += count
-        return count
-
-    def _call(self, room: memoryview, most_rows: int) -> bool:
-        """Let the library continue; return whether it stopped for lack of room."""
-        assert self._style is not None
-        progress = self._progress
-        # One byte serves all sizes: an array type of each size would be a separate class, and wait
-        # for the garbage collector.
-        memory = ctypes.c_char.from_buffer(room)
-        status = self._style.library.unloader_fill(
-            self._records, ctypes.addressof(memory), room.nbytes, most_rows, progress
-        )
-        self.needed = progress.needed
-        if status == _DONE:
-            self.done = True
-            self._plain.rows_encoded += self._batch.num_rows
-            self._end()
-        elif status == _UNDECIDED:
-            self._undecided.add(progress.column)
-            self._first += progress.rows
-            if not self._begin():
+                count = min(room.nbytes, self._ready.nbytes)
+                room[:count] = self._ready[:count]
+                self._ready = self._ready[count:]
+                self.done = not self._ready.nbytes
+                return count
+            # One byte serves all sizes: an array type of each size would be a separate class, and
+            # wait for the garbage collector.
+            memory = ctypes.c_char.from_buffer(room)
+            status = self._style.library.unloader_fill(
+                self._records, ctypes.addressof(memory), room.nbytes, most_rows, progress
+            )
+            self.needed = progress.needed
+            full = status == _FULL
+            if status == _DONE:
+                self.done = True
+                self._plain.rows_encoded += self._batch.num_rows
+                self._end()
+            elif status == _UNDECIDED:
+                self._undecided.add(progress.column)
+                self._first += progress.rows
+                if not self._begin():
+                    self._ready = self._plainly(self._bytes + progress.bytes)
+            elif status == _REFUSED:
                 self._ready = self._plainly(self._bytes + progress.bytes)
-        elif status == _REFUSED:
-            self._ready = self._plainly(self._bytes + progress.bytes)
-        elif status != _FULL:
-            raise MemoryError("there is not enough memory for the text of a record")
-        return bool(status == _FULL)
+            elif not full:
+                raise MemoryError("there is not enough memory for the text of a record")
+            self._bytes += progress.bytes
+            if progress.bytes:
+                return int(progress.bytes)
+        return 0
 
     def _begin(self) -> bool:
         """Give the rows from `_first` on to the library, unless a value has no text."""
-        assert self._style is not None
         self._end()
         batch = self._batch.slice(self._first)
         if self._style.takes_all and not self._undecided:
@@ -215,11 +217,13 @@ class BatchRows:
             return True
         columns, kinds = [], bytearray()
         try:
-            for index, (column, field) in enumerate(zip(batch.columns, self._schema, strict=True)):
+            for index, (column, field) in enumerate(
+                zip(batch.columns, self._style.schema, strict=True)
+            ):
                 kind = self._style.kinds[index]
                 infinite = has_infinities(field) and holds_infinity(column)
                 if kind is None or infinite or index in self._undecided:
-                    column = text_of(column, field, self._format)
+                    column = text_of(column, field, self._style.format)
                     large = pa.types.is_large_string(column.type)
                     kind = Kind.TEXT64 if large else Kind.TEXT32
                 columns.append(column)
@@ -238,52 +242,10 @@ class BatchRows:
         self.needed = 1
         return memoryview(self._plain.encode(self._batch))[done_bytes:]
 
-    def _copy_ready(self, room: memoryview) -> int:
-        assert self._ready is not None
-        count = min(room.nbytes, self._ready.nbytes)
-        room[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        self.done = not self._ready.nbytes
-        return count
-
     def _end(self) -> None:
-        if self._records is not None and self._style is not None:
+        if self._records is not None:
             self._style.library.unloader_end(self._records)
             self._records = None
-
-
-class _Style:
-    """The library's idea of a format and schema."""
-
-    def __init__(
-        self, description: bytes, kinds: tuple[Kind | None, ...], schema: pa.Schema
-    ) -> None:
-        self.library = library()
-        self.kinds = kinds
-        known = [kind for kind in kinds if kind is not None]
-        as_they_are = len(known) == len(schema) and not any(map(has_infinities, schema))
-        self.takes_all = bytes(known) if as_they_are else b""
-        """The kinds of all columns, where none is ever to be made text before; else empty."""
-        self._handle = self.library.unloader_open(description, len(description))
-        if not self._handle:
-            raise RuntimeError("the native encoder does not accept its own description")
-
-    def begin(self, batch: pa.RecordBatch, kinds: bytes) -> int:
-        """Hand a batch over; the library keeps its memory alive until the end.
-
-        Raises:
-            RuntimeError: It is not of the schema, and was let go.
-        """
-        array = ArrowArray()
-        batch._export_to_c(ctypes.addressof(array))
-        records = self.library.unloader_begin(self._handle, array, kinds)
-        if not records:
-            raise RuntimeError("the native encoder does not accept a batch of its schema")
-        return int(records)
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self.library.unloader_close(self._handle)
 
 
 ABI_VERSION = 3

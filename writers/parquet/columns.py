@@ -71,8 +71,6 @@ _DICTIONARY = "dictionary"
 
 
 class _Sizes(Struct, frozen=True, kw_only=True):
-    """Bytes of a column in a trial."""
-
     packed: int
     unpacked: int
     dictionary: int

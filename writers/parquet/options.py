@@ -38,18 +38,13 @@ _FALSE_POSITIVES = 0.01
 
 @cache
 def supported(option: str) -> bool:
-    """Return whether the installed pyarrow knows this option."""
     import pyarrow.parquet as pq
 
     return option in signature(pq.ParquetWriter.__init__).parameters
 
 
 def check_options(parquet: ParquetFormat) -> None:
-    """Refuse a format that contradicts itself or that the installed pyarrow cannot write.
-
-    Raises:
-        FormatError: The message names the possible values.
-    """
+    """Refuse a format that contradicts itself or that the installed pyarrow cannot write."""
     if parquet.version not in _VERSIONS:
         raise FormatError(
             f"Parquet version {parquet.version!r} does not exist.",
@@ -78,11 +73,7 @@ def check_options(parquet: ParquetFormat) -> None:
 
 
 def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
-    """Refuse a Bloom filter for a column that is not there or cannot have one.
-
-    Raises:
-        FormatError: Names the column.
-    """
+    """Refuse a Bloom filter for a column that is not there or cannot have one."""
     from pyarrow import types
 
     for name in parquet.bloom_filters:
@@ -108,7 +99,6 @@ def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
 
 
 def format_options(parquet: ParquetFormat) -> dict[str, Any]:
-    """Return the options that have to do with the format alone."""
     options: dict[str, Any] = {
         "version": parquet.version,
         "data_page_version": parquet.data_page_version,
@@ -131,14 +121,8 @@ def compression_options(
     stored: Collection[str] = (),
     floating: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the options of the codec.
-
-    Args:
-        compression: The codec and its level.
-        paths: Of all columns in the file.
-        stored: Columns that stay uncompressed, for they do not get smaller.
-        floating: Columns of plain floating point.
-    """
+    """Return the options of the codec; `stored` columns do not get smaller, `floating` ones are
+    plain numbers."""
     codec, level = compression.codec, compression.level
     usual = _ZSTD_LEVEL if level is None and codec == "zstd" else level
     if not stored and not floating:
@@ -173,9 +157,6 @@ def check_types(schema: pa.Schema, parquet: ParquetFormat) -> list[str]:
 
     Returns:
         The path of every column of the file; a nested one has several, joined by dots.
-
-    Raises:
-        FormatError: Names the first such column.
     """
     import pyarrow as pa
 

@@ -67,12 +67,7 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 class RowGroups:
-    """Tells where row groups end.
-
-    Args:
-        rows: Of a row group at most.
-        size: Bytes at which a row group ends, with the row that reaches them.
-    """
+    """Ends a row group after a number of rows, or with the row that reaches a size."""
 
     def __init__(self, rows: int, size: int) -> None:
         self._limit_rows = rows
@@ -172,10 +167,6 @@ def _lengths(
 class OrderCheck:
     """Compares each row with the one before it.
 
-    Args:
-        schema: Of the batches.
-        columns: The declared order.
-
     Raises:
         FormatError: A column is not there, is there twice, or has no order.
     """
@@ -236,12 +227,7 @@ class OrderCheck:
 
 
 def sorting_columns(paths: list[str], columns: tuple[SortColumn, ...]) -> list[Any] | None:
-    """Return the order that pyarrow records in a file, or None.
-
-    Args:
-        paths: Of all columns in the file.
-        columns: The declared order.
-    """
+    """Return the order that pyarrow records in a file, or None."""
 
     return [
         pq.SortingColumn(paths.index(column.name), column.descending, column.nulls_first)
@@ -270,7 +256,6 @@ def _place(schema: pa.Schema, name: str) -> int:
 
 
 def _words(column: SortColumn) -> str:
-    """Return a column of the order as the option takes it."""
     down = " desc" if column.descending else ""
     usual = column.descending
     nulls = "" if column.nulls_first == usual else f" nulls {'last' if usual else 'first'}"

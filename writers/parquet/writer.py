@@ -149,7 +149,6 @@ class ParquetWriter:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes in the files so far."""
         return self._files.bytes_written
 
     @property
@@ -217,11 +216,7 @@ class ParquetWriter:
 
 
 def check_choice(choice: EncoderChoice) -> None:
-    """Make sure that the encoder that was asked for by name can be used.
-
-    Raises:
-        FormatError: It is the native one, which cannot.
-    """
+    """Refuse the native encoder if it cannot be used."""
     if choice == "native" and (reason := why_not()) is not None:
         raise FormatError(
             f"the native Parquet encoder cannot be used: {reason}.",
@@ -232,13 +227,7 @@ def check_choice(choice: EncoderChoice) -> None:
 class ArrowFile:
     """Writes one file; the same rows in the same row groups give the same bytes.
 
-    Args:
-        sink: Takes the bytes; it is ended by the caller.
-        schema: Of every batch.
-        spec: Its format is `parquet`.
-        parquet: The format.
-        paths: Of all columns in the file.
-        options: How the columns are encoded; empty in a file without rows.
+    `options` say how the columns are encoded; they are empty in a file without rows.
     """
 
     holds_batches = True
@@ -269,7 +258,6 @@ class ArrowFile:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the row group."""
         self._gathered.append(batch)
 
     def end_row_group(self) -> None:
@@ -288,11 +276,9 @@ class ArrowFile:
         self.rows += table.num_rows
 
     def close(self) -> None:
-        """Write the parts after the row groups."""
         self._writer.close()
 
     def give_up(self) -> None:
-        """Write nothing any more."""
         self._gathered.clear()
         self._view.discard = True
         # The writer, and the C++ object under it, write a footer when they are collected.

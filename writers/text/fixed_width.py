@@ -270,8 +270,19 @@ def longest_text(field: pa.Field, format: TextFormat) -> str | None:
         return _UUID_TEXT
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         mask = mask_of(kind, format_for(field, format))
-        return _mask_text(mask, UNIT_DIGITS.get(getattr(kind, "unit", ""), 0), _zone_of(kind))
-    return _number_text(kind, format.decimal_separator)
+        zone = kind.tz if pa.types.is_timestamp(kind) else None
+        return _mask_text(mask, UNIT_DIGITS.get(getattr(kind, "unit", ""), 0), zone)
+    separator = format.decimal_separator
+    if pa.types.is_unsigned_integer(kind):
+        return "9" * (_UINT64_DIGITS if kind.bit_width == 64 else _INTEGER_DIGITS[kind.bit_width])
+    if pa.types.is_integer(kind):
+        return "-" + "9" * _INTEGER_DIGITS[kind.bit_width]
+    if pa.types.is_decimal(kind):
+        return decimal_text(kind.precision, kind.scale, separator)
+    if pa.types.is_floating(kind):
+        double = kind.bit_width == _DOUBLE_BITS
+        return "-9" + separator + "9" * (_FLOAT_DIGITS[double] - 1) + _EXPONENTS[double]
+    return None
 
 
 def decimal_text(precision: int, scale: int, separator: str) -> str:
@@ -315,41 +326,20 @@ def moment_text(*, zoned: bool, dated: bool) -> str:
     return _mask_text(iso, _MICROSECOND_DIGITS, _OFFSET if zoned else None)
 
 
-def _zone_of(kind: pa.DataType) -> str | None:
-    return kind.tz if pa.types.is_timestamp(kind) else None
-
-
-def _number_text(kind: pa.DataType, separator: str) -> str | None:
-    if pa.types.is_unsigned_integer(kind):
-        return "9" * (_UINT64_DIGITS if kind.bit_width == 64 else _INTEGER_DIGITS[kind.bit_width])
-    if pa.types.is_integer(kind):
-        return "-" + "9" * _INTEGER_DIGITS[kind.bit_width]
-    if pa.types.is_decimal(kind):
-        return decimal_text(kind.precision, kind.scale, separator)
-    if pa.types.is_floating(kind):
-        double = kind.bit_width == _DOUBLE_BITS
-        return "-9" + separator + "9" * (_FLOAT_DIGITS[double] - 1) + _EXPONENTS[double]
-    return None
-
-
 def _mask_text(mask: Mask, unit_digits: int, zone: str | None) -> str:
-    return "".join(
-        _element_text(element.kind, element.text, element.digits, unit_digits, zone)
-        for element in mask.elements
-    )
-
-
-def _element_text(
-    kind: str, text: str, digits: int | None, unit_digits: int, zone: str | None
-) -> str:
-    if kind == "text":
-        return text
-    if kind == "FF":
-        return "9" * (unit_digits if digits is None else digits)
-    if kind == "ISO-FRACTION":
-        return "." + "9" * unit_digits if unit_digits else ""
-    if kind == "ISO-OFFSET":
-        return _ODD_OFFSET if zone and "/" in zone else _OFFSET
-    if kind == "TZR":
-        return zone or ""
-    return _LONGEST.get(kind, kind)
+    texts = []
+    for element in mask.elements:
+        kind = element.kind
+        if kind == "text":
+            texts.append(element.text)
+        elif kind == "FF":
+            texts.append("9" * (unit_digits if element.digits is None else element.digits))
+        elif kind == "ISO-FRACTION":
+            texts.append("." + "9" * unit_digits if unit_digits else "")
+        elif kind == "ISO-OFFSET":
+            texts.append(_ODD_OFFSET if zone and "/" in zone else _OFFSET)
+        elif kind == "TZR":
+            texts.append(zone or "")
+        else:
+            texts.append(_LONGEST.get(kind, kind))
+    return "".join(texts)

@@ -17,7 +17,6 @@ import struct
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -144,21 +143,10 @@ def _layout(digits: str, exponent: int, fixed_digits: int) -> str:
 
 def _strictly_inside(number: Decimal, value: float, width: _Width) -> bool:
     """Return whether a text rounds to the float for every way to break ties."""
-    # Most are integers, which compare many times faster than fractions.
-    if number == number.to_integral_value():
-        return _nearer(int(number), int(value), lambda up: int(_neighbour(value, up, width)))
-    exact = Fraction(value)
-    return _nearer(Fraction(number), exact, lambda up: Fraction(_neighbour(value, up, width)))
-
-
-_Number = TypeVar("_Number", int, Fraction)
-
-
-def _nearer(found: _Number, exact: _Number, neighbour: Callable[[bool], _Number]) -> bool:
-    """Return whether `found` is nearer to `exact` than to its neighbour above or below."""
+    exact, found = Fraction(value), Fraction(number)
     if found == exact:
         return True
-    return abs(found - exact) * 2 < abs(neighbour(found > exact) - exact)
+    return abs(found - exact) * 2 < abs(Fraction(_neighbour(value, found > exact, width)) - exact)
 
 
 def _neighbour(value: float, above: bool, width: _Width) -> float:

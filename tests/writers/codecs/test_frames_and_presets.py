@@ -45,7 +45,7 @@ PIECES = [
 def frames(codec: Any, level: int | None = None) -> list[bytes]:
     """Return the pieces, each as a frame."""
     compressor = open_compressor(Compression(codec=codec, level=level))
-    return [bytes(compressor.frame(piece)) for piece in PIECES]
+    return [bytes(compressor(piece)) for piece in PIECES]
 
 
 def decompressed(codec: str, data: bytes) -> bytes:
@@ -114,11 +114,11 @@ def served_by(level: int | None) -> str:
 def test_members_of_every_level_are_read_by_others(tmp_path: Path, level: int | None) -> None:
     """zlib, which checks sum and length, and the gzip program read several members in a row."""
     compressor = open_compressor(Compression(codec="gzip", level=level))
-    members = [bytes(compressor.frame(piece)) for piece in GZIP_PIECES]
+    members = [bytes(compressor(piece)) for piece in GZIP_PIECES]
     assert [gzip.decompress(member) for member in members] == GZIP_PIECES
     # No time stamp and no name: the same bytes tomorrow.
     assert {member[:8] for member in members} == {b"\x1f\x8b\x08" + bytes(5)}
-    assert members == [bytes(compressor.frame(memoryview(piece))) for piece in GZIP_PIECES]
+    assert members == [bytes(compressor(memoryview(piece))) for piece in GZIP_PIECES]
     path = tmp_path / "members.gz"
     path.write_bytes(b"".join(members))
     if shutil.which("gzip") is None:
@@ -166,7 +166,7 @@ def test_the_ratio_is_that_of_the_frames_of_a_run() -> None:
     assert [each.compression for each in found] == list(FIGURED)
     for each in found[1:]:
         compressor = open_compressor(each.compression)
-        size = sum(len(compressor.frame(frame)) for frame in FRAMES)
+        size = sum(len(compressor(frame)) for frame in FRAMES)
         assert each.ratio == len(TEXT) / size
         assert each.sample_bytes == len(TEXT)
         assert each.cpu_seconds_per_byte > 0

@@ -199,13 +199,6 @@ def test_contents_are_the_same(direct_directory: Path, codec: str, sizes: list[i
     assert codec != "none" or direct == RANDOM[: sum(sizes)]
 
 
-def test_no_space_is_kept(direct_directory: Path) -> None:
-    """Space allocated after the end of the file is given back."""
-    filled(direct_directory / "f", [5_000_001])
-    taken = (direct_directory / "f").stat().st_blocks * 512
-    assert taken <= 5_000_001 + 64 * 1024
-
-
 def test_directories_that_cannot_be_tried_say_why(tmp_path: Path) -> None:
     """The refusal has the system's words."""
     assert "No such file or directory" in str(refusal(tmp_path / "missing"))

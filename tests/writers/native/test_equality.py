@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from amounts import EVERYTHING, tries
 from encoders.random_batches import encoder, formats, tables
+from encoders.writer_contract import PiecedText
 from hypothesis import assume, given
 from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
@@ -21,7 +22,6 @@ from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import Compression, FixedField, OutputSpec, TextFormat
 from writers.native.encoder import NativeEncoder
-from writers.testing import PiecedText
 from writers.text.delimited import PlainEncoder
 from writers.text.dialects import DIALECTS
 from writers.text.text_writer import TextWriter

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from amounts import examples
 from encoders.parquet_files import read_arrow, read_duckdb, reference_rows, spec, typed_rows, write
+from encoders.writer_contract import check_writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_tests import OTHER_ROUTES, also
 
 from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
 from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
-from writers.parquet.options import check_options, supported
+from writers.parquet.options import supported
 from writers.parquet.rows import RowGroups
 from writers.parquet.writer import ParquetWriter
-from writers.testing import check_writer
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,8 @@ def test_schema_is_kept(tmp_path: Path) -> None:
     assert found.equals(table)
     assert found.schema.metadata[b"table"] == b"T"
     assert found.schema.field("d").metadata[b"source"] == b"NUMBER"
+    told = dict(in_duckdb(f"select key, value from parquet_kv_metadata('{path}')"))
+    assert told[b"table"] == b"T"
 
 
 @pytest.mark.parametrize("bad", [pa.month_day_nano_interval(), pa.date64(), pa.struct([])], ids=str)
@@ -220,22 +222,6 @@ def test_full_disk_is_an_error_with_the_path(full_disk: Path, buffer_bytes: int)
     assert not list(full_disk.iterdir())
 
 
-def test_full_disk_while_writing(full_disk: Path) -> None:
-    """After a failed write abort removes the file and the last thread."""
-    table = reference_rows(40_000)
-    changes = {"buffer_bytes": 10_000, "format": ParquetFormat(row_group_rows=5000)}
-    writer = ParquetWriter(spec(full_disk, **changes), table.schema, "t")
-
-    def produce() -> None:
-        for _ in range(3):
-            writer.write(table.to_batches()[0])
-
-    with pytest.raises(WriteError, match="Next: "):
-        produce()
-    writer.abort()
-    assert not list(full_disk.iterdir())
-
-
 def in_duckdb(sql: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query."""
     with duckdb.connect(config={"threads": 1}) as connection:
@@ -293,16 +279,6 @@ def test_bloom_filter_finds_and_excludes(tmp_path: Path) -> None:
     assert set(found) == {("key", True), ("n", None)}
 
 
-def test_bloom_filter_needs_its_pyarrow() -> None:
-    """A pyarrow that writes none is refused with the version that does; others take the option."""
-    parquet = ParquetFormat(bloom_filters=("key",))
-    if supported("bloom_filter_options"):
-        check_options(parquet)
-    else:
-        with pytest.raises(FormatError, match="pyarrow 24"):
-            check_options(parquet)
-
-
 def test_types_are_those_that_all_readers_know(tmp_path: Path) -> None:
     """Decimals up to 18 digits are integers, moments 64-bit integers of milli- or microseconds."""
     (path,) = write(tmp_path, typed_rows())
@@ -328,20 +304,6 @@ def test_types_are_those_that_all_readers_know(tmp_path: Path) -> None:
     }
     assert "MICROS" in found["local"][1]
     assert "MILLIS" in found["second"][1]
-
-
-def test_metadata_of_fields_and_file_is_kept(tmp_path: Path) -> None:
-    """What a source reports its columns and rows is in the file, for pyarrow and others."""
-    schema = pa.schema(
-        [pa.field("n", pa.int64(), metadata={"source_type": "NUMBER(18)"})],
-        metadata={"unloader:table": "ORDERS"},
-    )
-    (path,) = write(tmp_path, pa.table({"n": [1]}, schema=schema))
-    found = pq.read_schema(path)
-    assert found.field("n").metadata[b"source_type"] == b"NUMBER(18)"
-    assert found.metadata == {b"unloader:table": b"ORDERS"}
-    told = dict(in_duckdb(f"select key, value from parquet_kv_metadata('{path}')"))
-    assert told[b"unloader:table"] == b"ORDERS"
 
 
 def group_rows(path: Path) -> list[int]:

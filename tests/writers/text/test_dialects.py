@@ -16,7 +16,6 @@ from writers.errors import FormatError, ValueNotRepresentable
 from writers.held_values import held_row
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS, check, dialect
-from writers.text.text_writer import open_encoder
 
 
 @pytest.mark.parametrize("name", sorted(DIALECTS))
@@ -172,16 +171,6 @@ def told(code: str) -> str:
     return done.stdout
 
 
-def test_an_impossible_format_is_refused_in_the_same_words() -> None:
-    """Before anything is encoded."""
-    words = []
-    for choice in ("auto", "plain"):
-        with pytest.raises(FormatError) as caught:
-            open_encoder(SCHEMA, TextFormat(delimiter=""), choice)
-        words.append(str(caught.value))
-    assert words[0] == words[1]
-
-
 def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> None:
     """The refusal says why, and what to do next."""
     lines = told(
@@ -197,16 +186,3 @@ def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> 
     assert lines[0] == "PlainEncoder"
     assert "switches it off" in lines[1]
     assert "Next: install a C++ compiler" in lines[1]
-
-
-def test_help_loads_neither_the_library_nor_pyarrow() -> None:
-    """It stays instant."""
-    code = (
-        "import sys\nfrom unloader.cli import main\n"
-        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n    pass\n"
-        "print([n for n in sys.modules if n == 'pyarrow' or n.startswith('writers.native')])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"

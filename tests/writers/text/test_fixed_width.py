@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from encoders import random_batches as text_encoders
+from encoders.writer_contract import PiecedText
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
 from writers.files.read_back import read_back
 from writers.large_rows import LargeRow
 from writers.model import Compression, FixedField, OutputSpec, TextFormat
 from writers.registry import open_writer
-from writers.testing import PiecedText
 
 SCHEMA = pa.schema(
     [

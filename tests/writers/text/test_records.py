@@ -15,6 +15,7 @@ import pyarrow.csv
 import pytest
 from encoders.random_batches import NAMES
 from encoders.sqlldr_rules import var_records
+from encoders.writer_contract import PiecedText
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -22,7 +23,6 @@ from msgspec.structs import replace
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import Compression, OutputSpec, TextFormat
-from writers.testing import PiecedText
 from writers.text.delimited import PlainEncoder
 from writers.text.dialects import DIALECTS, dialect
 from writers.text.enclosing import FormulaGuard

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 import zstandard
+from encoders.writer_contract import check_writer
 from hypothesis import given
 from hypothesis import strategies as st
 from long_tests import OTHER_ROUTES, also
@@ -24,7 +25,6 @@ from writers.errors import SchemaMismatch, ValueNotRepresentable, WriteError
 from writers.files.staging import text_extension
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.native import encoder as library
-from writers.testing import check_writer
 from writers.text.text_writer import (
     EncodedTextWriter,
     RecordCounter,

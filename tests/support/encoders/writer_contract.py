@@ -1,8 +1,4 @@
-"""The contract of a writer as one call, for the tests of this package and of other packages.
-
-No test framework is needed: a broken promise raises `AssertionError` with a sentence saying
-which.
-"""
+"""The contract of a writer as one call: a broken promise raises an error that names it."""
 
 from __future__ import annotations
 
