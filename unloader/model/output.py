@@ -131,43 +131,41 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     compression: Compression | Preset = field(default_factory=Compression)
     """A codec, or how one is to be chosen by measuring."""
     file_per: Annotated[
-        FilePer,
-        _cut("Write a file for each work unit, or one file for the table."),
+        FilePer, _cut()("Write a file for each work unit, or one file for the table.")
     ] = "unit"
     file_name: Annotated[
         str,
         _file(
-            "Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} "
-            "{date}.",
             Kind("TEMPLATE"),
             default_text=_FILE_NAME,
             not_for={"streams": "it has a name already"},
             example="'{table}-{unit}-{part}.{ext}'",
+        )(
+            "Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} "
+            "{date}."
         ),
     ] = _FILE_NAME
     file_size_bytes: Annotated[
         int,
-        _cut(
+        _cut(SIZE, name="file-size", example="1GB")(
             "Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A "
             "Parquet file ends after a whole row group, so it may be larger by one row group "
-            "(--row-group-bytes).",
-            SIZE,
-            name="file-size",
-            example="1GB",
+            "(--row-group-bytes)."
         ),
     ] = 0
     overwrite: Annotated[
         bool,
         _output(
-            "Replace an earlier run in DEST. When the new run is complete, the old manifest is "
-            "removed, with the files in the manifest and the unpublished files of an interrupted "
-            "run. All other files stay. If such a file has the name of a new file, the run fails.",
             kept=False,
             common=True,
             not_for={
                 "streams": "it has no earlier run",
                 "tables": "use --save-mode overwrite, which replaces the rows of the table",
             },
+        )(
+            "Replace an earlier run in DEST. When the new run is complete, the old manifest is "
+            "removed, with the files in the manifest and the unpublished files of an interrupted "
+            "run. All other files stay. If such a file has the name of a new file, the run fails."
         ),
     ] = False
     others: tuple[str, ...] = ()
@@ -175,9 +173,6 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     keep: Annotated[
         int | None,
         _output(
-            "Number of finished runs to keep, including the new one. --to needs {date} or "
-            "{run_id}. Older runs of the same table are removed after the new run is verified. A "
-            "run in which a file was changed or added stays.",
             whole(1),
             default_text="all",
             not_for={
@@ -186,13 +181,15 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "tables": "let the catalog expire snapshots",
             },
             example=f"{_DAILY} --keep 7",
+        )(
+            "Number of finished runs to keep, including the new one. --to needs {date} or "
+            "{run_id}. Older runs of the same table are removed after the new run is verified. A "
+            "run in which a file was changed or added stays."
         ),
     ] = None
     latest_link: Annotated[
         str | None,
         _output(
-            "Name of a symbolic link beside the directory of the run. It leads to the newest "
-            "run, and is switched atomically when that run is complete.",
             Kind("NAME"),
             default_text="none",
             not_for={
@@ -201,45 +198,38 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "tables": "readers find its files through the catalog",
             },
             example=f"{_DAILY} --latest-link latest",
+        )(
+            "Name of a symbolic link beside the directory of the run. It leads to the newest "
+            "run, and is switched atomically when that run is complete."
         ),
     ] = None
     pipe_seconds: Annotated[
         float,
         _output(
-            "Longest wait in seconds for the reader of a pipe in --to. 0 sets no limit.",
             SECONDS,
             effect="none",
             name="pipe-timeout",
             example=f"{_RUN} \\\n    --to pipe:/tmp/orders --pipe-timeout 60",
-        ),
+        )("Longest wait in seconds for the reader of a pipe in --to. 0 sets no limit."),
     ] = 300.0
     buffer_bytes: Annotated[
         int,
         _output(
-            "Size of one output buffer, in bytes.",
-            SIZE_FROM_1,
-            group="Speed",
-            commands=ONE_VALUE,
-            effect="none",
-            name="overlap-buffer",
-        ),
+            SIZE_FROM_1, group="Speed", commands=ONE_VALUE, effect="none", name="overlap-buffer"
+        )("Size of one output buffer, in bytes."),
     ] = 4 * 1024 * 1024
     buffers: Annotated[
         int,
-        _buffer(
-            "Number of output buffers of one worker.", whole(1), name="overlap-buffers", example="3"
+        _buffer(whole(1), name="overlap-buffers", example="3")(
+            "Number of output buffers of one worker."
         ),
     ] = 4
     checksum: Annotated[
-        Checksum,
-        _file("Checksum of each file in the manifest. Object stores use crc32c."),
+        Checksum, _file()("Checksum of each file in the manifest. Object stores use crc32c.")
     ] = "xxh3"
     mode: Annotated[
         int | None,
         _output(
-            "Rights of the files and of the manifest, such as 640. The umask does not change "
-            "them. For 640, the directories of the run have the rights 750: every user who may "
-            "read a file may also enter its directory.",
             MODE,
             default_text="set by the umask",
             not_for={
@@ -247,14 +237,15 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "objects": "the bucket sets its rights",
             },
             example="640",
+        )(
+            "Rights of the files and of the manifest, such as 640. The umask does not change "
+            "them. For 640, the directories of the run have the rights 750: every user who may "
+            "read a file may also enter its directory."
         ),
     ] = None
     owner_group: Annotated[
         str,
         _output(
-            "Owner and group of the files, the manifest and the directories that the run "
-            "creates. Write names or numbers. Either can be left out, as in :dba. Another owner "
-            "needs root.",
             OWNER_GROUP,
             default_text="this user",
             not_for={
@@ -262,43 +253,38 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "objects": "its owner is the account of the bucket",
             },
             example=":dba",
+        )(
+            "Owner and group of the files, the manifest and the directories that the run "
+            "creates. Write names or numbers. Either can be left out, as in :dba. Another owner "
+            "needs root."
         ),
     ] = ""
     direct_io: Annotated[
         bool,
-        _buffer(
-            "Bypass the page cache, if the file system supports it.",
-            not_for={"streams": "it has no page cache", "objects": "it has no page cache"},
+        _buffer(not_for={"streams": "it has no page cache", "objects": "it has no page cache"})(
+            "Bypass the page cache, if the file system supports it."
         ),
     ] = False
     min_free_bytes: Annotated[
         int,
-        _pause(
+        _pause(SIZE, name="min-free", example="10GiB")(
             "Pause the run while the disk of a directory has less free space than this, in "
-            "bytes. 0 does not check: a full disk then ends the run.",
-            SIZE,
-            name="min-free",
-            example="10GiB",
+            "bytes. 0 does not check: a full disk then ends the run."
         ),
     ] = 0
     pause_seconds: Annotated[
         float,
-        _pause(
+        _pause(SECONDS, name="pause-timeout", example="1h")(
             "End the run after a pause of this many seconds, and keep its finished units. 0 ends "
-            "the run as soon as less than --min-free is free.",
-            SECONDS,
-            name="pause-timeout",
-            example="1h",
+            "the run as soon as less than --min-free is free."
         ),
     ] = 3600.0
     encoder: Annotated[
         EncoderChoice,
-        _file(
+        _file(group="CSV", formats=("csv", "parquet"))(
             "Use the compiled encoder (native), or the slower one (plain). Both write the same "
             "text, and in Parquet the same values. auto is the compiled encoder if it was built; "
-            "see unloader formats.",
-            group="CSV",
-            formats=("csv", "parquet"),
+            "see unloader formats."
         ),
     ] = "auto"
     encryption: EncryptionOptions | None = None
@@ -308,56 +294,43 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     filter: Annotated[
         str | None,
         _output(
+            Kind("SQL"), group="Selection", effect="selects", planned=True, example="'AMOUNT > 100'"
+        )(
             "Only the rows for which this condition is true, in the SQL of DuckDB. It sees the "
             "values as they were read from the source, and can name columns that are not "
             "written. If one condition serves all outputs, --where is faster: the database "
-            "evaluates it.",
-            Kind("SQL"),
-            group="Selection",
-            effect="selects",
-            planned=True,
-            example="'AMOUNT > 100'",
+            "evaluates it."
         ),
     ] = None
     save_mode: Annotated[
         SaveMode | None,
-        _output(
+        _output(default_text="create", example=_LAKE_APPEND)(
             "How to change the table of --to. create makes a new table and refuses one that "
             "exists, append adds rows, and overwrite replaces the rows. The change is one commit "
-            "after the run is verified.",
-            default_text="create",
-            example=_LAKE_APPEND,
+            "after the run is verified."
         ),
     ] = None
     replace_where: Annotated[
         str | None,
-        _output(
+        _output(Kind("CONDITION"), default_text="all rows", example=_LAKE_OVERWRITE)(
             'With --save-mode overwrite: replace only the rows that meet CONDITION, such as "DAY '
             "= '2026-01-31'\". Whole files are replaced. A file that also holds other rows is "
-            "refused.",
-            Kind("CONDITION"),
-            default_text="all rows",
-            example=_LAKE_OVERWRITE,
+            "refused."
         ),
     ] = None
     branch: Annotated[
         str | None,
-        _output(
+        _output(Kind("NAME"), default_text="main", example=f"{_LAKE_APPEND} --branch audit")(
             "Commit to this branch of an Iceberg table. A missing branch is created. You can "
-            "check its rows before you publish the branch.",
-            Kind("NAME"),
-            default_text="main",
-            example=f"{_LAKE_APPEND} --branch audit",
+            "check its rows before you publish the branch."
         ),
     ] = None
     partition_by: Annotated[
         tuple[PartitionBy, ...],
-        _output(
+        _output(PARTITION, example=f"{_LAKE} --partition-by 'day(CREATED)'")(
             "Partition the new Iceberg table by a column, or by a function of it. The functions "
             "are year, month, day, hour and truncate, such as day(CREATED) or truncate(4, NAME). "
-            "Rows are not moved: each file must hold rows of one partition. Can be repeated.",
-            PARTITION,
-            example=f"{_LAKE} --partition-by 'day(CREATED)'",
+            "Rows are not moved: each file must hold rows of one partition. Can be repeated."
         ),
     ] = ()
     lake_table: LakeTable | None = None

@@ -68,23 +68,21 @@ class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     number_without_precision: Annotated[
         str,
-        _value(
+        _value(NUMBER_FORM, example="'decimal(38,10)'")(
             "In Parquet, write a NUMBER without precision as exact text, as a decimal(p,s) that "
-            "must fit every value, or as a double, which may round. Only Oracle.",
-            NUMBER_FORM,
-            example="'decimal(38,10)'",
+            "must fit every value, or as a double, which may round. Only Oracle."
         ),
     ] = "string"
     nanoseconds: Annotated[
         Nanoseconds,
-        _value(
+        _value()(
             "In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, "
-            "which end in 2262. Only Oracle.",
+            "which end in 2262. Only Oracle."
         ),
     ] = "string"
     zone_columns: Annotated[
         bool,
-        _value(
+        _value()(
             "In Parquet, add a column with the zone of each timestamp with time zone. Only Oracle."
         ),
     ] = False

@@ -59,9 +59,6 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     parallelism: Annotated[
         int | None,
         _limit(
-            "Number of workers. auto is the number of usable cores. A run has at most one worker "
-            "for each work unit. adaptive starts with few workers, and adds and removes workers "
-            "by the measured rows per second.",
             RUN_PARALLELISM,
             commands=ONE_VALUE,
             scope="run",
@@ -69,24 +66,23 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             default=0,
             common=True,
             example="8",
+        )(
+            "Number of workers. auto is the number of usable cores. A run has at most one worker "
+            "for each work unit. adaptive starts with few workers, and adds and removes workers "
+            "by the measured rows per second."
         ),
     ] = None
     """None means the number of usable CPUs of the machine."""
     split: Annotated[
         str,
-        _limit(
-            "How the table is split into work units.",
-            choice("auto", "partition", "range", "none"),
-            example="range",
+        _limit(choice("auto", "partition", "range", "none"), example="range")(
+            "How the table is split into work units."
         ),
     ] = "auto"
     unit_bytes: Annotated[
         int | None,
-        _limit(
-            "Size above which a partition or table is split, such as 256MiB.",
-            SIZE_FROM_1,
-            default_text="set by the planner",
-            example="256MiB",
+        _limit(SIZE_FROM_1, default_text="set by the planner", example="256MiB")(
+            "Size above which a partition or table is split, such as 256MiB."
         ),
     ] = None
 
@@ -108,61 +104,48 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     numa: Annotated[
         Literal["auto", "off", "require"],
-        _seat(
+        _seat(commands=(*ONE_VALUE, "topology"), example="off")(
             "auto places workers on NUMA nodes and binds them as far as the system allows. off "
             "binds nothing. require is like auto, but the run fails if there is only one node or "
-            "if workers cannot be bound.",
-            commands=(*ONE_VALUE, "topology"),
-            example="off",
+            "if workers cannot be bound."
         ),
     ] = "auto"
     nodes: Annotated[
         tuple[int, ...],
-        _seat(
+        _seat(NUMBERS, name="numa-nodes", default_text="all", record="nodes", example="0,1")(
             "Place workers only on these NUMA nodes, such as 0,2-3. all is every node with "
-            "usable CPUs.",
-            NUMBERS,
-            name="numa-nodes",
-            default_text="all",
-            record="nodes",
-            example="0,1",
+            "usable CPUs."
         ),
     ] = ()
     """Empty means all nodes."""
     placement: Annotated[
         Literal["spread", "close"],
-        _seat(
+        _seat(commands=(*ONE_VALUE, "topology"))(
             "Spread workers over the nodes in proportion to their CPUs (spread), or fill the "
-            "cores of one node after another (close).",
-            commands=(*ONE_VALUE, "topology"),
+            "cores of one node after another (close)."
         ),
     ] = "spread"
     bind: Annotated[
         Literal["none", "node", "core"],
-        _seat(
+        _seat()(
             "Bind each worker to nothing (none), to all CPUs of its node (node), or to one core "
-            "of it (core).",
+            "of it (core)."
         ),
     ] = "node"
     memory_policy: Annotated[
         Literal["local", "preferred", "bind", "interleave"],
-        _seat(
+        _seat(example="preferred")(
             "Nodes from which a worker gets its memory. local: the node on which it runs. "
             "preferred: its own node, and other nodes when its own node is full. bind: only its "
             "own node; the kernel kills the worker when this node is full. interleave: all nodes "
-            "with CPUs in turn.",
-            example="preferred",
+            "with CPUs in turn."
         ),
     ] = "preferred"
     near: Annotated[
         str | None,
-        _seat(
+        _seat(path("DEVICE"), empty=True, shape=_device, example="eth0")(
             "Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 "
-            "or /extract.",
-            path("DEVICE"),
-            empty=True,
-            shape=_device,
-            example="eth0",
+            "or /extract."
         ),
     ] = None
 
@@ -182,49 +165,38 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The number of workers that makes the run fastest, found by measuring."""
     max_sessions: Annotated[
         int | None,
-        _concurrency(
+        _concurrency(whole(2), example="16")(
             "Most sessions of the run in the database: one of the parent, one of each worker, "
-            "and the sessions of --max-db-load and --keep-snapshot.",
-            whole(2),
-            example="16",
+            "and the sessions of --max-db-load and --keep-snapshot."
         ),
     ] = None
     max_cpu: Annotated[
         float | None,
-        _concurrency(
+        _concurrency(CPU_SHARE, example="75%")(
             "Use fewer workers while the CPUs of this host are busier than this, such as 75%. "
-            "One worker always continues. Linux.",
-            CPU_SHARE,
-            example="75%",
+            "One worker always continues. Linux."
         ),
     ] = None
     """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check."""
     max_db_load: Annotated[
         int | None,
-        _concurrency(
+        _concurrency(whole(1), example="40")(
             "Use fewer workers while more sessions than this are active in the database, "
             "including the sessions of the run. One worker always continues. Only PostgreSQL and "
-            "Oracle.",
-            whole(1),
-            example="40",
+            "Oracle."
         ),
     ] = None
     slow_between: Annotated[
         str | None,
-        _concurrency(
+        _concurrency(HOURS, example="08:00-18:00 --slow-parallelism 2")(
             "Use --slow-parallelism workers in these hours of each day, in the local time of "
-            "this host. 22:00-06:00 includes midnight.",
-            HOURS,
-            example="08:00-18:00 --slow-parallelism 2",
+            "this host. 22:00-06:00 includes midnight."
         ),
     ] = None
     slow_parallelism: Annotated[
         int,
-        _concurrency(
-            "Number of workers in the hours of --slow-between.",
-            whole(1),
-            default_text="1",
-            example="2 --slow-between 08:00-18:00",
+        _concurrency(whole(1), default_text="1", example="2 --slow-between 08:00-18:00")(
+            "Number of workers in the hours of --slow-between."
         ),
     ] = 1
 
@@ -237,14 +209,10 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     address: Annotated[
         str | None,
-        _cluster(
+        _cluster(CLUSTER, name="cluster", default_text="none", example="tcp://scheduler:8786")(
             "Read the work units on the workers of a Dask cluster: tcp://HOST:PORT, "
             "tls://HOST:PORT, local:N or none. local:N starts a cluster of N workers on this "
-            "machine, for tests.",
-            CLUSTER,
-            name="cluster",
-            default_text="none",
-            example="tcp://scheduler:8786",
+            "machine, for tests."
         ),
     ] = None
     """`tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, or `local:N` for a cluster on this
@@ -252,13 +220,14 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     security: Annotated[
         str | None,
         _cluster(
-            "Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and "
-            "key.pem, or a TOML file with the paths ca, cert and key.",
             path("PATH"),
             name="cluster-security",
             shape=abspath,
             default_text="none",
             example="certificates --cluster tls://scheduler:8786",
+        )(
+            "Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and "
+            "key.pem, or a TOML file with the paths ca, cert and key."
         ),
     ] = None
     """Absolute path of the directory or file with the places of certificates and key."""
@@ -276,35 +245,26 @@ class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """When an attempt is repeated, and when it is stalled."""
 
     retries: Annotated[
-        int, _retry("Number of retries of a failed work unit.", whole(0), example="5")
+        int, _retry(whole(0), example="5")("Number of retries of a failed work unit.")
     ] = 3
     delay_seconds: Annotated[
         float,
-        _retry(
+        _retry(SECONDS, name="retry-delay", example="10")(
             "Seconds before the first retry. The delay doubles before each further retry. Each "
             "work unit waits for a different part of the delay, at least half of it, so that not "
-            "all work units are retried at the same time.",
-            SECONDS,
-            name="retry-delay",
-            example="10",
+            "all work units are retried at the same time."
         ),
     ] = 1.0
     delay_max_seconds: Annotated[
         float,
-        _retry(
-            "Longest delay before a retry, in seconds. A longer --retry-delay is not shortened.",
-            SECONDS,
-            name="retry-delay-max",
-            example="5m",
+        _retry(SECONDS, name="retry-delay-max", example="5m")(
+            "Longest delay before a retry, in seconds. A longer --retry-delay is not shortened."
         ),
     ] = 60.0
     stall_seconds: Annotated[
         float,
-        _retry(
-            "Seconds without progress after which an attempt fails. 0 sets no limit.",
-            SECONDS,
-            name="stall-timeout",
-            example="10m",
+        _retry(SECONDS, name="stall-timeout", example="10m")(
+            "Seconds without progress after which an attempt fails. 0 sets no limit."
         ),
     ] = 300.0
 
@@ -326,12 +286,10 @@ class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     given: Annotated[
         tuple[tuple[str, int], ...],
         _fixed(
+            WIDTHS, name="width", default_text="by the column's type", example="NAME=40 --fixed"
+        )(
             "With --fixed: width of the field of a column in bytes. In a job file it can also be "
-            "a table. Separate several with commas, or repeat the option.",
-            WIDTHS,
-            name="width",
-            default_text="by the column's type",
-            example="NAME=40 --fixed",
+            "a table. Separate several with commas, or repeat the option."
         ),
     ] = ()
     """Columns as the user wrote their names, and the bytes of their fields."""
@@ -393,48 +351,34 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry: RetryOptions = field(default_factory=RetryOptions)
     consistency: Annotated[
         Consistency,
-        _safety(
+        _safety()(
             "Read everything at one point in time (snapshot), or each work unit at a different "
-            "time (none).",
+            "time (none)."
         ),
     ] = "snapshot"
     values: ValueOptions = field(default_factory=ValueOptions)
     fetch_bytes: Annotated[
         int,
-        _option(
-            "Memory of one worker for the array fetch, in bytes.",
-            SIZE_FROM_1,
-            effect="none",
-            scope="table",
-            name="fetch-memory",
-            example="64MiB",
+        _option(SIZE_FROM_1, effect="none", scope="table", name="fetch-memory", example="64MiB")(
+            "Memory of one worker for the array fetch, in bytes."
         ),
     ] = 32 * 1024 * 1024
     worker_memory_bytes: Annotated[
         int,
-        _option(
+        _option(SIZE, commands=READING, effect="none", name="worker-memory", example="2GiB")(
             "Replace a worker whose process holds more than this many bytes after a work unit. A "
             "memory leak in a driver then cannot fill the machine. 0 never replaces a worker. "
             "The limit is on resident memory with mapped libraries, and a new worker has about "
-            "160MiB. Linux.",
-            SIZE,
-            commands=READING,
-            effect="none",
-            name="worker-memory",
-            example="2GiB",
+            "160MiB. Linux."
         ),
     ] = 0
     verify: Annotated[
         VerifyLevel,
-        _safety(
+        _safety(commands=ONE_VALUE, scope="table", common=True, example="full")(
             "Check the result after the run. none does not check. count compares the number of "
             "rows with the source. full also reads the files and compares each value with the "
             "fetched value. source also compares checksums of all values, which the source "
-            "computes.",
-            commands=ONE_VALUE,
-            scope="table",
-            common=True,
-            example="full",
+            "computes."
         ),
     ] = "count"
     settings: tuple[Setting, ...] = ()
@@ -444,8 +388,6 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ceilings: Annotated[
         str | None,
         _option(
-            "Compare the rates of the run with the ceilings in FILE, which `unloader preflight "
-            "--save` wrote on this machine. The result and the manifest have the percentages.",
             FILE,
             group="Display",
             commands=("run",),
@@ -453,6 +395,9 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             shape=abspath,
             default_text="none",
             example="ceilings.json",
+        )(
+            "Compare the rates of the run with the ceilings in FILE, which `unloader preflight "
+            "--save` wrote on this machine. The result and the manifest have the percentages."
         ),
     ] = None
     concurrency: ConcurrencyOptions | None = None
@@ -465,13 +410,14 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_route_failure: Annotated[
         Literal["stop", "drop"] | None,
         _option(
-            "What to do with the other routes when the output of one route fails. stop ends the "
-            "run. drop writes and publishes the other routes, and the exit status is 7.",
             group="Routes",
             commands=PLANNING,
             shape=_unless_stop,
             default="stop",
             example=f"{TWO_ROUTES} \\\n    --on-route-failure drop",
+        )(
+            "What to do with the other routes when the output of one route fails. stop ends the "
+            "run. drop writes and publishes the other routes, and the exit status is 7."
         ),
     ] = None
     """What to do with the other routes when one fails; None means stop."""

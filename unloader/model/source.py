@@ -38,16 +38,15 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     fetch: Annotated[
         Fetch,
-        _session(
+        _session(example="tuples")(
             "Let the driver build columns (arrow), build columns from rows of values (tuples), "
             "or decode the server's responses in C++ (native). auto uses native if "
-            "--confirm-fetch has found equal rows on this server. Only Oracle.",
-            example="tuples",
+            "--confirm-fetch has found equal rows on this server. Only Oracle."
         ),
     ] = "auto"
     confirm_fetch: Annotated[
         bool,
-        _session(
+        _session()(
             "Before the run, fetch rows with the native fetch and with the driver, and compare "
             "every cell. If all cells are equal, later runs on this server use the native fetch. "
             "Only Oracle."
@@ -55,93 +54,85 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = False
     scn: Annotated[
         int | None,
-        _session(
-            "Read at this system change number instead of the current one. Only Oracle.",
-            whole(1),
-            effect="selects",
-            example="8123456789",
+        _session(whole(1), effect="selects", example="8123456789")(
+            "Read at this system change number instead of the current one. Only Oracle."
         ),
     ] = None
     session_sql: Annotated[
         tuple[str, ...],
         _session(
-            "Run this statement in every session before it reads. Repeat it for more statements. "
-            "Only Oracle.",
             STATEMENTS,
             commands=REACHING,
             effect="selects",
             empty=True,
             secret=True,
             example="\"ALTER SESSION SET TIME_ZONE = 'UTC'\"",
+        )(
+            "Run this statement in every session before it reads. Repeat it for more statements. "
+            "Only Oracle."
         ),
     ] = ()
     """Statements that each new session runs before anything else."""
     parallel_query: Annotated[
         bool,
-        _session("Let the database use parallel query for the statements of the run. Only Oracle."),
+        _session()(
+            "Let the database use parallel query for the statements of the run. Only Oracle."
+        ),
     ] = False
     direct_read: Annotated[
         bool,
-        _session(
-            "Ask for direct path reads, which bypass the buffer cache. Only Oracle.", opposite=True
+        _session(opposite=True)(
+            "Ask for direct path reads, which bypass the buffer cache. Only Oracle."
         ),
     ] = True
     call_timeout_seconds: Annotated[
         float,
-        _session(
-            "Longest wait in seconds for an answer from the database; 0 sets no limit. Only "
-            "Oracle.",
-            SECONDS,
-            commands=CONNECTING,
-            name="call-timeout",
-            example="60",
+        _session(SECONDS, commands=CONNECTING, name="call-timeout", example="60")(
+            "Longest wait in seconds for an answer from the database; 0 sets no limit. Only Oracle."
         ),
     ] = 0.0
     client_library: Annotated[
         str | None,
         _session(
-            "Connect through Oracle's client library in DIR (thick mode); auto searches the "
-            "usual places. Only Oracle.",
             path("DIR"),
             commands=CONNECTING,
             empty=True,
             shape=_library,
             example="/opt/oracle/instantclient",
+        )(
+            "Connect through Oracle's client library in DIR (thick mode); auto searches the "
+            "usual places. Only Oracle."
         ),
     ] = None
     """Directory of the vendor's client library, "" for where it is usually found, None for none."""
     enable_row_security: Annotated[
         bool,
-        _session(
+        _session(commands=CONNECTING, effect="selects")(
             "Unload only the rows that policies of row-level security show to the user. Without "
-            "this option, a policy that may hide rows is an error. PostgreSQL.",
-            commands=CONNECTING,
-            effect="selects",
+            "this option, a policy that may hide rows is an error. PostgreSQL."
         ),
     ] = False
     lock_timeout_seconds: Annotated[
         float,
-        _session(
+        _session(SECONDS, commands=CONNECTING, name="lock-timeout")(
             "Longest wait in seconds for a lock that another session has; 0 keeps the "
-            "lock_timeout of the server. PostgreSQL.",
-            SECONDS,
-            commands=CONNECTING,
-            name="lock-timeout",
+            "lock_timeout of the server. PostgreSQL."
         ),
     ] = 30.0
     keep_snapshot_seconds: Annotated[
         float,
         _session(
-            "Keep the snapshot for this time from its start, such as 12h, so that a run that "
-            "dies can be resumed. The snapshot of a plan is kept while the plan's file exists, "
-            "so that its parts can be run. Meanwhile the server keeps old row versions. 0 keeps "
-            "no snapshot. PostgreSQL.",
             KEEPING,
             commands=PLANNING,
             kept=False,
             name="keep-snapshot",
             not_for={"streams": "output to a stream cannot be resumed"},
             example="12h",
+        )(
+            "Keep the snapshot for this time from its start, such as 12h, so that a run that "
+            "dies can be resumed. The snapshot of a plan is kept while the plan's file exists, "
+            "so that its parts can be run. Meanwhile the server keeps old row versions. 0 keeps "
+            "no snapshot. PostgreSQL."
         ),
     ] = 0.0
     snapshot: str | None = None

@@ -55,27 +55,19 @@ _MASK_KEY = f"{_RUN} --to orders \\\n    --mask EMAIL=hmac --mask-key file:mask.
 _passwords = partial(Option, group="Source", commands=PASSWORDS, effect="unrecorded", kept=False)
 
 PASSWORDS_OPTIONS = declared(
-    password_file=_passwords(
+    password_file=_passwords(FILE, empty=True, common=True, example="~/.secrets/db01")(
         "Read the password from FILE. The password is its first line. FILE must not be readable "
-        "for other users. This option takes precedence over UNLOADER_PASSWORD.",
-        FILE,
-        empty=True,
-        common=True,
-        example="~/.secrets/db01",
+        "for other users. This option takes precedence over UNLOADER_PASSWORD."
     ),
-    password_keyring=_passwords(
+    password_keyring=_passwords(Kind("SERVICE[/USER]"), example="unloader/etl")(
         "Read the password from the keyring of the system, where it is stored for SERVICE and "
-        "USER. The default USER is the user in the URL.",
-        Kind("SERVICE[/USER]"),
-        example="unloader/etl",
+        "USER. The default USER is the user in the URL."
     ),
-    password_credential=_passwords(
+    password_credential=_passwords(Kind("NAME"), example="db01-password")(
         "Read the password from the systemd credential NAME. The credential unloader-password is "
-        "used without this option.",
-        Kind("NAME"),
-        example="db01-password",
+        "used without this option."
     ),
-    password_prompt=_passwords("Ask for the password. This needs a terminal."),
+    password_prompt=_passwords()("Ask for the password. This needs a terminal."),
 )
 
 _tables = partial(
@@ -85,47 +77,36 @@ _tables = partial(
 _whole = partial(Option, group="Tables", commands=PLANNING, effect="none")
 
 TABLES_OPTIONS = declared(
-    schema=_tables(
+    schema=_tables(SCHEMAS, example=_BY_SCHEMA)(
         "Schema, or a pattern of schemas. Tables without a schema are searched there. Without "
-        "--table, all its tables are unloaded. Can be repeated.",
-        SCHEMAS,
-        example=_BY_SCHEMA,
+        "--table, all its tables are unloaded. Can be repeated."
     ),
-    exclude_table=_tables(
-        "Exclude the tables that match this name or pattern. Can be repeated.",
-        TABLES,
-        example=f"{_BY_SCHEMA} --exclude-table 'TMP_*'",
+    exclude_table=_tables(TABLES, example=f"{_BY_SCHEMA} --exclude-table 'TMP_*'")(
+        "Exclude the tables that match this name or pattern. Can be repeated."
     ),
-    tables_from=_tables(
-        "Also read tables from FILE, with a name or a pattern on each line.",
-        FILE,
-        example=_FROM_FILE,
+    tables_from=_tables(FILE, example=_FROM_FILE)(
+        "Also read tables from FILE, with a name or a pattern on each line."
     ),
-    table_kinds=_tables(
+    table_kinds=_tables(GLOBS, example=f"{_BY_SCHEMA} --table-kinds view")(
         "Kinds that a pattern also matches: view, external, temporary. A pattern always matches "
         "tables and materialized views. A full name can be of any kind. Separate several with "
-        "commas, or repeat the option.",
-        GLOBS,
-        example=f"{_BY_SCHEMA} --table-kinds view",
+        "commas, or repeat the option."
     ),
-    allow_unmatched=_tables(
+    allow_unmatched=_tables(example=f"{_BY_SCHEMA} --allow-unmatched")(
         "Log a pattern, a schema or an exclusion that matches nothing. Without this option, that "
-        "is an error.",
-        example=f"{_BY_SCHEMA} --allow-unmatched",
+        "is an error."
     ),
-    publish=_whole(
+    publish=_whole(choice("table", "run"), example=f"{_BY_SCHEMA} --publish run", default="table")(
         "Give the files of each table their final names when that table is complete (table), or "
-        "when all tables are complete (run).",
-        choice("table", "run"),
-        example=f"{_BY_SCHEMA} --publish run",
-        default="table",
+        "when all tables are complete (run)."
     ),
     on_table_failure=_whole(
-        "When a table fails: end the run (stop), or unload the other tables (continue). In both "
-        "cases the exit status is not 0.",
         choice("stop", "continue"),
         example=f"{_BY_SCHEMA} --on-table-failure continue",
         default="stop",
+    )(
+        "When a table fails: end the run (stop), or unload the other tables (continue). In both "
+        "cases the exit status is not 0."
     ),
 )
 
@@ -135,7 +116,6 @@ _to = partial(_destination, kind=PLACES, common=True)
 
 DESTINATION_OPTIONS = declared(
     output=Option(
-        "Write the plan to FILE. Unload it with `unloader run FILE`.",
         FILE,
         group="Output",
         commands=("plan",),
@@ -143,9 +123,9 @@ DESTINATION_OPTIONS = declared(
         empty=True,
         common=True,
         example="plan.json",
-    ),
+    )("Write the plan to FILE. Unload it with `unloader run FILE`."),
     to=(
-        _to(
+        _to(commands=("run",), required=True)(
             "Output directory, object store or table. A missing directory is created. Files are "
             "spread over several directories. The name may have the fields {schema} {table} "
             "{date} {run_id}. Object stores are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and "
@@ -155,45 +135,35 @@ DESTINATION_OPTIONS = declared(
             "'unloader[delta]' or 'unloader[duckdb]'). - is standard output. pipe:PATH is a "
             "named pipe. null: drops all output, to measure a run without its destination. "
             "null:rows drops the rows before they are encoded. Separate several with commas, or "
-            "repeat the option.",
-            commands=("run",),
-            required=True,
+            "repeat the option."
         ),
-        _to("Show where each work unit would go. The values are the same as for run."),
-        _to(
-            "Destination of the run. The speed of its disk is measured. No file remains there.",
-            commands=("codecs",),
-            default_text="the current directory",
+        _to()("Show where each work unit would go. The values are the same as for run."),
+        _to(commands=("codecs",), default_text="the current directory")(
+            "Destination of the run. The speed of its disk is measured. No file remains there."
         ),
-        _to(
+        _to(commands=("sweep",), default_text="none")(
             "Directory for the files of the sweep. Each point has a separate directory below it, "
             "which is removed. A directory that holds a run is refused. null: and null:rows drop "
-            "the output.",
-            commands=("sweep",),
-            default_text="none",
+            "the output."
         ),
-        _to(
+        _to(commands=("preflight",))(
             "Directories of the run. Each is measured separately, and then all together. No "
             "file remains there. A missing directory is not created: the directory above it is "
-            "measured.",
-            commands=("preflight",),
+            "measured."
         ),
     ),
-    format=_destination(
-        "Format of the output files.",
-        choice("csv", "parquet"),
-        commands=ONE_VALUE,
-        common=True,
-        default="csv",
+    format=_destination(choice("csv", "parquet"), commands=ONE_VALUE, common=True, default="csv")(
+        "Format of the output files."
     ),
     compression=_destination(
-        "Codec, such as zstd, zstd:3 or gzip. All codecs: none, gzip, zstd, lz4, snappy (Parquet "
-        "only). fastest, balanced and smallest measure a sample of the rows and choose.",
         COMPRESSION,
         commands=ONE_VALUE,
         default_text="none for csv, zstd for parquet",
         common=True,
         example="zstd:3",
+    )(
+        "Codec, such as zstd, zstd:3 or gzip. All codecs: none, gzip, zstd, lz4, snappy (Parquet "
+        "only). fastest, balanced and smallest measure a sample of the rows and choose."
     ),
 )
 
@@ -206,30 +176,23 @@ _key = partial(
 )
 
 ENCRYPTION_OPTIONS = declared(
-    encrypt_to=_encryption(
+    encrypt_to=_encryption(RECIPIENTS, example="@recipients.txt")(
         "Encrypt text with age for this recipient: a public key age1..., or @FILE with a key on "
-        "each line. Separate several with commas, or repeat the option.",
-        RECIPIENTS,
-        example="@recipients.txt",
+        "each line. Separate several with commas, or repeat the option."
     ),
-    parquet_key_file=_key(
+    parquet_key_file=_key(FILE, example=_PARQUET_KEY)(
         "Encrypt and read Parquet files with the key in FILE. The key is 16, 24 or 32 bytes in "
         "base64. FILE must not be readable for other users. Without this option, the key comes "
-        "from UNLOADER_PARQUET_KEY or from the systemd credential unloader-parquet-key.",
-        FILE,
-        example=_PARQUET_KEY,
+        "from UNLOADER_PARQUET_KEY or from the systemd credential unloader-parquet-key."
     ),
     parquet_key_name=_encryption(
-        "Name of the Parquet key. The manifest records it for the readers of the files.",
         Kind("NAME"),
         default_text="none",
         example=f"{_PARQUET_KEY} \\\n    --parquet-key-name orders-2026",
-    ),
-    decrypt_with=_key(
+    )("Name of the Parquet key. The manifest records it for the readers of the files."),
+    decrypt_with=_key(FILE, example=_DECRYPT)(
         "Read encrypted text with the private keys in FILE, which age-keygen makes. FILE must "
-        "not be readable for other users. Only a check of the values needs it (full, source).",
-        FILE,
-        example=_DECRYPT,
+        "not be readable for other users. Only a check of the values needs it (full, source)."
     ),
 )
 
@@ -244,49 +207,33 @@ _transforms = partial(
 )
 
 TRANSFORMS_OPTIONS = declared(
-    expression=_transforms(
+    expression=_transforms(EXPRESSIONS, example="'TOTAL=AMOUNT * 1.19'")(
         "Set a column to an expression over the row, in the SQL of DuckDB. A new column is added "
         "after the last one. Repeat the option for more columns. An expression can also use the "
-        "columns that earlier expressions have set.",
-        EXPRESSIONS,
-        example="'TOTAL=AMOUNT * 1.19'",
+        "columns that earlier expressions have set."
     ),
-    constant=_transforms(
-        "Set a column to one text in every row. --cast changes its type. Can be repeated.",
-        CONSTANTS,
-        example="SITE=berlin",
+    constant=_transforms(CONSTANTS, example="SITE=berlin")(
+        "Set a column to one text in every row. --cast changes its type. Can be repeated."
     ),
-    cast=_transforms(
+    cast=_transforms(CASTS, example="'AMOUNT=decimal(12,2)'")(
         "Change the type of a column, such as int64, decimal(12,2), date, timestamp[us] or "
-        "string. A value that the type cannot hold exactly stops the run. Can be repeated.",
-        CASTS,
-        example="'AMOUNT=decimal(12,2)'",
+        "string. A value that the type cannot hold exactly stops the run. Can be repeated."
     ),
-    mask=_transforms(
+    mask=_transforms(MASKS, example="EMAIL=hmac")(
         "Mask a column, such as EMAIL=hmac or 'CARD=ff1,others=keep'. Methods with their "
         "parameters: hmac (key, encoding, length), tokenize (key, form, domain), redact (value), "
         "truncate (characters), truncate-date (to), shift-date (by, days, key, domain), ff1 "
-        "(key, alphabet, digits, others, tweak). Can be repeated.",
-        MASKS,
-        example="EMAIL=hmac",
+        "(key, alphabet, digits, others, tweak). Can be repeated."
     ),
-    rename=_transforms(
+    rename=_transforms(RENAMES, example="CUST=CUSTOMER_ID")(
         "Change the name of a column in the files. All options above use the old name. Can be "
-        "repeated.",
-        RENAMES,
-        example="CUST=CUSTOMER_ID",
+        "repeated."
     ),
-    output_columns=_transforms(
+    output_columns=_transforms(NAMES, effect="selects", example="ID,AMOUNT")(
         "Write only these columns, in this order, by their names in the files. The options above "
-        "can still use the other columns. Separate several with commas, or repeat the option.",
-        NAMES,
-        effect="selects",
-        example="ID,AMOUNT",
+        "can still use the other columns. Separate several with commas, or repeat the option."
     ),
     mask_key=_transforms(
-        "Place of the key of masks: file:PATH, env:VARIABLE, keyring:SERVICE/USER or "
-        "credential:NAME. NAME=PLACE is the key for masks with key=NAME. PLACE alone is the key "
-        "for masks without key=. Can be repeated.",
         KEY_PLACES,
         commands=(*READING, "resume"),
         effect="unrecorded",
@@ -294,6 +241,10 @@ TRANSFORMS_OPTIONS = declared(
         default_text="UNLOADER_MASKING_KEY_NAME, or the systemd credential "
         "unloader-masking-key-NAME",
         example=_MASK_KEY,
+    )(
+        "Place of the key of masks: file:PATH, env:VARIABLE, keyring:SERVICE/USER or "
+        "credential:NAME. NAME=PLACE is the key for masks with key=NAME. PLACE alone is the key "
+        "for masks without key=. Can be repeated."
     ),
 )
 
@@ -305,12 +256,10 @@ _text = partial(
 )
 
 TEXT_OPTIONS = declared(
-    dialect=_text(
-        "Named set of the options below. Single options override it.",
-        choice(*DIALECTS),
-        default=DIALECTS[0],
+    dialect=_text(choice(*DIALECTS), default=DIALECTS[0])(
+        "Named set of the options below. Single options override it."
     ),
-    fixed=_text(
+    fixed=_text()(
         "Write records of fixed width. Each column has a fixed number of bytes, padded with blanks."
     ),
 )
@@ -320,87 +269,63 @@ _routes = partial(
 )
 
 ROUTES_OPTIONS = declared(
-    route=_routes(
+    route=_routes(ROUTES, in_files=False, example=TWO_ROUTES)(
         "One of several outputs of one scan, with separate options, such as "
         "'lake:to=/lake/orders,format=parquet,columns=\"ID,NAME\"'. Put double quotes around a "
         'value with a comma; "" is a quote in it. Options that a route does not set are the same '
-        "for all routes. Repeat the option for each output.",
-        ROUTES,
-        in_files=False,
-        example=TWO_ROUTES,
+        "for all routes. Repeat the option for each output."
     ),
 )
 
 _restart = partial(Option, group="Safety", commands=("run",), effect="unrecorded")
 
 RESTART_OPTIONS = declared(
-    resume_or_start=_restart(
+    resume_or_start=_restart(common=True, not_for={"streams": "its output is not kept"})(
         "Resume a run in DEST, or start a new one. Only an interrupted run of the same job is "
         "resumed. A new run starts if DEST has no such run, or if its snapshot cannot be read "
-        "any more.",
-        common=True,
-        not_for={"streams": "its output is not kept"},
+        "any more."
     ),
     skip_finished=_restart(
+        not_for={"streams": "its output is not kept"}, example="--resume-or-start"
+    )(
         "With --resume-or-start: do nothing if the run of the same job in DEST is finished. The "
         "exit status is 0. The files are not checked. For a lakehouse table, the run must have "
         "been committed today (UTC). Refused with --overwrite, with --part, and with {run_id} in "
-        "--to.",
-        not_for={"streams": "its output is not kept"},
-        example="--resume-or-start",
+        "--to."
     ),
 )
 
 _operations = partial(Option, group="Operations", commands=("run", "resume"), effect="unrecorded")
 
 OPERATIONS_OPTIONS = declared(
-    report=_operations(
+    report=_operations(FILE, example="run.html")(
         "Write an HTML page on the run to FILE when the run is complete. It shows speed, "
         "timelines, stages and load, and needs no network. If it cannot be written, the exit "
-        "status is 10.",
-        FILE,
-        example="run.html",
+        "status is 10."
     ),
-    metrics_file=_operations(
+    metrics_file=_operations(FILE, example="/var/lib/node_exporter/orders.prom")(
         "Write the figures of the run to FILE during the run and at its end, for the textfile "
-        "collector of Prometheus. The name must end with .prom.",
-        FILE,
-        example="/var/lib/node_exporter/orders.prom",
+        "collector of Prometheus. The name must end with .prom."
     ),
-    trace=_operations(
+    trace=_operations(choice("none", "otlp"), default="none")(
         "Send OpenTelemetry traces by OTLP over HTTP. The variables OTEL_* set the destination. "
-        "The run has a span, and so does each attempt at a work unit.",
-        choice("none", "otlp"),
-        default="none",
+        "The run has a span, and so does each attempt at a work unit."
     ),
-    on_success=_operations(
+    on_success=_operations(Kind("CMD"), expands=False, example="./load.sh")(
         "Run this command with /bin/sh when the run is complete. The variables UNLOADER_RUN_* "
-        "describe the run. If the command fails, the exit status is 10.",
-        Kind("CMD"),
-        expands=False,
-        example="./load.sh",
+        "describe the run. If the command fails, the exit status is 10."
     ),
-    on_failure=_operations(
+    on_failure=_operations(Kind("CMD"), expands=False, example="./alert.sh")(
         "Run this command with /bin/sh when the run has failed or was stopped. The exit status "
-        "of the run does not change.",
-        Kind("CMD"),
-        expands=False,
-        example="./alert.sh",
+        "of the run does not change."
     ),
-    hook_timeout=_operations(
-        "Seconds after which the command of --on-success or --on-failure is ended. 0 sets no "
-        "limit.",
-        SECONDS,
-        example="60 --on-success ./load.sh",
-        default=300.0,
+    hook_timeout=_operations(SECONDS, example="60 --on-success ./load.sh", default=300.0)(
+        "Seconds after which the command of --on-success or --on-failure is ended. 0 sets no limit."
     ),
-    hook_env=_operations(
+    hook_env=_operations(VARIABLES, empty=True, example="PGHOST --on-success ./load.sh")(
         "Pass this environment variable to the command of --on-success or --on-failure. Without "
         "this option, the command gets PATH, HOME, the locale and similar variables, and the "
-        "variables UNLOADER_RUN_*. Separate several with commas, or repeat the option.",
-        VARIABLES,
-        empty=True,
-        example="PGHOST --on-success ./load.sh",
+        "variables UNLOADER_RUN_*. Separate several with commas, or repeat the option."
     ),
 )
 
@@ -410,87 +335,62 @@ TEXT_FILES_OPTIONS = declared(
     "",
     (),
     TextFormat,
-    delimiter=_by_dialect(
-        r"Text between two values. Escapes: \xHH \t \n \r \\.",
-        TEXT,
-        not_for={"fixed": "such records have no delimiter"},
-        example="';'",
+    delimiter=_by_dialect(TEXT, not_for={"fixed": "such records have no delimiter"}, example="';'")(
+        r"Text between two values. Escapes: \xHH \t \n \r \\."
     ),
     enclosure=_by_dialect(
-        "One or more characters around a value. Escapes as for --delimiter.",
-        TEXT,
-        not_for={"fixed": "such records have no enclosure"},
-        example='"\'"',
+        TEXT, not_for={"fixed": "such records have no enclosure"}, example='"\'"'
+    )("One or more characters around a value. Escapes as for --delimiter."),
+    enclose=_by_dialect(not_for={"fixed": "such records have no enclosure"}, example="strings")(
+        "Values to enclose: where needed, all text and dates, all except NULL, or none."
     ),
-    enclose=_by_dialect(
-        "Values to enclose: where needed, all text and dates, all except NULL, or none.",
-        not_for={"fixed": "such records have no enclosure"},
-        example="strings",
+    escape=_by_dialect(not_for={"fixed": "such records have no enclosure"}, example="backslash")(
+        "How an enclosure inside a value is written. none refuses such a value."
     ),
-    escape=_by_dialect(
-        "How an enclosure inside a value is written. none refuses such a value.",
-        not_for={"fixed": "such records have no enclosure"},
-        example="backslash",
+    null=_by_dialect(TEXT, example="'\\N'")(
+        r"Text for NULL, never enclosed. Escapes as for --delimiter. \N is kept as it is."
     ),
-    null=_by_dialect(
-        r"Text for NULL, never enclosed. Escapes as for --delimiter. \N is kept as it is.",
-        TEXT,
-        example="'\\N'",
-    ),
-    eol=_by_dialect("End of a record. Escapes as for --delimiter.", END_OF_LINE, example="crlf"),
-    header=_by_dialect(
-        "Write the column names as the first record of each file.",
-        opposite=True,
-        not_for={"fixed": "such records have no header"},
+    eol=_by_dialect(END_OF_LINE, example="crlf")("End of a record. Escapes as for --delimiter."),
+    header=_by_dialect(opposite=True, not_for={"fixed": "such records have no header"})(
+        "Write the column names as the first record of each file."
     ),
     trailing_delimiter=_by_dialect(
-        "Also write a delimiter after the last value.",
-        opposite=True,
-        not_for={"fixed": "such records have no delimiter"},
-    ),
+        opposite=True, not_for={"fixed": "such records have no delimiter"}
+    )("Also write a delimiter after the last value."),
     record_length_digits=_by_dialect(
-        "Write the length of each record in bytes before the record, with this many digits. 0 "
-        "writes no length.",
         whole(0, 20),
         name="record-length",
         metavar="DIGITS",
         not_for={"fixed": "such records have no length before them"},
         example="5",
+    )(
+        "Write the length of each record in bytes before the record, with this many digits. 0 "
+        "writes no length."
     ),
-    encoding=_by_dialect(
-        "Character encoding of the files, by the names of Python.", ENCODING, example="iso-8859-1"
+    encoding=_by_dialect(ENCODING, example="iso-8859-1")(
+        "Character encoding of the files, by the names of Python."
     ),
     substitute=_text(
+        TEXT, empty=True, default_text="the value is refused", example="'?' --encoding iso-8859-1"
+    )(
         "Text that replaces each character that --encoding does not have. Escapes as for "
-        "--delimiter.",
-        TEXT,
-        empty=True,
-        default_text="the value is refused",
-        example="'?' --encoding iso-8859-1",
+        "--delimiter."
     ),
-    date_format=_by_dialect(
-        "Format of dates, as in TO_CHAR of Oracle, such as YYYYMMDDHH24MISS.",
-        Kind("FORMAT"),
-        example="YYYYMMDDHH24MISS",
+    date_format=_by_dialect(Kind("FORMAT"), example="YYYYMMDDHH24MISS")(
+        "Format of dates, as in TO_CHAR of Oracle, such as YYYYMMDDHH24MISS."
     ),
-    timestamp_format=_by_dialect(
-        'Format of timestamps, such as YYYY-MM-DD"T"HH24:MI:SS.FF6.',
-        Kind("FORMAT"),
-        example="'YYYY-MM-DD HH24:MI:SS.FF6'",
+    timestamp_format=_by_dialect(Kind("FORMAT"), example="'YYYY-MM-DD HH24:MI:SS.FF6'")(
+        'Format of timestamps, such as YYYY-MM-DD"T"HH24:MI:SS.FF6.'
     ),
-    timestamp_tz_format=_by_dialect(
-        "Format of timestamps with a time zone, such as YYYY-MM-DD HH24:MI:SS TZH:TZM.",
-        Kind("FORMAT"),
-        example="'YYYY-MM-DD HH24:MI:SS.FF6 TZH:TZM'",
+    timestamp_tz_format=_by_dialect(Kind("FORMAT"), example="'YYYY-MM-DD HH24:MI:SS.FF6 TZH:TZM'")(
+        "Format of timestamps with a time zone, such as YYYY-MM-DD HH24:MI:SS TZH:TZM."
     ),
-    decimal_separator=_by_dialect(
-        "Character between the integer and the fraction of a number.",
-        Kind("TEXT"),
-        example="',' --delimiter ';'",
+    decimal_separator=_by_dialect(Kind("TEXT"), example="',' --delimiter ';'")(
+        "Character between the integer and the fraction of a number."
     ),
-    boolean=_by_dialect("Words for true and false.", name="boolean-format"),
-    binary=_by_dialect(r"Form of binary values. prefixed-hex is \x6869.", name="binary-format"),
-    guard_formulas=_text(
+    boolean=_by_dialect(name="boolean-format")("Words for true and false."),
+    binary=_by_dialect(name="binary-format")(r"Form of binary values. prefixed-hex is \x6869."),
+    guard_formulas=_text()(
         "Put ' before texts and column names that a spreadsheet takes for a formula. They begin "
         "with = + - @, a tab or an end of line. This changes values."
     ),
@@ -504,42 +404,31 @@ PARQUET_FILES_OPTIONS = declared(
     "",
     (),
     ParquetFormat,
-    row_group_rows=_parquet("Maximum number of rows in a row group.", COUNT, example="500k"),
-    row_group_bytes=_parquet(
-        "Size in memory at which a row group ends, in bytes.", SIZE_FROM_1, example="64MiB"
+    row_group_rows=_parquet(COUNT, example="500k")("Maximum number of rows in a row group."),
+    row_group_bytes=_parquet(SIZE_FROM_1, example="64MiB")(
+        "Size in memory at which a row group ends, in bytes."
     ),
-    version=_parquet(
-        "Version of the format. It decides which types can be used.",
-        choice("1.0", "2.4", "2.6"),
-        name="parquet-version",
-        example="2.4",
+    version=_parquet(choice("1.0", "2.4", "2.6"), name="parquet-version", example="2.4")(
+        "Version of the format. It decides which types can be used."
     ),
-    data_page_version=_parquet(
-        "Version of the data pages. All readers support 1.0.", choice("1.0", "2.0")
+    data_page_version=_parquet(choice("1.0", "2.0"))(
+        "Version of the data pages. All readers support 1.0."
     ),
-    dictionary=_parquet("Write dictionary pages for columns whose values repeat.", opposite=True),
-    statistics=_parquet(
-        "Write the minimum and maximum of each column, for each row group and page.", opposite=True
+    dictionary=_parquet(opposite=True)("Write dictionary pages for columns whose values repeat."),
+    statistics=_parquet(opposite=True)(
+        "Write the minimum and maximum of each column, for each row group and page."
     ),
-    byte_stream_split=_parquet(
+    byte_stream_split=_parquet(opposite=True)(
         "Store floating-point numbers byte by byte. Store other numbers in this way where the "
-        "file becomes smaller. Spark 3 and 4.0 cannot read that.",
-        opposite=True,
+        "file becomes smaller. Spark 3 and 4.0 cannot read that."
     ),
-    bloom_filters=_parquet(
+    bloom_filters=_parquet(NAMES, empty=True, name="bloom-filter", example="ID")(
         "Write a Bloom filter for these columns. This needs pyarrow 24. Separate several with "
-        "commas, or repeat the option.",
-        NAMES,
-        empty=True,
-        name="bloom-filter",
-        example="ID",
+        "commas, or repeat the option."
     ),
-    sorted_by=_parquet(
+    sorted_by=_parquet(ORDER, empty=True, example="'DAY,ID desc'")(
         "Order of the rows in each file, such as DAY,ID desc. The file records it. If the rows "
         "come in another order, the run fails. Separate several with commas, or repeat the "
-        "option.",
-        ORDER,
-        empty=True,
-        example="'DAY,ID desc'",
+        "option."
     ),
 )

@@ -2,10 +2,10 @@
 
 An option of a run is metadata of the field of the request that it sets:
 
-    retries: Annotated[int, Option("Number of retries of a failed work unit.", Whole(0), ...)] = 3
+    retries: Annotated[int, Option(whole(0), ...)("Number of retries of a failed unit.")] = 3
 
 Its name, its kind of value and its default follow from the field where they are not given. An
-option without a field of the request is an attribute of a class. The command line, the variables,
+option without a field of the request has a name in a call of `declared`. The command line, the variables,
 the job file, the checks, the request, the manifest's record and the reference page follow from it.
 """
 
@@ -65,8 +65,8 @@ ANSWERING = (
 class Option(Struct, frozen=True, dict=True):
     """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file."""
 
-    help: str
     kind: Kind = FLAG
+    help: str = ""
     name: str = ""
     """Without the dashes, as in a job file; empty follows from the name of the field."""
     group: str = ""
@@ -112,6 +112,10 @@ class Option(Struct, frozen=True, dict=True):
     """The Struct with the field that it sets; None if it sets no field."""
     field: str = ""
     """The name of that field."""
+
+    def __call__(self, help: str) -> Option:
+        """Return the option with its text for the help page."""
+        return replace(self, help=help)
 
     @cached_property
     def key(self) -> str:

@@ -223,7 +223,7 @@ def test_each_option_of_a_session_is_known_to_a_source() -> None:
 
 
 ADDED = declared(
-    "Output", ("run",), new_size=Option("Something new.", kinds.SIZE, default=32 << 20)
+    "Output", ("run",), new_size=Option(kinds.SIZE, default=32 << 20)("Something new.")
 )
 
 
