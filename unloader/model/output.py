@@ -86,7 +86,6 @@ class EncryptionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def keyed(self) -> bool:
-        """Whether Parquet is encrypted with a key."""
         return self.key.kind != "none"
 
     def public(self) -> Encryption:

@@ -87,8 +87,6 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
 
     def limits(self, parallelism: int) -> PlanLimits:
-        """Return the limits of a plan for this number of workers."""
-
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
@@ -234,7 +232,6 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def is_asked(self) -> bool:
-        """Whether a cluster is used."""
         return self.address not in (None, "none")
 
 
@@ -312,7 +309,6 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     @property
     def text(self) -> str:
-        """Return the setting and its origin in one line."""
         return f'{self.name} "{self.value}" ({self.origin})'
 
 
@@ -424,7 +420,6 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def uses_cluster(self) -> bool:
-        """Whether the units are read by the workers of a cluster."""
         return self.cluster is not None and self.cluster.is_asked
 
     def of_outputs(self) -> tuple[Request, ...]:

@@ -258,6 +258,5 @@ def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozen
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a glob pattern matches the name, without regard to case."""
     folded = name.casefold()
     return any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns)

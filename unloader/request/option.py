@@ -5,8 +5,9 @@ An option of a run is metadata of the field of the request that it sets:
     retries: Annotated[int, Option(whole(0), ...)("Number of retries of a failed unit.")] = 3
 
 Its name, its kind of value and its default follow from the field where they are not given. An
-option without a field of the request has a name in a call of `declared`. The command line, the variables,
-the job file, the checks, the request, the manifest's record and the reference page follow from it.
+option without a field of the request is named in a call of `declared`. The command line, the
+variables, the job file, the checks, the request, the manifest's record and the reference page
+follow from it.
 """
 
 from __future__ import annotations
@@ -114,7 +115,6 @@ class Option(Struct, frozen=True, dict=True):
     """The name of that field."""
 
     def __call__(self, help: str) -> Option:
-        """Return the option with its text for the help page."""
         return replace(self, help=help)
 
     @cached_property
@@ -143,7 +143,6 @@ class Option(Struct, frozen=True, dict=True):
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is set without a value."""
         return self.kind is FLAG
 
     @property
@@ -152,7 +151,6 @@ class Option(Struct, frozen=True, dict=True):
         return self.kind.repeated
 
     def knows(self, output_format: str) -> bool:
-        """Return whether it applies to a format."""
         return not self.formats or output_format in self.formats
 
 
@@ -217,6 +215,5 @@ def _words(hint: Any) -> Iterator[str]:
 
 
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:
-    """Return the options that one place of a job file may have."""
     taken = {"run": ("run", "table", "route"), "table": ("table", "route"), "route": ("route",)}
     return tuple(each for each in options if each.in_files and each.scope in taken[scope])

@@ -132,7 +132,6 @@ def _in_largest_unit(number: int, step: int, units: tuple[str, ...]) -> str:
 
 
 def keeping(text: str) -> float:
-    """Return the seconds for which a snapshot is kept."""
     seconds = parse_seconds(text)
     if seconds > LONGEST_DAYS * 86_400:
         raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which is too long for a server")
@@ -161,7 +160,6 @@ def parse_percent(text: str) -> float:
 
 
 def share_above_0(text: str) -> float:
-    """Return a share above 0 and up to 1."""
     found = any_percent(text)
     if not found:
         raise ValueError(f"{text} is not above 0 %")
@@ -177,12 +175,10 @@ def cpu_share(text: str) -> float:
 
 
 def percent_text(share: float) -> str:
-    """Return a share as percent."""
     return f"{share * 100:.12g}%"
 
 
 def number(text: str) -> float:
-    """Return a plain number above 0."""
     most = 1e9
     if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", text.strip()):
         raise ValueError(f"{text!r} is not a number above 0; write for instance 165 or 1.35")
@@ -193,7 +189,6 @@ def number(text: str) -> float:
 
 
 def general(value: float) -> str:
-    """Return a number in its shortest form."""
     return f"{value:g}"
 
 
@@ -213,13 +208,11 @@ def parse_hours(text: str) -> tuple[int, int]:
 
 
 def hours(text: str) -> str:
-    """Return hours of a day as they are written."""
     parse_hours(text)
     return text.strip()
 
 
 def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
-    """Return a number of workers, or the number of a word."""
     found = words.get(text.strip().lower())
     if found is None and re.fullmatch(r"[0-9]{1,9}", text.strip()):
         found = int(text)
@@ -231,17 +224,14 @@ def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
 
 
 def run_parallelism(text: str) -> int:
-    """Return the number of workers of a run, which may be adaptive."""
     return parallelism(text, {"auto": 0, "adaptive": ADAPTIVE})
 
 
 def parallelism_text(value: int) -> str:
-    """Return a number of workers as it is written."""
     return {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value))
 
 
 def parse_compression(text: str) -> Compression | str:
-    """Return a codec with its level, or the word for how one is chosen."""
     codec, colon, level = text.strip().lower().partition(":")
     if codec in PRESETS and not colon:
         return codec
@@ -282,7 +272,6 @@ def end_of_line(text: str) -> str:
 
 
 def encoding(text: str) -> str:
-    """Return Python's name of a character encoding."""
     try:
         return codecs.lookup(text).name
     except (LookupError, ValueError):
@@ -300,7 +289,6 @@ def file_mode(text: str) -> int:
 
 
 def owner_group(text: str) -> str:
-    """Return `USER`, `:GROUP` or `USER:GROUP`."""
     user, colon, group = text.strip().partition(":")
     if not re.fullmatch(r"[\w.@$\\-]*", user + group) or not (group if colon else user):
         raise ValueError("it is not USER, :GROUP or USER:GROUP")
@@ -346,7 +334,6 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def plain_name(name: str) -> str:
-    """Return a name without its double quotes."""
     quoted = len(name) > 1 and name.startswith('"') and name.endswith('"')
     return name[1:-1].replace('""', '"') if quoted else name
 
@@ -362,7 +349,6 @@ def places(text: str) -> tuple[str, ...]:
 
 
 def variable(name: str) -> str:
-    """Return the name of an environment variable."""
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
         # It is not shown: `NAME=VALUE` may have been meant.
         raise ValueError("an item is not the name of a variable; give names without values")
@@ -527,7 +513,6 @@ def parse_levels(text: str) -> tuple[int, ...]:
 
 
 def levels_text(levels: tuple[int, ...]) -> str:
-    """Return levels as `parse_levels` reads them."""
     return ",".join(map(str, levels))
 
 
@@ -581,7 +566,6 @@ def parse_part(text: str) -> Part:
 
 
 def part_text(part: Part) -> str:
-    """Return a part as a user writes it."""
     return f"{part.number}/{part.of}"
 
 
@@ -595,7 +579,6 @@ _ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.\-_]+):([0-9]
 
 
 def parse_cluster(text: str) -> str:
-    """Return the address of a cluster."""
     text = text.strip()
     if text == "none" or _LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text):
         return text.rstrip("/")
@@ -620,7 +603,6 @@ _ROUTE_FORM = "write NAME:KEY=VALUE,KEY=VALUE, and a value with a comma in doubl
 
 
 def parse_route(text: str) -> RouteText:
-    """Return name and values of a route."""
     name, colon, rest = text.partition(":")
     if not colon or not ROUTE_NAME.fullmatch(name.strip()):
         raise ValueError(f"a route begins with its name and a colon; {_ROUTE_FORM}")

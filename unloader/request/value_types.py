@@ -39,7 +39,6 @@ class Kind(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a whole number without units."""
         return self.takes[:1] == (int,)
 
     @property
@@ -137,7 +136,6 @@ def _one(text: str) -> tuple[str, ...]:
 
 
 def choice(*words: str) -> Kind:
-    """Return the kind of one of some words."""
     return Kind("|".join(words), choices=words)
 
 

@@ -75,7 +75,6 @@ class JobOutput(Struct, frozen=True, kw_only=True):
         )
 
     def asked(self) -> AskedTables:
-        """Return the tables of an output without mistakes."""
         assert self.request is not None
         selection = replace(self.request.selection, table=None)
         return AskedTables(
@@ -87,8 +86,6 @@ class JobOutput(Struct, frozen=True, kw_only=True):
 
 
 class JobCheck(Struct, frozen=True, kw_only=True):
-    """The result of a check."""
-
     path: str
     mistakes: tuple[Mistake, ...]
     outputs: tuple[tuple[JobOutput, CheckedOutput | None], ...]
@@ -228,7 +225,6 @@ MOST_COLUMNS = 3
 
 
 def document(check: JobCheck) -> dict[str, Any]:
-    """Return the JSON document of a check."""
     return {
         "job": check.path,
         "ok": not check.mistakes,

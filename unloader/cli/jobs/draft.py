@@ -51,17 +51,27 @@ def draft(url: str, settings: Mapping[str, str], tables: Sequence[SchemaTable]) 
     views = [each for each in tables if each.is_view]
     if len(views) == len(tables):
         views = []
-    taken = [each for each in tables if each not in views]
-    own = dict(zip(map(id, tables), _destinations(tables), strict=True))
+    chosen = [each for each in tables if each not in views]
+    rows = sum(each.summary.rows or 0 for each in chosen)
+    about = f", about {counted(rows, 'row')}" if rows else ""
+    more = f"; {counted(len(views), 'view is', 'views are')} commented out" if views else ""
     lines = [_HEAD, f"source = {quoted(url)}"]
     lines += [f"{key} = {quoted(value)}" for key, value in settings.items()]
-    lines += ["", _TO, f"to = {quoted(_usual(tables))}", "", _OPTIONS, _about(taken, views)]
-    if len(taken) == 1 and not views:
-        lines += _keys(taken[0], own[id(taken[0])])
-    else:
-        for each in tables:
-            entry = ["", "[[table]]", *_keys(each, own[id(each)])]
-            lines += [_commented(line) for line in entry] if each in views else entry
+    lines += ["", _TO, f"to = {quoted(_usual(tables))}", "", _OPTIONS]
+    lines.append(f"# {counted(len(chosen), 'table')}{about}{more}. Estimates of the source.")
+    for table, to in zip(tables, _destinations(tables), strict=True):
+        summary = table.summary
+        size = [summary.kind]  # The word of the source.
+        if summary.rows is not None:
+            size.append(f"about {counted(summary.rows, 'row')}")
+        if summary.bytes is not None:
+            size.append(render.size(summary.bytes))
+        if summary.partitions:
+            size.append(counted(summary.partitions, "partition"))
+        keys = [f"# {', '.join(size)}", f"table = {quoted(table.typed)}"]
+        keys += [f"to = {quoted(to)}"] if to else []
+        entry = ["", "[[table]]", *keys] if len(tables) > 1 else keys
+        lines += [f"# {line}" if line and table in views else line for line in entry]
     return "\n".join(lines) + "\n"
 
 
@@ -69,37 +79,6 @@ def quoted(text: str) -> str:
     """Return a text as TOML has it, and so that no variable begins in it."""
     written = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
     return written.replace("\x7f", "\\u007f")
-
-
-def _keys(table: SchemaTable, to: str) -> list[str]:
-    found = [f"# {_size(table)}", f"table = {quoted(table.typed)}"]
-    return [*found, f"to = {quoted(to)}"] if to else found
-
-
-def _size(table: SchemaTable) -> str:
-    """Return the known size of a table in one line; its kind is the source's word."""
-    summary = table.summary
-    parts = [summary.kind]
-    if summary.rows is not None:
-        parts.append(f"about {counted(summary.rows, 'row')}")
-    if summary.bytes is not None:
-        parts.append(render.size(summary.bytes))
-    if summary.partitions:
-        parts.append(counted(summary.partitions, "partition"))
-    return ", ".join(parts)
-
-
-def _about(taken: Sequence[SchemaTable], views: Sequence[SchemaTable]) -> str:
-    rows = [each.summary.rows for each in taken]
-    known = sum(each for each in rows if each is not None)
-    about = f", about {counted(known, 'row')}" if known else ""
-    more = f"; {counted(len(views), 'view is', 'views are')} commented out" if views else ""
-    tables = counted(len(taken), "table")
-    return f"# {tables}{about}{more}. Estimates of the source."
-
-
-def _commented(line: str) -> str:
-    return f"# {line}" if line else line
 
 
 def _usual(tables: Sequence[SchemaTable]) -> str:

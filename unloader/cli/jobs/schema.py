@@ -29,7 +29,6 @@ _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "str
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a job file."""
     keys: dict[str, dict[str, Any]] = {}
     for scope in get_args(Scope):
         names = (n for each in of_scope(options_of("run"), scope) for n in _definitions(each))
@@ -80,7 +79,6 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the text of the schema in the docs."""
     return json.dumps(schema(), indent=2) + "\n"
 
 

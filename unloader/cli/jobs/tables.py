@@ -157,7 +157,6 @@ MOST_NOTES = 20
 
 
 def plan_tables(context: click.Context, argument: SourceArgument, values: dict[str, Any]) -> None:
-    """Show what a run over several tables would do."""
     if values["output"]:
         raise UsageError(
             "--output writes the plan of one table, and there are several tables",

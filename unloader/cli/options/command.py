@@ -25,8 +25,6 @@ _FEW_GROUPS = 5
 
 
 class JobCommand(ShortHelp):
-    """A command whose help page lists the options by groups."""
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; surplus arguments are counted, and not repeated."""
         ctx.allow_extra_args = True

@@ -59,7 +59,6 @@ _SHORT_HELP = click.Option(
 
 
 def short_page(ctx: click.Context) -> str:
-    """Return the first screen of the context's command."""
     command = ctx.command
     assert isinstance(command, ShortHelp)
     formatter = click.HelpFormatter(max_width=_SCREEN_COLUMNS)
@@ -165,7 +164,6 @@ def examples_with(command: click.Command, options: Iterable[click.Option]) -> li
 
 
 def _example_of(command: click.Command, known: Sequence[str], option: Option) -> str:
-    """Return an example of a command with one of its options."""
     value = option.example or _value_of(option)
     if value.startswith("unloader run "):
         if command.name in READING:
@@ -179,7 +177,6 @@ def _example_of(command: click.Command, known: Sequence[str], option: Option) ->
 
 
 def _value_of(option: Option) -> str:
-    """Return a value to show: a choice, the default, or the name of the value."""
     if option.is_flag:
         return ""
     if option.kind.choices:

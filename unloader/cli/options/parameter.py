@@ -60,7 +60,6 @@ class KindType(ParamType):
 
 
 def _click_type(kind: Kind) -> ParamType:
-    """Return click's type for a kind; its own where it has the same."""
     if kind.choices:
         return click.Choice(kind.choices)
     if kind.is_whole:
@@ -77,7 +76,6 @@ class JobOption(click.Option):
     """Key of a context's `meta`: names of options that do not look at the environment there."""
 
     def __init__(self, declared: Option) -> None:
-        """Make the parameter of a declared option."""
         kind, initial, found = declared.kind, declared.initial, dict[str, Any]()
         if not declared.is_flag:
             found["type"] = _click_type(kind)
@@ -210,7 +208,6 @@ def given_values(ctx: click.Context) -> Iterator[tuple[JobOption, Any]]:
 
 
 def on_command_line(ctx: click.Context) -> frozenset[str]:
-    """Return the names of the parameters on the command line."""
     return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is GIVEN[0])
 
 

@@ -230,7 +230,6 @@ def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
 
 
 def _key_places(items: Iterable[str]) -> dict[str, str]:
-    """Return the places of keys by their names."""
     found: dict[str, str] = {}
     for name, place in map(parse_key_place, items):
         kind, _, path = place.partition(":")

@@ -126,7 +126,6 @@ def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[
 
 
 def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
-    """Return the routes that a plan file has kept."""
     return _routes_at(Place(path=path), ((each["name"], each["values"].items()) for each in kept))
 
 

@@ -210,8 +210,6 @@ Report = Callable[[Mistake], None]
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """One file."""
-
     path: str
     content: dict[str, Any]
     lines: dict[KeyPath, int]
@@ -222,7 +220,6 @@ class Document(Struct, frozen=True, kw_only=True):
     """The variables that this file, or one that includes it, declares as fit to be shown."""
 
     def place(self, *path: str | int) -> Place:
-        """Return where a key stands."""
         return Place(path=self.path, line=line_of(self.lines, path))
 
 

@@ -19,7 +19,6 @@ class Place(Struct, frozen=True, kw_only=True):
     """Counted from 1; None where it is not known."""
 
     def __str__(self) -> str:
-        """Return file and line as messages have them."""
         return self.path if self.line is None else f"{self.path}, line {self.line}"
 
 
@@ -39,7 +38,6 @@ class Given(Struct, frozen=True, kw_only=True):
     """It is in [defaults], and is ignored where it does not apply."""
 
     def where(self) -> str:
-        """Return file, line and entry, for messages."""
         return f"{self.place}: {self.entry}" if self.entry else str(self.place)
 
 
@@ -58,7 +56,6 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The entry as messages name it."""
         return f"[[{self.kind}]] {self.name or self.number}"
 
 
@@ -130,19 +127,16 @@ def only_route(job: JobFile, table: Entry | None) -> Entry | None:
     routes = routes_of(job, table)
     if len(routes) > 1:
         return None
-    _check_narrowing(job, table, routes[0])
-    return routes[0]
-
-
-def _check_narrowing(job: JobFile, table: Entry | None, route: Entry | None) -> None:
+    (route,) = routes
     above = {given.key for given in (*job.values, *_values(table))}
-    for given in () if route is None else route.values:
+    for given in _values(route):
         if given.key in above & {"columns", "exclude", "where"}:
             raise UsageError(
                 f"{given.where()}: the key {given.key!r} is also set above the route, and rows "
                 "are selected once",
                 "write it in one of the two places",
             )
+    return route
 
 
 def _values(entry: Entry | None) -> tuple[Given, ...]:

@@ -126,8 +126,6 @@ def _mistake(place: Place, text: str, hint: str, *, key: str = "", entry: str = 
 
 
 class _Reader(Struct, kw_only=True):
-    """Collects the content of the documents."""
-
     options: tuple[Option, ...]
     report: Report
     others: frozenset[str]
@@ -355,7 +353,6 @@ class _Reader(Struct, kw_only=True):
 
 
 def _are_tables(value: Any) -> bool:
-    """Return whether a value is a list of tables."""
     return isinstance(value, list) and bool(value) and all(isinstance(e, dict) for e in value)
 
 
