@@ -204,6 +204,13 @@ def _check_is_as_it_was(table: DeltaTable | None, schema: pa.Schema, commit: Com
 
 def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
     base = f"{commit.table.location}/"
+    files = [each for each in commit.files if each.rows]
+    # In the names that Spark uses.
+    metrics = {
+        "numFiles": str(len(files)),
+        "numOutputRows": str(sum(each.rows for each in files)),
+        "numOutputBytes": str(sum(each.bytes for each in files)),
+    }
     actions = [
         AddAction(
             path=each.path.removeprefix(base),  # The library encodes it.
@@ -213,11 +220,10 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
             data_change=True,
             stats=f'{{"numRecords": {each.rows}}}',
         )
-        for each in commit.files
-        if each.rows
+        for each in files
     ]
     said = CommitProperties(
-        custom_metadata={**commit.properties, "operationMetrics": _metrics(commit)},
+        custom_metadata={**commit.properties, "operationMetrics": metrics},
         max_commit_retries=0,  # A repetition by the library would not look for the run again.
         app_transactions=[Transaction(_transaction(commit.run_id), 1)],
     )
@@ -235,15 +241,6 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
         table.create_write_transaction(
             [*actions], mode, Schema.from_arrow(schema), commit_properties=said
         )
-
-
-def _metrics(commit: Commit) -> dict[str, str]:
-    """Return the figures of a commit in the history of a table, in the names that Spark uses."""
-    return {
-        "numFiles": str(sum(1 for each in commit.files if each.rows)),
-        "numOutputRows": str(sum(each.rows for each in commit.files)),
-        "numOutputBytes": str(sum(each.bytes for each in commit.files if each.rows)),
-    }
 
 
 def _transaction(run_id: str) -> str:

@@ -1,5 +1,8 @@
 """DuckLake tables; see `unloader.lakehouse.table_commits.LakeFormat`.
 
+A catalog is a database: a file of DuckDB, which one process opens at a time, or SQLite, PostgreSQL
+or MySQL. It is never made here, nor brought to another version.
+
 A commit is a snapshot of the whole catalog, and a number of it that only one writer can take. It
 names the run in its properties, and each file of the run has the run's id in its path.
 """
@@ -7,17 +10,23 @@ names the run in its properties, and each file of the run has the run's id in it
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
+from msgspec import Struct
 
-from unloader.errors import OutputFailed
-from unloader.lakehouse.ducklake_catalogs import CATALOG, RECORDS, Address, Busy, attached
+from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.table_commits import (
     RUN_ID,
     Column,
@@ -37,13 +46,159 @@ from unloader.lakehouse.table_commits import (
     time_of,
 )
 from unloader.model import LakeTable
+from unloader.redaction import redact
+from unloader.request.locations import holds_password
 from writers.objects.location import below, is_location
 
+MARK = "ducklake:"
+CATALOG = "lake"
+"""The name that a catalog has within a connection."""
+RECORDS = f"__ducklake_metadata_{CATALOG}"
+"""The name that its own tables have there."""
+
+_EXTENSIONS = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner", "mysql": "mysql_scanner"}
+"""What DuckDB needs for catalogs in other databases, by what their names begin with."""
+_BUSY = ("could not set lock", "conflicting lock", "already attached by", "database is locked")
+_PATIENCE_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
 _PATTERN = re.compile(r"[\[*?]")
 """What DuckDB takes for a pattern in the path of a file."""
 
 _Snapshots = dict[str, tuple[int, tuple[str, ...]]]
 """Time in microseconds and operations on a table, by the number of the snapshot, in order."""
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A table in a catalog."""
+
+    catalog: str
+    """As DuckDB attaches it, without its mark."""
+    schema: str
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Return what a text of `--to` means."""
+        rest = text.removeprefix(MARK)
+        if holds_password(rest):
+            raise UsageError(
+                "--to ducklake: contains a password, which every user of this machine could see",
+                "leave the password out: the catalog's client reads it from PGPASSWORD, "
+                "~/.pgpass or MYSQL_PWD",
+            )
+        catalog, _, named = rest.rpartition("/")
+        schema, dot, table = named.partition(".")
+        if not dot:
+            schema, table = "main", named
+        if not catalog or not schema or not table:
+            raise UsageError(
+                f"--to {text} does not name a table",
+                "write ducklake:CATALOG/SCHEMA.TABLE, such as "
+                "ducklake:/lake/catalog.ducklake/main.orders",
+            )
+        kind, mark, path = catalog.partition(":")
+        if not mark or kind not in _EXTENSIONS:
+            catalog = os.path.abspath(catalog)
+        elif kind == "sqlite":
+            catalog = f"{kind}:{os.path.abspath(path)}"
+        return cls(catalog=catalog, schema=schema, table=table)
+
+    @property
+    def name(self) -> str:
+        """The table as `--to` has it, so that it means the same from any directory."""
+        return f"{MARK}{self.catalog}/{self.schema}.{self.table}"
+
+
+@contextmanager
+def attached(address: Address, *, to_write: bool = False) -> Iterator[DuckDBPyConnection]:
+    """Open the catalog of a table for the context, with errors for the user.
+
+    If another process has it open, wait for it.
+
+    Raises:
+        ConfigError: DuckDB or an extension of it is not installed.
+        OutputFailed: The catalog does not answer; `Busy` where it is too busy.
+    """
+    # DuckDB must not download extensions unasked.
+    config = {"threads": 1, "autoinstall_known_extensions": False}
+    with duckdb.connect(":memory:", config=config) as connection:
+        extensions(connection, address.catalog)
+        # Repeated by DuckDB, a commit would not look again for the run.
+        connection.execute("SET ducklake_max_retry_count = 0")
+        with answering(address):
+            _attach(connection, address, to_write=to_write)
+            yield connection
+
+
+class Busy(OutputFailed):
+    """Another process has the catalog, or was faster. Nothing was changed."""
+
+
+@contextmanager
+def answering(address: Address) -> Iterator[None]:
+    """Turn what DuckDB says into the error for the user."""
+    try:
+        yield
+    except duckdb.Error as error:
+        text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        kind = Busy if _is_busy(error) else OutputFailed
+        raise kind(
+            f"the DuckLake catalog {redact(address.catalog)} refused: {redact(text)}",
+            "check its name and its permissions, and close other programs that keep it open",
+        ) from error
+
+
+def _is_busy(error: Exception) -> bool:
+    text = str(error).lower()
+    return isinstance(error, duckdb.TransactionException) or any(each in text for each in _BUSY)
+
+
+def _attach(connection: DuckDBPyConnection, address: Address, *, to_write: bool) -> None:
+    where = f"ducklake:{address.catalog}".replace("'", "''")
+    options = "CREATE_IF_NOT_EXISTS false" + ("" if to_write else ", READ_ONLY")
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            connection.execute(f"ATTACH '{where}' AS {CATALOG} ({options})")
+            return
+        except duckdb.InvalidInputException as error:
+            if "does not exist" not in str(error):
+                raise
+            raise OutputFailed(
+                f"the DuckLake catalog {redact(address.catalog)} does not exist",
+                "check its name, or create it in DuckDB: ATTACH 'ducklake:CATALOG' AS lake "
+                "(DATA_PATH 'DIRECTORY')",
+            ) from error
+        except duckdb.Error as error:
+            if not _is_busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(_LOOK_SECONDS)
+
+
+def extensions(connection: DuckDBPyConnection, catalog: str) -> None:
+    """Load what a connection needs for a catalog."""
+    other = _EXTENSIONS.get(catalog.partition(":")[0])
+    for extension in filter(None, ("ducklake", other)):
+        _load(connection, extension)
+
+
+def _load(connection: DuckDBPyConnection, extension: str) -> None:
+    """Load an extension that DuckDB has installed, or that pip has."""
+    package = f"duckdb_extension_{extension}"
+    found = find_spec(package)
+    file = None
+    if found is not None and found.origin is not None:
+        base = Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}"
+        file = base / f"{extension}.duckdb_extension"
+    name = extension if file is None or not file.exists() else str(file).replace("'", "''")
+    try:
+        connection.execute(f"LOAD '{name}'")
+    except duckdb.Error as error:
+        raise ConfigError(
+            f"DuckDB {duckdb.__version__} has no extension {extension!r}, which this table needs",
+            f"install it once with: python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\","
+            f" or pip install {package.replace('_', '-')}=={duckdb.__version__}",
+        ) from error
 
 
 def absolute_name(name: str) -> str:
@@ -200,25 +355,21 @@ def _check_is_as_it_was(
         return
     _check_plain(lake, was.name, was.table_id)
     check_alike(columns_of(schema), _columns(lake, address), was.name)
-    if was.save_mode == "overwrite":
-        _check_is_unchanged(lake, later, commit)
-
-
-def _check_is_unchanged(lake: DuckDBPyConnection, later: list[Any], commit: Commit) -> None:
-    """Check that no snapshot after the start of the run has changed the table."""
-    base, number = int(commit.table.base), _table_number(lake, commit.table.table_id)
+    if was.save_mode != "overwrite":
+        return
+    number = _table_number(lake, was.table_id)
     for snapshot, changes in later:
         touched = {each for names in changes.values() for each in names}
         if snapshot > base and number in touched:
             raise OutputFailed(
-                f"the table {commit.table.name} was changed in snapshot {snapshot}, after run "
-                f"{commit.run_id} began; the overwrite would remove the rows written since then",
+                f"the table {was.name} was changed in snapshot {snapshot}, after {run} began; the "
+                "overwrite would remove the rows written since then",
                 "run again, which reads the source again and replaces the current table",
             )
     if later[0][0] > base + 1:
         raise OutputFailed(
-            f"the catalog of {commit.table.name} no longer has its snapshots from {base} on, so "
-            f"it is unknown whether the table was changed after run {commit.run_id} began",
+            f"the catalog of {was.name} no longer has its snapshots from {base} on, so it is "
+            f"unknown whether the table was changed after {run} began",
             "run again",
         )
 
@@ -281,7 +432,11 @@ def _said_of_run(lake: DuckDBPyConnection, run_id: str) -> tuple[str, dict[str, 
         [run_id],
     ).fetchall()
     for snapshot, text in found:
-        if (said := _says(text)).get(RUN_ID) == run_id:
+        try:
+            said = json.loads(text)
+        except ValueError:
+            continue  # Another program wrote it.
+        if isinstance(said, dict) and said.get(RUN_ID) == run_id:
             return str(snapshot), said
     return None
 
@@ -377,14 +532,6 @@ def _change(by: tuple[str, ...], snapshots: _Snapshots, files: tuple[str, ...]) 
         keeps_rows=bool(operations) and all(map(_moves_rows, operations)),
         files=files,
     )
-
-
-def _says(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return {}  # Written by another program.
-    return document if isinstance(document, dict) else {}
 
 
 def _schema_of(commit: Commit) -> pa.Schema:

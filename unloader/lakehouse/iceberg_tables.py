@@ -8,7 +8,7 @@ the run since. It looks again then.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -27,8 +27,11 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.config import Config
 
@@ -45,27 +48,25 @@ from unloader.lakehouse.iceberg_files import (
     sort_order,
     table_schema,
 )
-from unloader.lakehouse.iceberg_history import (
-    MAIN,
-    check_remembers,
-    head_of,
-    log_of_run,
-    snapshot_of_run,
-)
 from unloader.lakehouse.table_commits import (
+    RUN_ID,
     Commit,
     Committed,
+    LaterChange,
     RunLog,
     check_is_the_same,
     check_is_the_table,
     check_wanted,
     committed_once,
+    one_of,
     place_of,
+    time_of,
 )
 from unloader.model import LakeTable
 from unloader.redaction import learn_fields, redact
 
 MARK = "iceberg://"
+MAIN = "main"
 _CHECK = "check the catalog and its configuration: ~/.pyiceberg.yaml or PYICEBERG_CATALOG__..."
 
 
@@ -126,7 +127,7 @@ def prepared(wanted: LakeTable, schema: pa.Schema) -> LakeTable:
         location=str(table.location()).rstrip("/"),
         files=data_location(table),
         table_id=str(table.metadata.table_uuid),
-        base=head_of(table, wanted.branch),
+        base=_head_of(table, wanted.branch),
         field_ids=ids,
         partition_by=(),
         sorted_by=(),
@@ -169,9 +170,9 @@ def committed(table: LakeTable, run_id: str) -> str:
     found = loaded(open_catalog(name), name)
     if found is None or table.table_id not in ("", str(found.metadata.table_uuid)):
         return ""
-    snapshot = snapshot_of_run(found, run_id)
+    snapshot = _snapshot_of_run(found, run_id)
     if not snapshot:
-        check_remembers(found, table, run_id)
+        _check_remembers(found, table, run_id)
     return snapshot
 
 
@@ -181,7 +182,7 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
     check_is_the_table(table, "" if found is None else str(found.metadata.table_uuid))
     assert found is not None
     with answering(name):
-        return log_of_run(found, table, run_id, names)
+        return _log_of_run(found, table, run_id, names)
 
 
 def commit(commit: Commit) -> Committed:
@@ -192,7 +193,7 @@ def commit(commit: Commit) -> Committed:
 def _commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None:
     """Commit a run, or find it in the table; None if another commit was faster."""
     table = loaded(catalog, name)
-    if table is not None and (found := snapshot_of_run(table, commit.run_id)):
+    if table is not None and (found := _snapshot_of_run(table, commit.run_id)):
         return Committed(snapshot=found, is_new=False)
     with answering(name):
         _check_is_as_it_was(table, commit)
@@ -212,24 +213,22 @@ def _commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None
             )
         try:
             _write(transaction, commit, table)
-            done = _sent(transaction, name)
         except (CommitFailedException, TableAlreadyExistsError):
             return None
-    return Committed(snapshot=snapshot_of_run(done, commit.run_id), is_new=True)
-
-
-def _sent(transaction: Transaction, name: Name) -> Table:
-    """Send the commit. If its result is unknown, the error has a separate message."""
-    try:
-        return transaction.commit_transaction()
-    except (CommitFailedException, TableAlreadyExistsError, ValidationException):
-        raise
-    except known_errors() as error:
-        raise OutputFailed(
-            f"the catalog {name.catalog} did not answer whether the commit was done: {said(error)}",
-            "check that the catalog works; then run the next command, which commits the run "
-            "unless that was done",
-        ) from error
+        try:
+            done = transaction.commit_transaction()
+        except (CommitFailedException, TableAlreadyExistsError):
+            return None
+        except ValidationException:
+            raise
+        except known_errors() as error:
+            raise OutputFailed(
+                f"the catalog {name.catalog} did not answer whether the commit was done: "
+                f"{said(error)}",
+                "check that the catalog works; then run the next command, which commits the run "
+                "unless that was done",
+            ) from error
+    return Committed(snapshot=_snapshot_of_run(done, commit.run_id), is_new=True)
 
 
 def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
@@ -238,15 +237,15 @@ def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
     check_is_the_same(commit, "" if table is None else str(table.metadata.table_uuid))
     if table is None:
         return  # It is to be made.
-    if was.save_mode == "overwrite" and head_of(table, was.branch) != was.base:
+    if was.save_mode == "overwrite" and _head_of(table, was.branch) != was.base:
         raise OutputFailed(
             f"the table {was.name} was changed after {run} began: it was at snapshot "
-            f"{was.base or 'none'} and is at {head_of(table, was.branch)} now; the overwrite "
+            f"{was.base or 'none'} and is at {_head_of(table, was.branch)} now; the overwrite "
             "would remove the rows written since then",
             "run again, which reads the source again and replaces the current table",
         )
     if not commit.is_own:
-        check_remembers(table, was, commit.run_id)
+        _check_remembers(table, was, commit.run_id)
     field_ids_now = field_ids(schema_of(table.io, commit), table.schema(), was.name)
     if field_ids_now != was.field_ids:
         raise OutputFailed(
@@ -344,3 +343,186 @@ def data_location(table: Any) -> str:
 def said(error: Exception) -> str:
     """Return the text of an error in one line, without a secret."""
     return redact(f"{type(error).__name__}: {error}".strip().splitlines()[0])
+
+
+def _snapshot_of_run(table: Table, run_id: str) -> str:
+    """Return the snapshot that records a run; empty if no snapshot records it."""
+    found = _of_run(table.metadata.snapshots, run_id)
+    return "" if found is None else str(found.snapshot_id)
+
+
+def _of_run(snapshots: Iterable[Snapshot], run_id: str) -> Snapshot | None:
+    return next((each for each in snapshots if _property(each, RUN_ID) == run_id), None)
+
+
+def _property(snapshot: Snapshot, name: str) -> str | None:
+    summary = snapshot.summary
+    return None if summary is None else summary.additional_properties.get(name)
+
+
+def _head_of(table: Table, branch: str | None) -> str:
+    """Return the newest snapshot of a branch, of main for a new branch; empty without one."""
+    refs = table.metadata.refs
+    ref = refs.get(branch or MAIN) or refs.get(MAIN)
+    return "" if ref is None else str(ref.snapshot_id)
+
+
+def _check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
+    """Check that a run without a snapshot was never committed."""
+    known = table.metadata.snapshots
+    if was.base:
+        sure = any(str(each.snapshot_id) == was.base for each in known)
+    else:
+        sure = not known or min(each.sequence_number or 0 for each in known) <= 1
+    if not sure:
+        raise OutputFailed(
+            f"the table {was.name} no longer has the snapshot at which run {run_id} began, so it "
+            "is unknown whether the run was committed",
+            f"check whether the table has its rows; if it does not, remove {was.files}",
+        )
+
+
+def _log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+    """Return the entries of a table's log about a run, as `LakeFormat.run_log` does."""
+    paths = {f"{was.files}/{name}": name for name in names}
+    known = {each.snapshot_id: each for each in table.metadata.snapshots}
+    own, head = _of_run(known.values(), run_id), known.get(int(_head_of(table, was.branch) or 0))
+    used, removed_by = _files_in(table, head, paths, own)
+    if len(used) < len(paths):
+        # Of all manifests: another commit may have added the files again. What a tag or another
+        # branch has is also used.
+        used, removed_by = _files_in(table, head, paths, None)
+        for number in {each.snapshot_id for each in table.metadata.refs.values()}:
+            used |= _files_in(table, known.get(number), paths, None)[0]
+    gone = paths.keys() - used
+    if gone or own is None:
+        # Earlier metadata files also name expired snapshots. Each snapshot is as the first file has
+        # it: pyiceberg forgets a parent that expires.
+        for entry in reversed(table.metadata.metadata_log):
+            try:
+                metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+            except FileNotFoundError:
+                break  # The table removes its old metadata files.
+            known |= {each.snapshot_id: each for each in metadata.snapshots}
+        own = _of_run(known.values(), run_id)
+    later, oldest = _after(own, head, known)
+    for snapshot in later:
+        if not gone - removed_by.keys() or table.snapshot_by_id(snapshot.snapshot_id) is None:
+            continue
+        for manifest in snapshot.manifests(table.io):
+            is_own = manifest.added_snapshot_id == snapshot.snapshot_id
+            if not is_own or manifest.deleted_files_count == 0:
+                continue
+            for found in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+                path = found.data_file.file_path
+                if found.status == ManifestEntryStatus.DELETED and path in gone:
+                    removed_by[path] = snapshot.snapshot_id
+    suspects = _suspects(own, later, oldest)
+    files: dict[tuple[int, ...] | None, list[str]] = {}
+    for path in sorted(gone):
+        by = (removed_by[path],) if path in removed_by else suspects
+        files.setdefault(by, []).append(paths[path])
+    rows = None if own is None else _number(own, "added-records")
+    changes = [_change(by, tuple(each), known, head) for by, each in files.items()]
+    return RunLog(
+        is_known=own is not None or bool(used or removed_by),
+        rows=rows,
+        changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
+    )
+
+
+def _files_in(
+    table: Table, head: Snapshot | None, paths: Mapping[str, str], own: Snapshot | None
+) -> tuple[set[str], dict[str, int]]:
+    """Return which files a snapshot has, and which it remembers as removed, with the snapshot that
+    removed each.
+    """
+    used: set[str] = set()
+    removed_by: dict[str, int] = {}
+    number = 0 if own is None else own.sequence_number or 0
+    for manifest in [] if head is None else head.manifests(table.io):
+        # A file keeps the sequence number of its snapshot in every manifest. The least number of a
+        # manifest belongs to its current files, and not to files that it records as removed.
+        may_have = manifest.min_sequence_number <= number or manifest.deleted_files_count != 0
+        if number and not (manifest.sequence_number >= number and may_have):
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            path = entry.data_file.file_path
+            if path in paths and entry.status != ManifestEntryStatus.DELETED:
+                used.add(path)
+            elif path in paths and entry.snapshot_id is not None:
+                removed_by[path] = entry.snapshot_id
+    return used, removed_by
+
+
+def _after(
+    own: Snapshot | None, head: Snapshot | None, known: Mapping[int, Snapshot]
+) -> tuple[list[Snapshot], int | None]:
+    """Return the snapshots of a branch from its newest back to a run's, without the run's.
+
+    Also return the parent of the last one: the run's, a forgotten one, or None for the first of
+    the table.
+    """
+    found: list[Snapshot] = []
+    number = None if head is None else head.snapshot_id
+    while number is not None and number in known and known[number] is not own:
+        found.append(known[number])
+        number = known[number].parent_snapshot_id
+    return found, number
+
+
+def _suspects(
+    own: Snapshot | None, later: Sequence[Snapshot], oldest: int | None
+) -> tuple[int, ...] | None:
+    """Return the snapshots that may have removed a file, if no manifest names its removal.
+
+    Return an empty result if the log has forgotten it, and None if the branch begins before the
+    run's snapshot and does not lead to it.
+    """
+    if own is None:
+        return ()
+    if oldest is None and later and later[-1].timestamp_ms < own.timestamp_ms:
+        return None
+    if oldest != own.snapshot_id:
+        return ()
+    found: list[int] = []
+    for snapshot in reversed(later):
+        if _number(snapshot, "deleted-data-files") != 0:
+            found.append(snapshot.snapshot_id)
+        total = _property(snapshot, "total-data-files")
+        if total is not None and int(total) == _number(snapshot, "added-data-files"):
+            break  # It has left no file that was there before.
+    return tuple(found)
+
+
+def _change(
+    by: tuple[int, ...] | None,
+    files: tuple[str, ...],
+    known: Mapping[int, Snapshot],
+    head: Snapshot | None,
+) -> LaterChange:
+    if by is None:
+        return LaterChange(
+            snapshot="" if head is None else str(head.snapshot_id),
+            operation="rollback",
+            time="",
+            keeps_rows=False,
+            files=files,
+        )
+    found = [known[each] for each in by if each in known]
+    operations = sorted({each.summary.operation.value for each in found if each.summary})
+    one = found[0] if len(by) == len(found) == 1 else None
+    return LaterChange(
+        snapshot=one_of([str(each) for each in by]),
+        operation=" or ".join(operations),
+        time="" if one is None else time_of(one.timestamp_ms),
+        keeps_rows=operations == ["replace"],
+        files=files,
+        removed_rows=None if one is None else _number(one, "deleted-records"),
+        added_rows=None if one is None else _number(one, "added-records"),
+    )
+
+
+def _number(snapshot: Snapshot, name: str) -> int | None:
+    """Return a number of a snapshot's summary; 0 if the summary leaves it out."""
+    return None if snapshot.summary is None else int(_property(snapshot, name) or 0)

@@ -70,7 +70,7 @@ def stop_run(
         if time.monotonic() >= next_ask:
             next_ask += _ASK_SECONDS
             try:
-                storage_at(place).ask_to_stop(place)
+                storage_at(place).ask(place, stop=True)
             except FileNotFoundError:
                 pass  # It has just ended.
             except OSError as error:
@@ -139,7 +139,7 @@ def change_run(
     wish = replace(wish, id=os.urandom(8).hex(), by="`unloader set`")
     result = f"look at the result with: unloader status {place}"
     try:
-        storage_at(place).ask(place, encode(wish))
+        storage_at(place).ask(place, change=encode(wish).decode())
     except FileNotFoundError:
         raise OutputFailed(f"the run in {place} has just ended", result) from None
     except OSError as error:

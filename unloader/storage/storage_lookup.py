@@ -40,15 +40,7 @@ def unreadable(place: str, error: OSError) -> OutputFailed:
 
 
 def check_seen(places: Iterable[str], run_id: str) -> None:
-    """Check that this machine sees the records of a run in each of its places.
-
-    Args:
-        places: As the run has taken them.
-        run_id: Of the run.
-
-    Raises:
-        OutputFailed: A place does not show them.
-    """
+    """Check that this machine sees the records of a run in each of its places."""
     until = time.monotonic() + _VISIBLE_SECONDS
     for place in places:
         storage = storage_at(place)

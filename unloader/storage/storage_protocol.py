@@ -167,7 +167,7 @@ class Leftover(Struct, frozen=True, kw_only=True):
     run_id: str
     """Empty if it is unknown."""
     units: int = 0
-    """Finished work units, by the journal."""
+    """Finished ones, by the journal."""
     files: int = 0
     """Staged files, unfinished ones included."""
     bytes: int = 0
@@ -449,13 +449,10 @@ class Storage(Protocol):
         Records of other users are not trusted.
         """
 
-    def ask_to_stop(self, place: str) -> None:
-        """Ask the run that has a place to end; see `LiveStorage.stop_asked`."""
+    def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
+        """Ask the run that has a place to end, or for other settings; see `LiveStorage`.
 
-    def ask(self, place: str, wish: bytes) -> None:
-        """Ask the run that has a place for other settings; see `LiveStorage.wish`.
-
-        It replaces an earlier request that the run has not seen yet.
+        A change replaces an earlier one that the run has not seen yet.
         """
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:

@@ -112,12 +112,7 @@ class Stream:
         ) from failure
 
     def finish(self) -> None:
-        """Pass the rest on and end the stream.
-
-        Raises:
-            OutputFailed: The reader has gone, or takes nothing.
-            Interrupted: The wait was ended.
-        """
+        """Pass the rest on and end the stream; raise an error if the reader has gone or waits."""
         assert self._relay is not None
         self._relay.finish()
         passed, moved_at = self._relay.passed, time.monotonic()
@@ -191,9 +186,6 @@ def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> i
 
     Returns:
         A descriptor that does not block and is not inherited.
-
-    Raises:
-        OutputFailed: No program opened it in time, or it cannot be opened.
     """
     begun = time.monotonic()
     while True:

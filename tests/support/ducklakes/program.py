@@ -14,7 +14,7 @@ import sys
 import duckdb
 from lakehouse.format_checks import Checks
 
-from unloader.lakehouse.ducklake_catalogs import Address, attached, extensions
+from unloader.lakehouse.ducklake_tables import Address, attached, extensions
 
 
 def main() -> None:

@@ -264,11 +264,11 @@ def _check_watched(case: _Case, standing: Contents) -> None:
         bool(who and who.host and who.since), "the machine and the start time of a run are unknown"
     )
     _ensure(not run.stop_asked(), "a run is asked to end without a request")
-    case.storage.ask_to_stop(case.places[-1])
+    case.storage.ask(case.places[-1], stop=True)
     _ensure(run.stop_asked(), "a run does not see the request to end")
     _ensure(run.wish() == b"", "a run has a request that was never made")
     for wish in (b"one thing", b"another"):
-        case.storage.ask(case.places[-1], wish)
+        case.storage.ask(case.places[-1], change=wish.decode())
         _ensure(run.wish() == wish, "a request does not reach the run")
     run.close()
     _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run still shows a status")

@@ -92,10 +92,10 @@ class Leaky(LocalDirectories):
         """Return no record."""
         return b"" if self.fault == "shows nothing" else super().record(place, name)
 
-    def ask_to_stop(self, place: str) -> None:
+    def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
         """Ask no run."""
         if self.fault != "asks nobody":
-            super().ask_to_stop(place)
+            super().ask(place, stop=stop, change=change)
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
         """Find no place."""

@@ -555,11 +555,21 @@ class LocalDirectories:
             return b""
         return read_record(room, name)
 
-    def ask_to_stop(self, place: str) -> None:
-        _ask(place, stop=True)
-
-    def ask(self, place: str, wish: bytes) -> None:
-        _ask(place, change=wish.decode())
+    def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
+        room, owners = Path(place) / RUN, owners_for(Path(place))
+        holder = holder_of(room, owners)
+        if holder.directories[:1] and not (room / STATUS).exists():
+            room = Path(holder.directories[0]) / RUN
+        if not is_of(room, owners) or not holder.process.strip():
+            raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
+        before = read_requests(room, holder)
+        asked = Requests(process=holder.process, stop=stop or before.stop, change=change)
+        staged = room / f"{REQUESTS}{PART_SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        # Another user's run must be able to read it.
+        with open(open_regular(staged, flags, 0o644), "wb") as file:
+            file.write(encode(asked))
+        os.replace(staged, room / REQUESTS)
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         directory = Path(place)
@@ -581,24 +591,6 @@ class LocalDirectories:
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         return clean([Path(place) for place in places], dry_run=dry_run)
-
-
-def _ask(place: str, *, stop: bool = False, change: str = "") -> None:
-    """Add a request to the file with the requests to the run of a directory."""
-    room, owners = Path(place) / RUN, owners_for(Path(place))
-    holder = holder_of(room, owners)
-    if holder.directories[:1] and not (room / STATUS).exists():
-        room = Path(holder.directories[0]) / RUN
-    if not is_of(room, owners) or not holder.process.strip():
-        raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
-    before = read_requests(room, holder)
-    asked = Requests(process=holder.process, stop=stop or before.stop, change=change)
-    staged = room / f"{REQUESTS}{PART_SUFFIX}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    # Another user's run must be able to read it.
-    with open(open_regular(staged, flags, 0o644), "wb") as file:
-        file.write(encode(asked))
-    os.replace(staged, room / REQUESTS)
 
 
 def _entries(directory: str) -> dict[str, bool]:

@@ -155,24 +155,8 @@ def _take_over(room: Room, holder: Holder, version: object) -> Lock:
 
 def clean(places: Sequence[str], *, dry_run: bool) -> Cleaning:
     """Remove unpublished files and unfinished uploads; see `Storage.clear`."""
-    completed: list[str] = []
-    removed: list[Leftover] = []
-    for room in _with_others(places):
-        with refused("clean", room):
-            if not dry_run:
-                completed += _complete_or_take_back(room)
-            elif (found := _pending(room)) is not None and found[0].is_same(room.name):
-                completed.append(
-                    f"run {found[1].run_id} was interrupted while it was published into "
-                    f"{room.name}: the publication would be completed"
-                )
-            removed += _clear(room, dry_run=dry_run)
-    return Cleaning(dry_run=dry_run, completed=tuple(completed), removed=tuple(removed))
-
-
-def _with_others(places: Sequence[str]) -> list[Room]:
-    """Return the places, and the other places of the runs that left something in them."""
-    found: list[Room] = []
+    # The places, and the other places of the runs that left something in them.
+    rooms: list[Room] = []
     for room in map(Room, places):
         with refused("clean", room):
             names, seen = room.names(), read_lock(room)
@@ -181,9 +165,22 @@ def _with_others(places: Sequence[str]) -> list[Room]:
                     f"{room.name} is empty", "give the place that was given with --to"
                 )
         for each in (room, *(_own_places(room, seen[0]) if seen is not None else ())):
-            if not any(each.is_same(known.name) for known in found):
-                found.append(each)
-    return found
+            if not any(each.is_same(known.name) for known in rooms):
+                rooms.append(each)
+    completed: list[str] = []
+    removed: list[Leftover] = []
+    for room in rooms:
+        with refused("clean", room):
+            if dry_run:
+                if (found := _pending(room)) is not None and found[0].is_same(room.name):
+                    completed.append(
+                        f"run {found[1].run_id} was interrupted while it was published into "
+                        f"{room.name}: the publication would be completed"
+                    )
+            else:
+                completed += _complete_or_take_back(room)
+            removed += _clear(room, dry_run=dry_run)
+    return Cleaning(dry_run=dry_run, completed=tuple(completed), removed=tuple(removed))
 
 
 def _own_places(room: Room, holder: Holder) -> list[Room]:
@@ -197,23 +194,20 @@ def _own_places(room: Room, holder: Holder) -> list[Room]:
     return found
 
 
-def _complete_or_take_back(room: Room) -> tuple[str, ...]:
+def _complete_or_take_back(room: Room) -> list[str]:
     try:
-        return tuple(text for run in complete(room.name) for text in run.messages)
+        return [text for run in complete(room.name) for text in run.messages]
     except (OutputFailed, WriteError) as error:
-        found = _pending(room)
-        if found is None:
+        if (found := _pending(room)) is None:
             raise
-        home, holder, _ = found
-        # A record that cannot be read names no file, so there is nothing to take back.
         try:
-            publication, rooms = read_publication(home, holder.folder)
+            publication, rooms = read_publication(found[0], found[1].folder)
         except (ValueError, FileNotFoundError, FormatError):
-            pass
+            pass  # A record that cannot be read names no file, so there is nothing to take back.
         else:
-            if len(_own_places(home, holder)) == len(rooms):
+            if len(_own_places(found[0], found[1])) == len(rooms):
                 take_back(publication, rooms)
-        return (f"{error.message.rstrip('.')}; this publication is abandoned",)
+        return [f"{error.message.rstrip('.')}; this publication is abandoned"]
 
 
 def _clear(room: Room, *, dry_run: bool) -> list[Leftover]:

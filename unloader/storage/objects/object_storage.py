@@ -456,11 +456,19 @@ class ObjectStorage:
             return read_journal(home, seen[0].folder)
         return home.read_record(seen[0].folder, name)
 
-    def ask_to_stop(self, place: str) -> None:
-        _ask(place, stop=True)
-
-    def ask(self, place: str, wish: bytes) -> None:
-        _ask(place, change=wish.decode())
+    def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
+        room = Room(place)
+        seen = read_lock(room)
+        if seen is None or not seen[0].places:
+            raise FileNotFoundError(errno.ENOENT, "the place has no run", place)
+        home, holder = room.others(seen[0].places)[0], seen[0]
+        data = home.read_record(holder.folder, REQUESTS)
+        before = Requests.read(data, holder.nonce) if data else Requests()
+        asked = Requests(process=holder.nonce, stop=stop or before.stop, change=change)
+        try:
+            home.bucket.put(home.record(holder.folder, REQUESTS), encode(asked))
+        except WriteError as error:
+            raise OSError(errno.EIO, error.message, home.name) from error
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         room = Room(place)
@@ -487,19 +495,3 @@ class ObjectStorage:
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         return clean(places, dry_run=dry_run)
-
-
-def _ask(place: str, *, stop: bool = False, change: str = "") -> None:
-    """Add a request to the object with the requests to the run of a place."""
-    room = Room(place)
-    seen = read_lock(room)
-    if seen is None or not seen[0].places:
-        raise FileNotFoundError(errno.ENOENT, "the place has no run", place)
-    home, holder = room.others(seen[0].places)[0], seen[0]
-    data = home.read_record(holder.folder, REQUESTS)
-    before = Requests.read(data, holder.nonce) if data else Requests()
-    asked = Requests(process=holder.nonce, stop=stop or before.stop, change=change)
-    try:
-        home.bucket.put(home.record(holder.folder, REQUESTS), encode(asked))
-    except WriteError as error:
-        raise OSError(errno.EIO, error.message, home.name) from error

@@ -277,7 +277,7 @@ def test_a_run_is_seen_and_ended_by_others(shared: Path) -> None:
         assert storage.record(str(shared / "out"), STATUS) == b"how far it is"
 
     def ask() -> None:
-        storage.ask_to_stop(str(shared / "out"))
+        storage.ask(str(shared / "out"), stop=True)
 
     def refused() -> None:
         with pytest.raises(PermissionError):
