@@ -96,20 +96,6 @@ def test_memory_that_is_used_again(s3: S3Server) -> None:
     assert s3.objects("upload/")["again"] == expected
 
 
-def test_nothing_is_there_before_the_end(s3: S3Server) -> None:
-    """Nothing is left of an abandoned upload."""
-    written = opened(s3.place("upload/given-up"))
-    written.put([b"1" * (3 * PART)])
-    assert s3.uploads("upload/given-up")
-    assert "given-up" not in s3.objects("upload/")
-    written.interrupt()
-    with pytest.raises(StoreFailed, match="was abandoned"):
-        written.put([b"1"])
-    written.close()
-    assert "given-up" not in s3.objects("upload/")
-    assert s3.uploads("upload/given-up") == []
-
-
 def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported before the store would refuse the last part."""
     monkeypatch.setattr(upload, "MOST_PARTS", 2)
@@ -120,15 +106,6 @@ def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyP
     assert "--file-size" in refused.value.hint
     written.close()
     assert s3.uploads("upload/large") == []
-
-
-def test_rights_that_are_missing_are_no_failure_of_the_moment(s3: S3Server) -> None:
-    """Another attempt would not get past it."""
-    location = Location.parse(s3.place("x")).store
-    nowhere = Location(scheme="s3", bucket="no-such-bucket", key="x", options=location.options)
-    with pytest.raises(WriteError, match="NoSuchBucket") as refused:
-        Bucket(nowhere).put("x", b"1")
-    assert not isinstance(refused.value, StoreFailed)
 
 
 def test_versions(s3: S3Server) -> None:
@@ -220,17 +197,22 @@ def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str,
     assert s3.uploads(key) == []
 
 
-def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
-    """Neither in the store nor of threads that send."""
-    written = opened_held(s3.place("held/given-up"))
-    written.put([b"1" * (2 * PART + 5)])
-    # It is begun by its own thread.
-    wait_for(lambda: bool(s3.uploads("held/given-up")), "an upload that is begun")
+@pytest.mark.parametrize("kind", [Upload, HeldUpload])
+def test_nothing_is_left_of_an_abandoned_upload(
+    s3: S3Server, kind: type[Upload] | type[HeldUpload]
+) -> None:
+    """Neither in the store nor of threads that send; nothing is there before the end."""
+    key = f"abandoned/{kind.__name__}"
+    written = kind(Location.parse(s3.place(key)), buffer_bytes=1, in_flight=4)
+    written.put([b"1" * (3 * PART)])
+    # A held upload is begun by a thread.
+    wait_for(lambda: bool(s3.uploads(key)), "an upload that is begun")
     written.interrupt()
     with pytest.raises(StoreFailed, match="was abandoned"):
         written.put([b"1" * PART])
     written.close()
-    assert s3.uploads("held/given-up") == []
+    assert s3.objects(key) == {}
+    assert s3.uploads(key) == []
 
 
 def test_a_completion_is_made_once(s3: S3Server) -> None:
@@ -309,13 +291,17 @@ def test_a_part_that_arrived_as_another_costs_an_attempt(s3: S3Server) -> None:
     assert s3.uploads("held/damaged") == []
 
 
-def test_a_bucket_that_is_missing_is_no_failure_of_the_moment(s3: S3Server) -> None:
-    """Another attempt would not get past it."""
-    location = Location.parse(s3.place("x"))
-    with pytest.raises(WriteError, match="NoSuchBucket") as refused:
-        s3_requests.begin(replace(location, bucket="no-such-bucket"), "SHA256")
-    assert not isinstance(refused.value, StoreFailed)
-    assert "name of the bucket" in refused.value.hint
+def test_a_missing_bucket_is_refused_for_good(s3: S3Server) -> None:
+    """Another attempt would have the same answer, so the error is not a StoreFailed."""
+    place = replace(Location.parse(s3.place("x")), bucket="no-such-bucket")
+    for act in (
+        lambda: Bucket(place.store).put("x", b"1"),
+        lambda: s3_requests.begin(place, "SHA256"),
+    ):
+        with pytest.raises(WriteError, match="NoSuchBucket") as refused:
+            act()
+        assert not isinstance(refused.value, StoreFailed)
+        assert "name of the bucket" in refused.value.hint
 
 
 def test_uploads_of_others_are_not_listed(s3: S3Server) -> None:
