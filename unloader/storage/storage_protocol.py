@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct, to_builtins
 from msgspec.json import Decoder
@@ -283,9 +283,6 @@ class RunStorage(LiveStorage, Protocol):
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         """Raise OutputFailed if a file that no earlier run wrote has one of these final names."""
-
-    def open_staged(self, place: int, name: str) -> IO[bytes]:
-        """Open a new staged file for writing in this process; it counts when it is closed."""
 
     def staged_file(self, place: int, name: str) -> Readable:
         """Return a staged file for reading."""

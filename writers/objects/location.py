@@ -198,8 +198,3 @@ def s3_endpoint(store: Location) -> str:
 def addressing(store: Location) -> str:
     """Return whether the bucket is named in the `path` or in the host (`virtual`)."""
     return store.option("addressing") or ("path" if s3_endpoint(store) else "virtual")
-
-
-def has_tls(store: Location) -> bool:
-    """Return whether what goes to that server is encrypted on its way."""
-    return not s3_endpoint(store).startswith("http://")

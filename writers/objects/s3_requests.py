@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload, UploadedPart
-from writers.objects.location import Location, addressing, has_tls, s3_endpoint
+from writers.objects.location import Location, addressing, s3_endpoint
 
 MOST_CONNECTIONS = 16
 """Of one process to one store."""
@@ -200,7 +200,8 @@ def algorithm_of(store: Location) -> str:
     asked = store.option("checksum")
     if asked:
         return "" if asked == "none" else asked.upper()
-    return "CRC32C" if has_tls(store) and find_spec("crc32c") else "SHA256"
+    has_tls = not s3_endpoint(store).startswith("http://")
+    return "CRC32C" if has_tls and find_spec("crc32c") else "SHA256"
 
 
 def _checksum(name: str, data: bytes | bytearray | memoryview) -> str:

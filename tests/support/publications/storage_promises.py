@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
+from unloader.storage.place_names import path_of
 from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
@@ -124,8 +125,7 @@ class _Case(Struct, frozen=True):
                 if self.uploads:
                     moves.append(Move(number, staged, final, _uploaded(run, number, final, data)))
                     continue
-                with run.open_staged(number, staged) as file:
-                    file.write(data)
+                write_staged(run, number, staged, data)
                 moves.append(Move(number, staged, final))
         return moves
 
@@ -143,6 +143,14 @@ class _Case(Struct, frozen=True):
     def check_nobody(self, when: str) -> None:
         for place in self.places:
             _ensure(self.storage.who_was_here(place) is None, f"{place} is taken {when}")
+
+
+def write_staged(run: RunStorage, place: int, name: str, data: bytes) -> None:
+    """Write a staged file as a worker does."""
+    target = path_of(run.staging(place).directory) / name
+    sink = Sink(target, compression=Compression(), buffer_bytes=1024, buffers=2)
+    sink.write(data)
+    sink.close()
 
 
 def _uploaded(run: RunStorage, place: int, name: str, data: bytes) -> UncompletedUpload:
@@ -384,8 +392,7 @@ def _check_all_or_nothing(case: _Case, standing: Contents) -> None:
 def _check_discard(case: _Case) -> None:
     with closing(case.take("discarding")) as run:
         for name in ("1-a1.csv.part", "1-a1.001.csv.part", "2-a1.part", "1-a12.csv.part"):
-            with run.open_staged(0, name) as file:
-                file.write(b"1")
+            write_staged(run, 0, name, b"1")
         run.discard("1-a1", "2-a1", "3-a1")
         who = case.storage.who_was_here(case.places[0])
         _ensure(who is not None and who.left.files == 1, "`discard` removed too much or too little")

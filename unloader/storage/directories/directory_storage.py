@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
-from typing import IO
 
 from msgspec.json import encode
 
@@ -220,9 +219,6 @@ class RunDirectories(RunStorage):
 
     def check(self) -> None:
         """Do nothing: the workers notice a lost directory."""
-
-    def open_staged(self, place: int, name: str) -> IO[bytes]:
-        return open(self.staged_file(place, name), "xb")
 
     def staged_file(self, place: int, name: str) -> Path:
         return self.all[place].staged / name

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import io
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import IO
 from urllib.parse import quote
 
 from msgspec.json import encode
@@ -181,11 +179,6 @@ class ObjectRun(RunStorage):
                     "move it away, or choose another --to or --file-name",
                 )
 
-    def open_staged(self, place: int, name: str) -> IO[bytes]:
-        """Return memory that becomes an object when it is closed; these files are small."""
-        room = self._rooms[place]
-        return SmallObject(partial(room.bucket.put_new, room.staging(self._folder).below(name).key))
-
     def staged_file(self, place: int, name: str) -> RemoteFile:
         location = self._rooms[place].staging(self._folder).below(name)
         return RemoteFile(
@@ -353,26 +346,6 @@ class ObjectRun(RunStorage):
         if self._journal is not None:
             self._journal.close()
         self._locks.release()
-
-
-class SmallObject(io.BytesIO):
-    """Memory that becomes an object when it is closed."""
-
-    def __init__(self, put: Callable[[bytes], object]) -> None:
-        super().__init__()
-        self._put = put
-
-    def close(self) -> None:
-        """Write the object, unless it was closed before or an error ended the `with` block."""
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._put(data)
-
-    def __exit__(self, kind: object, *exception: object) -> None:
-        if kind is not None:
-            super().close()
-        self.close()
 
 
 class ObjectStorage:

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import asdict, replace
 from processes import command
 from processes.program import Program
+from publications.storage_promises import write_staged
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories import directory_lock, directory_publishing
@@ -175,8 +176,7 @@ def test_a_run_that_is_published_shows_itself_until_it_clears_up(
     if one_by_one:
         monkeypatch.setattr(directory_publishing, "_against_exchange", lambda _: "it must stay")
     run = taken(out)
-    with run.open_staged(0, "1-a1.csv.part") as file:
-        file.write(b"1\n")
+    write_staged(run, 0, "1-a1.csv.part", b"1\n")
     shown = []
 
     def synced(directory: Path) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 from processes import command
+from publications.storage_promises import write_staged
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects import object_lock as lock
@@ -33,8 +34,7 @@ def claim(place: str, run_id: str, *, overwrite: bool = True) -> Claim:
 
 def staged(run: ObjectRun, text: str) -> list[Move]:
     """Stage a file; return how it gets its final name."""
-    with run.open_staged(0, "1-a1.csv.part") as file:
-        file.write(text.encode())
+    write_staged(run, 0, "1-a1.csv.part", text.encode())
     return [Move(0, "1-a1.csv.part", "a.csv")]
 
 
