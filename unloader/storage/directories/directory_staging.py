@@ -208,7 +208,7 @@ def foreign_room(room: Path) -> OutputFailed:
 
 
 def refused(verb: str, path: Path, why: str) -> OutputFailed:
-    """Return the error for what the file system did not do with a directory."""
+    """Return the error for a refusal of the file system."""
     return OutputFailed(
         f"cannot {verb} {path}: {why}",
         "check the path, its permissions and the free space, or choose another --to",
