@@ -499,7 +499,8 @@ class LocalDirectories:
         return complete(*map(Path, places))
 
     def names(self, place: str) -> tuple[str, ...]:
-        return tuple(sorted(path.name for path in Path(place).iterdir() if path.is_file()))
+        with os.scandir(place) as entries:
+            return tuple(sorted(entry.name for entry in entries if entry.is_file()))
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
         found: list[str] = []
