@@ -118,12 +118,12 @@ def pending(directory: Path) -> tuple[Publication, ...]:
         here = Path(os.path.realpath(directory))
         owners = owners_for(here)
         # The first directories of the runs that have files in this one or in its twins.
-        homes = [
-            Path(path) for room in _rooms(here) for path in holder_of(room, owners).directories[:1]
-        ]
-        for home in dict.fromkeys((here, *homes)):
-            for room in _rooms(home, owners):
-                publication = read_publication(room, owners)
+        homes = [here]
+        for place in (here, *_twins(here)):
+            homes += map(Path, holder_of(place / RUN, owners).directories[:1])
+        for home in dict.fromkeys(homes):
+            for place in (home, *_twins(home, owners)):
+                publication = read_publication(place / RUN, owners)
                 if publication is not None:
                     found.setdefault(publication.run_id, _rebased(publication, home))
     except OSError as error:
@@ -153,14 +153,7 @@ def is_under_way(directory: Path, *, beside: bool = True) -> bool:
     return any(not is_out(publication) for publication in pending(directory))
 
 
-def _rooms(directory: Path, owners: frozenset[int] = frozenset()) -> Iterator[Path]:
-    """Yield where the `_run` of a publication into a directory may be."""
-    yield directory / RUN
-    for twin in _twins(directory, owners):
-        yield twin / RUN
-
-
-def _twins(directory: Path, owners: frozenset[int]) -> list[Path]:
+def _twins(directory: Path, owners: frozenset[int] = frozenset()) -> list[Path]:
     """Return the twins next to a directory that belong to its owner or to one of these users."""
     owners |= owners_for(directory)
     beginning = f".{directory.name}{TWIN}"

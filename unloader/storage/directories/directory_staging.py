@@ -310,7 +310,7 @@ class RunDirectory:
     def begin(
         self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]
     ) -> Leftover:
-        """Record the run in the lock, and make the directory of staged files.
+        """Take the directory for a new run.
 
         Args:
             holder: The run.
@@ -328,14 +328,8 @@ class RunDirectory:
         # The caller has looked for the twins of a new directory of one of many tables.
         if durable or not self.is_new:
             sweep(self.path, one_of_many=not durable)
-        self._written = write_holder(self._lock, holder)
-        if flat and self.is_new and self._access is None:
-            self.staged = self.room
-        else:
-            # A file that no run has written keeps the earlier one there.
-            self._make_staged()
-        if durable:
-            self._make_durable()
+        flat = flat and self.is_new and self._access is None
+        self._record(holder, flat=flat, durable=durable)
         return left
 
     def resume(self, holder: Holder, is_record_of_it: Callable[[bytes], bool] | None) -> None:
@@ -347,33 +341,34 @@ class RunDirectory:
                 f"run {holder.run_id} has no files in {self.path} any more",
                 "start the unload again, without resume",
             )
+        flat = self._access is None and not os.path.lexists(self.staged)
+        self._record(holder, flat=flat, durable=True)
+
+    def _record(self, holder: Holder, *, flat: bool, durable: bool) -> None:
+        """Record the run in the lock, and make the directory of staged files.
+
+        After a power cut the lock leads to the run. So the lock and the way to the directory are
+        synced before the first line of the journal and before the record of the publication.
+        """
         self._written = write_holder(self._lock, holder)
-        if self._access is None and not os.path.lexists(self.staged):
+        if flat:
             self.staged = self.room
         else:
-            self._make_staged()
-        self._make_durable()
-
-    def _make_staged(self) -> None:
-        mode = 0o777 if self._access is None else self._access.staging_mode
-        self.staged.mkdir(mode=mode, exist_ok=True)
-        if not is_of(self.staged, self.owners):
-            raise FileExistsError(
-                errno.EEXIST, "its _run/staged belongs to another user", self.staged
-            )
-        if self._access is not None:
-            self._access.check(self.staged)
-
-    def _make_durable(self) -> None:
-        """Sync the lock and the way to the directory.
-
-        After a power cut the lock leads to the run. So it is synced before the first line of the
-        journal and before the record of the publication.
-        """
-        os.fsync(self._lock)
-        for folder in _readable(self.room, self.path, *(made.parent for made in self._created)):
-            sync_directory(folder)
-        self._is_durable = True
+            # A file that no run has written keeps the earlier directory there.
+            mode = 0o777 if self._access is None else self._access.staging_mode
+            self.staged.mkdir(mode=mode, exist_ok=True)
+            if not is_of(self.staged, self.owners):
+                raise FileExistsError(
+                    errno.EEXIST, "its _run/staged belongs to another user", self.staged
+                )
+            if self._access is not None:
+                self._access.check(self.staged)
+        if durable:
+            os.fsync(self._lock)
+            way = (self.room, self.path, *(made.parent for made in self._created))
+            for folder in _readable(*way):
+                sync_directory(folder)
+            self._is_durable = True
 
     def way(self) -> tuple[Wanted, ...]:
         """Return the lock and the directories that lead to it, if they are not synced yet.

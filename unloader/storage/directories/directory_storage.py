@@ -166,6 +166,8 @@ class RunDirectories(RunStorage):
                         kept=(RUN_RECORD,) if claim.keeps_record else (),
                     )
                     self.notices += () if left.is_empty else (f"removed {left.text()}",)
+            self._apart = [each.staged for each in self.all if each.staged != each.room]
+            """The directories of staged files, except a `_run` with staged files."""
             self.notices += tuple(
                 f"kept {path}: no run wrote it"
                 for directory in self.all
@@ -252,15 +254,11 @@ class RunDirectories(RunStorage):
             with self.first.refused("write the journal in"):
                 self._journal = Journal(
                     self.first.room / JOURNAL,
-                    self._apart(),
+                    self._apart,
                     self.all,
                     patience_seconds=SHORT_SECONDS if self.first.staged == self.first.room else 0.0,
                 )
         return self._journal
-
-    def _apart(self) -> list[Path]:
-        """Return the directories of staged files, except a `_run` with staged files."""
-        return [each.staged for each in self.all if each.staged != each.room]
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
         raise WriteError(f"{upload.name} is not in an object store.", "unload it again.")
@@ -369,7 +367,7 @@ class RunDirectories(RunStorage):
         if self._access is not None:
             self._access.give(file.path)
         way = [each for directory in self.all for each in directory.way()]
-        folders = [*self._apart(), *(each.room for each in self.all)]
+        folders = [*self._apart, *(each.room for each in self.all)]
         unsynced = [
             opened_for_sync(self.staged_file(move.place, move.staged), opened)
             for move in moves
