@@ -256,7 +256,7 @@ def _secrets_in(fields: tuple[tuple[str, str], ...]) -> frozenset[str]:
             if name.endswith("_HEADERS"):
                 parts.update(item.partition("=")[2] for item in value.split(","))
         parts.update([unquote(part).rpartition(" ")[2] for part in parts])
-        # Those that can hardly be anything else: no short words, and no paths.
+        # Short words and paths may be something else.
         for each in parts:
             enough = LONG if each.isalpha() else _shortest(each)
             if len(each) >= enough and not (each.startswith("/") and os.path.exists(each)):

@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     invocation: Invocation | None = None
     try:
-        from unloader.cli.signals import heed, pass_over, pass_over_for_good
+        from unloader.cli.signals import ignore_signals, interrupt_on_signals
 
-        heed()
+        interrupt_on_signals()
         from unloader.cli.streams import make_ready
 
         # Before anything that keeps a file open: that may become stdout until then.
@@ -60,9 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         invocation = Invocation()
         status = dispatch(list(sys.argv[1:] if arguments is None else arguments), invocation)
         sys.stdout.flush()
-        pass_over()
-        if arguments is None:
-            pass_over_for_good()
+        ignore_signals(for_good=arguments is None)
     except KeyboardInterrupt as error:
         return _interrupted() if invocation is None else _report(error, invocation)
     except Exception as error:
@@ -87,9 +85,9 @@ def program() -> NoReturn:
 
 def _report(error: BaseException, invocation: Invocation) -> int:
     from unloader.cli.display import outcome
-    from unloader.cli.signals import pass_over
+    from unloader.cli.signals import ignore_signals
 
-    pass_over()
+    ignore_signals()
     return outcome.report(error, invocation)
 
 

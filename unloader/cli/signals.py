@@ -29,7 +29,7 @@ _AGAIN_SECONDS = 0.01
 _received: list[int] = []
 
 
-def heed() -> None:
+def interrupt_on_signals() -> None:
     """Make the first of the signals raise KeyboardInterrupt; later signals are ignored."""
     _received.clear()
     sys.unraisablehook = _raise_again
@@ -37,30 +37,28 @@ def heed() -> None:
         signal.signal(number, _interrupt)
 
 
-def pass_over() -> None:
-    """Ignore further signals: the program is about to end with its exit status."""
+def ignore_signals(*, for_good: bool = False) -> None:
+    """Ignore further signals: the program is about to end with its exit status.
+
+    At its end, the interpreter restores the default action of signals that are not ignored
+    `for_good`.
+    """
     _raise_no_more()
     for number in _not_ignored():
-        if signal.getsignal(number) is _interrupt:
+        if for_good:
+            signal.signal(number, signal.SIG_IGN)
+        elif signal.getsignal(number) is _interrupt:
             signal.signal(number, _late)
-
-
-def pass_over_for_good() -> None:
-    """Ignore the signals: at its end, the interpreter restores the default action of all others."""
-    for number in _not_ignored():
-        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def seen_while_waiting() -> Iterator[None]:
-    """Handle the signals of `heed` while the main thread waits without a time limit.
+    """Handle signals while the main thread waits without a time limit, before a run.
 
     Python checks for signals before a call that waits in the kernel, and again when a signal
     interrupts the call. A signal between the check and the call is not handled before the wait is
     over. So each signal is sent again until it is handled.
     """
-    # Not needed at the start, which imports few modules.
-
     reading, writing = socket.socketpair()
     writing.setblocking(False)
     main, over = threading.get_ident(), threading.Event()
@@ -103,8 +101,8 @@ def stop_on_signals(
     """Yield a function that returns whether a signal asked to stop.
 
     The first signal sets that flag. The second signal restores the default action, so that a third
-    signal kills. The former handlers are restored at the end, except for the handlers of `heed`: a
-    signal after the run must not change its status.
+    signal kills. The former handlers are restored at the end, but `_interrupt` is not: a signal
+    after the run must not change its status.
 
     Args:
         announce: Informs the user; called in the handler, so it must not use buffered output.
@@ -139,7 +137,7 @@ def _not_ignored() -> tuple[signal.Signals, ...]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _received.append(number)
-    pass_over()
+    ignore_signals()
     raise KeyboardInterrupt
 
 

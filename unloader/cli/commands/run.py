@@ -90,7 +90,7 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
         planned = api.planned_run(argument.plan)
         part, units = job.selection.part, len(planned.plan.units)
         if part is not None and part.number > units:
-            # A job array is submitted before the number of units is known: this is no failure.
+            # Not a failure: a job array is submitted before the number of units is known.
             facts = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
             if values["json"]:
                 render.emit_json({"part": facts})
