@@ -2,7 +2,6 @@
 
 import pickle
 from collections import Counter
-from itertools import zip_longest
 
 import pytest
 from hypothesis import given
@@ -108,17 +107,6 @@ def test_the_rules_hold_at_every_parallelism(
     ledger.follow(place(topology, 3 * cpus, placement=placement, near=near))
 
 
-@given(machines(), parallelisms)
-def test_larger_nodes_get_no_fewer_workers(topology: Topology, parallelism: int) -> None:
-    """A node that has at least as many slots on each level as another has as many workers."""
-    load = loads(place(topology, parallelism))
-    for one in topology.nodes:
-        for other in topology.nodes:
-            pairs = zip_longest(shape_of(one), shape_of(other), fillvalue=0)
-            if shape_of(one) != shape_of(other) and all(mine >= theirs for mine, theirs in pairs):
-                assert load[one.id] >= load[other.id]
-
-
 @given(machines_and_near(), parallelisms)
 def test_nearness_breaks_no_balance(machine: tuple[Topology, int | None], parallelism: int) -> None:
     """A device changes which of equal nodes come first, and nothing else."""
@@ -190,13 +178,6 @@ def test_whole_cores_come_before_second_threads(
         begun = [used[core] for core in node.cores]
         assert not begun or max(begun) <= 1 or min(begun) >= 1
         assert not begun or max(rounds) - min(rounds) <= 1
-
-
-def test_spread_alternates_between_equal_nodes() -> None:
-    """Two equal nodes take turns, and each seat has all the node's CPUs and its memory."""
-    seats = place(machine(2, 2), 5)
-    assert [seat.node for seat in seats] == [0, 1, 0, 1, 0]
-    assert seats[1] == Seat(worker=1, node=1, cpus=(2, 3), memory_node=1)
 
 
 def test_spread_follows_the_number_of_cpus() -> None:

@@ -1,4 +1,4 @@
-"""Every topology of the test data at every parallelism, both placements, the same every time."""
+"""Every topology of the test data has the same seats on every run."""
 
 import hashlib
 import os
@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 from long_tests import OTHER_ROUTES
-from machines.seat_rules import Ledger
-from machines.sysfs_trees import all_names, all_trees
+from machines.sysfs_trees import all_trees
 
 from numa.model import Topology
 from numa.placement import PLACEMENTS, place
 
 PATHS = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
 
-NAMES = all_names() if __name__ != "__main__" else []
 RUNS = 20
 HASH_SEEDS = ("0", "1", "4294967295")
 """Of as many more processes, each with a share of the runs as large as this one's."""
@@ -37,29 +35,6 @@ def digest(trees: dict[str, Topology]) -> str:
             drawn = [(seat.node, seat.cpus, seat.memory_node) for seat in seats]
             total.update(f"{name} {placement} {drawn}".encode())
     return total.hexdigest()
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_seats_are_balanced_at_every_parallelism(name: str, placement: str) -> None:
-    """From 1 worker to two a CPU: levels, fair shares, equal nodes, none idle beside two."""
-    topology = dict(all_trees())[name]
-    ledger = Ledger(topology, spread=placement == "spread")
-    ledger.follow(place(topology, 2 * cpus_of(topology), placement=placement))
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_each_parallelism_is_the_start_of_the_next(name: str, placement: str) -> None:
-    """Seats for n are the first n of the largest deal; on huge machines only some n are tried."""
-    topology = dict(all_trees())[name]
-    count = 2 * cpus_of(topology)
-    seats = place(topology, count, placement=placement)
-    every = range(1, count + 1) if count <= 512 else (1, 2, 3, 511, count // 2, count - 1)
-    for parallelism in every:
-        assert place(topology, parallelism, placement=placement) == seats[:parallelism]
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -198,16 +198,6 @@ def test_entry_that_cannot_be_imported() -> None:
             assert "no_such_module" in raised.message
 
 
-def test_wait_times_out() -> None:
-    """Without an event `wait` returns nothing after its timeout, also without any process."""
-    with Pool(seats(1), ENTRY) as pool:
-        assert pool.wait(0.01) == ()
-        pool.start(0)
-        assert isinstance(gather(pool, 1, (Ready,))[0], Ready)
-        assert pool.wait(0) == ()
-        assert pool.wait(0.01) == ()
-
-
 def test_started_from_another_thread() -> None:
     """A worker started by a thread that has ended since continues to work."""
     with Pool(seats(1), ENTRY) as pool:

@@ -188,20 +188,6 @@ def test_kill_gives_lost() -> None:
         assert isinstance(ready, Ready)
 
 
-def test_assign_to_a_dead_process_is_lost() -> None:
-    """A task given to a process that is just dead does not wait, and comes back with Lost."""
-    task = ("echo", b"x" * 3_000_000)
-    with Pool(seats(1), ENTRY) as pool:
-        pool.start(0)
-        gather(pool, lambda event: isinstance(event, Ready))
-        os.kill(pool.pids()[0], signal.SIGKILL)
-        until(lambda: not alive(pool.pids()[0]))
-        pool.assign(0, task)
-        lost = gather(pool, is_end)[-1]
-    assert isinstance(lost, Lost)
-    assert lost.task == task
-
-
 def test_assign_to_a_stopped_process_returns() -> None:
     """A child that does not read cannot hold up the parent, and gets all once it continues."""
     data = b"x" * 3_000_000

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -92,21 +91,6 @@ def test_kept_workers_do_tasks(pair: Supervisor) -> None:
     assert set(pair.idle) == {0, 1}
     assert pair.pids() == pids
     assert pair.restarts() == {0: 0, 1: 0}
-
-
-def test_a_task_that_raises_leaves_its_process(pair: Supervisor) -> None:
-    """Its end has class, text and traceback, and the worker is idle again."""
-    end = done_by(pair, 0, ("raise", "no such part"))
-    assert isinstance(end, Raised)
-    assert (end.kind, end.message) == ("LookupError", "no such part")
-    assert 0 in pair.idle
-
-
-def test_a_task_that_cannot_be_pickled_leaves_its_worker_idle(pair: Supervisor) -> None:
-    """Nothing is sent."""
-    with pytest.raises(PoolError, match="cannot be pickled"):
-        pair.assign(0, lambda: None)
-    assert set(pair.idle) == {0, 1}
 
 
 def test_a_lost_process_is_replaced_at_once(pair: Supervisor) -> None:
@@ -284,14 +268,6 @@ def test_a_refusal_later_leaves_the_others(
     all_idle(pair, 2)
 
 
-def test_woken_by_another_thread(pair: Supervisor) -> None:
-    """A thread or a signal handler ends a wait."""
-    timer = threading.Timer(0.1, pair.wake)
-    timer.start()
-    assert pair.wait(PATIENCE_SECONDS) == ()
-    timer.join()
-
-
 def test_an_error_in_the_block_leaves_nothing() -> None:
     """Leaving by an exception ends every process, also busy ones."""
     pids: dict[int, int] = {}
@@ -307,14 +283,6 @@ def test_an_error_in_the_block_leaves_nothing() -> None:
         fail()
     assert len(pids) == 2
     assert not any(map(alive, pids.values()))
-
-
-def test_a_closed_supervisor_refuses() -> None:
-    """After its block a supervisor waits for nothing."""
-    with supervise(1) as supervisor:
-        pass
-    with pytest.raises(PoolError, match="closed"):
-        supervisor.wait(0.0)
 
 
 PROGRAM = """

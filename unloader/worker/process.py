@@ -94,30 +94,40 @@ def work(
     if isinstance(task, UnitTask):
         return run_unit(task, report)
     if isinstance(task, BundleTask):
-        return run_bundle(task, report)
+        # Up to a unit that fails.
+        done = []
+        for number, each in task.tasks:
+
+            def report_part(event: UnitAdvanced, number: int = number) -> None:
+                report((number, event))
+
+            result = run_unit(each, report_part)
+            if isinstance(result, AttemptFailure):
+                break
+            done.append((number, result))
+        return BundleResult(results=tuple(done))
     if isinstance(task, Release):
         _process.drop()
-        return None
-    if isinstance(task, Proof):
-        return _proved(task)
-    _load(task)
+    elif isinstance(task, Proof):
+        # Open the session that units will use, and look at the run's places, from here.
+        try:
+            _process.reader_for(task.source, task.snapshot)
+            check_seen(task.places, task.run_id)
+        except Exception as error:
+            _process.drop()
+            return failure_of(error)
+    else:
+        # What cannot be loaded is an error of the unit that needs it.
+        with suppress(Exception):
+            source_of(task.source_kind).load()
+        with suppress(Exception):
+            for name in task.formats:
+                load(name)
+            if "s3" in task.stores:
+                from writers.objects.s3_requests import load as load_s3
+
+                load_s3()
     return None
-
-
-def _load(wanted: Preload) -> None:
-    """Load what units need. What cannot be loaded is an error of the unit that needs it."""
-    with suppress(Exception):
-        source = source_of(wanted.source_kind)
-        source.load()
-        if wanted.source is not None:
-            source.share(wanted.source)
-    with suppress(Exception):
-        for each in wanted.formats:
-            load(each)
-        if "s3" in wanted.stores:
-            from writers.objects.s3_requests import load as load_s3
-
-            load_s3()
 
 
 def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
@@ -126,41 +136,37 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
     A failed attempt leaves nothing in the staging directory. The connection is dropped in any
     state: the next attempt begins with a new one.
     """
+    started = time.perf_counter()
     try:
-        return _unload(task, report)
+        reader = _process.reader_for(task.extract.source, task.extract.snapshot)
+        result = copy_unit(task, reader, report)
+        return replace(
+            result,
+            seconds=round(time.perf_counter() - started, 6),
+            cpu_seconds=round(_process.cpu_since_last(), 6),
+            peak_rss_bytes=peak_rss_bytes(),
+        )
     except Exception as error:
         _process.drop()
-        return _worth_waiting(task, error, _failure(task, error))
+        failure = _failure(task, error)
+        if not any(output.spec.min_free_bytes for output in task.outputs):
+            return failure
+        from writers.files.disk_space import is_full
 
-
-def run_bundle(task: BundleTask, report: Callable[[object], None]) -> BundleResult:
-    """Unload several units, up to one that fails."""
-    done = []
-    for number, each in task.tasks:
-
-        def report_part(event: UnitAdvanced, number: int = number) -> None:
-            report((number, event))
-
-        result = run_unit(each, report_part)
-        if isinstance(result, AttemptFailure):
-            break
-        done.append((number, result))
-    return BundleResult(results=tuple(done))
-
-
-def _proved(task: Proof) -> AttemptFailure | None:
-    """Open the session that units will use, and look at the run's places, from here."""
-    try:
-        _process.reader_for(task.source, task.snapshot)
-        check_seen(task.places, task.run_id)
-    except Exception as error:
-        _process.drop()
-        return failure_of(error)
-    return None
+        # The run waits for room on a full disk. Most writes wait themselves. This is for errors
+        # that the system reports when it syncs or makes a file.
+        return replace(failure, retryable=failure.retryable or is_full(error))
 
 
 def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
-    found = _failure_as_shown(task, error)
+    found: AttemptFailure | None = None
+    transforms = [output.transform for output in task.outputs]
+    if any(transforms):
+        from unloader.worker.masked_failures import failure_without_values, masks_any
+
+        if masks_any(transforms):
+            found = failure_without_values(error, task.extract.projection.columns)
+    found = found or failure_of(error)
     given = (("--where", task.extract.where), ("--query", task.extract.query))
     options = " and ".join(option for option, sql in given if sql is not None)
     if options and found.hint == SourceError.usual_hint:
@@ -169,39 +175,3 @@ def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
     if options and found.hint == ValueRefused.usual_hint:
         return replace(found, hint=f"correct the value, or the view or {options} that converts it")
     return found
-
-
-def _failure_as_shown(task: UnitTask, error: Exception) -> AttemptFailure:
-    transforms = [output.transform for output in task.outputs]
-    if not any(transforms):
-        return failure_of(error)
-    from unloader.worker.masked_failures import failure_without_values, masks_any
-
-    if not masks_any(transforms):
-        return failure_of(error)
-    return failure_without_values(error, task.extract.projection.columns)
-
-
-def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) -> AttemptFailure:
-    """Return the failure, as one that may pass where the run waits for room on a full disk.
-
-    Most writes wait themselves. This is for errors that the system reports when it syncs or makes a
-    file.
-    """
-    if not any(output.spec.min_free_bytes for output in task.outputs):
-        return failure
-    from writers.files.disk_space import is_full
-
-    return replace(failure, retryable=failure.retryable or is_full(error))
-
-
-def _unload(task: UnitTask, report: Report) -> UnitResult:
-    started = time.perf_counter()
-    reader = _process.reader_for(task.extract.source, task.extract.snapshot)
-    result = copy_unit(task, reader, report)
-    return replace(
-        result,
-        seconds=round(time.perf_counter() - started, 6),
-        cpu_seconds=round(_process.cpu_since_last(), 6),
-        peak_rss_bytes=peak_rss_bytes(),
-    )

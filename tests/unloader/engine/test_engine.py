@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections import Counter
@@ -44,13 +43,6 @@ def test_many_units_few_workers() -> None:
     assert work.discarded == []
     assert sorted(work.begun) == sorted(work.done)
     assert {unit for unit, _ in work.begun} == set(ids) == set(work.messages)
-
-
-def test_more_workers_than_units() -> None:
-    """Workers without a unit wait and are ended with the rest."""
-    work = RecordedWork()
-    run_locally(engine_of(work, "ok-1"), 3)
-    assert [result.unit for result in work.results] == ["ok-1"]
 
 
 def test_no_units() -> None:
@@ -230,18 +222,6 @@ def test_early_workers_are_taken_over_and_surplus_ones_ended() -> None:
         assert set(executor.pids()) == {0, 1}
         assert not psutil.pid_exists(before[2])
     assert Counter(result.unit for result in work.results) == Counter(["ok-1", "ok-2", "ok-3"])
-
-
-@pytest.mark.usefixtures("new_interpreters")
-def test_an_early_worker_that_died_is_replaced() -> None:
-    """A process that is lost before it had a unit costs no attempt."""
-    work = RecordedWork()
-    engine = engine_of(work, "ok-1", "ok-2")
-    with LocalExecutor(unbound(1), ENTRY, warm_up="get ready") as executor:
-        executor.use(1, 1)
-        os.kill(executor.pids()[0], signal.SIGKILL)
-        run_over(engine, executor, 1)
-    assert [result.attempt for result in work.results] == [1, 1]
 
 
 def test_workers_that_never_start_end_the_run(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from long_tests import OTHER_ROUTES
 from processes.engine_runs import (
     ENTRY,
     RecordedWork,
@@ -19,7 +16,7 @@ from processes.engine_runs import (
     unbound,
 )
 
-from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready
+from numa.model import Finished, Lost, Message, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.executor import Executor, ExecutorEvent, failure_in
 from unloader.engine.local import LocalExecutor
@@ -109,15 +106,6 @@ def test_a_task_reports_and_has_a_result(executor: Executor) -> None:
     assert list(executor.places()) == [0]
 
 
-def test_messages_come_in_order(executor: Executor) -> None:
-    """Many messages of one task keep their order; its end is the last event."""
-    executor.send(0, attempt("many-1"))
-    events = until(executor, Finished)
-    rows = [event.payload.rows for event in events if isinstance(event, Message)]  # type: ignore[attr-defined]
-    assert rows == [1, *range(100)]
-    assert isinstance(events[-1], Finished)
-
-
 def test_a_failure_is_data_and_harms_no_place(executor: Executor) -> None:
     """A failure that a task returns or raises arrives as data; the place does the next task."""
     executor.send(0, attempt("final-1"))
@@ -185,43 +173,3 @@ def test_a_lost_process_is_told_with_its_end(local: LocalExecutor) -> None:
     assert local.pids()[0] == before[0]
     assert local.pids()[1] != before[1]
     assert local.evidence().workers[1].restarts == 1
-
-
-def test_an_idle_process_that_is_killed_is_replaced(local: LocalExecutor) -> None:
-    """It had no task, so the only report is that the place is lost for a while."""
-    os.kill(local.pids()[0], signal.SIGKILL)
-    assert any(event.worker == 0 for event in until(local, Lost) if isinstance(event, Lost))
-    assert ready_in(until(local, Ready)) == 0
-
-
-def test_fewer_places_and_more_again(local: LocalExecutor) -> None:
-    """A place that was given up is ready again when more are used."""
-    first = local.pids()[0]
-    local.use(1, 1)
-    assert local.pids() == {0: first}
-    local.use(2, 2)
-    while len(local.places()) < 2:
-        local.events(1.0)
-    assert local.pids()[0] == first
-
-
-def test_stop_leaves_no_process_behind(local: LocalExecutor, tmp_path: Path) -> None:
-    """When `stop` returns the process that did the task is gone."""
-    local.send(0, attempt("hang-1"))
-    until(local, Message)
-    while not list(tmp_path.iterdir()):
-        time.sleep(0.01)
-    local.stop({0: WHY})
-    assert not psutil.pid_exists(int(next(tmp_path.iterdir()).name))
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.usefixtures("new_interpreters")
-def test_a_start_that_takes_too_long_is_ended() -> None:
-    """A process that is never up is replaced, and in the end no place is left."""
-    engine = engine_of(RecordedWork(), "ok-1")
-    limits = ProcessLimits(start_seconds=0.3)
-    with LocalExecutor(unbound(1), "processes.engine_slow_start:work", limits) as executor:
-        run_over(engine, executor, 1)
-    assert engine.failure is not None
-    assert "did not start within 0.3 s" in engine.failure.message
