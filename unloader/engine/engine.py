@@ -169,7 +169,6 @@ class Engine(Struct, Generic[U]):
         del self._sent[place]
         self.work.finished(place, attempt, result)
         if self._steering is not None:
-            self._steering.ended(place)
             self._give_all(executor)
         elif place in executor.places():
             self._give(executor, place)
@@ -183,8 +182,6 @@ class Engine(Struct, Generic[U]):
             self.schedule.vacated(place)
             return
         del self._sent[place]
-        if self._steering is not None:
-            self._steering.ended(place)
         if failure.retryable:
             failure = self.work.verdict_on(attempt, failure)
         ends = self.work.ends_run(attempt, failure)

@@ -353,38 +353,34 @@ GRACE_SECONDS = 2.0
 """Units that end within this time make room without a pause."""
 
 
-class Orders(Struct, frozen=True, kw_only=True):
-    pause: tuple[int, ...] = ()
-    resume: tuple[int, ...] = ()
-
-
 class Pauses(Struct):
-    held: set[int] = field(default_factory=set)
+    """Decides which attempts are held up."""
+
     _too_many_since: float | None = None
 
-    def orders(self, running: Collection[int], allowed: int, now: float, *, urgent: bool) -> Orders:
-        """Return which places are to be held up or let go on; they count as told."""
-        self.held &= set(running)
-        working = sorted(set(running) - self.held)
+    def decide(
+        self, running: Collection[int], held: set[int], allowed: int, now: float, *, urgent: bool
+    ) -> dict[int, bool]:
+        """Return which of the running places are to be held up (True) or let go on (False).
+
+        `held` has those that are held up, and is changed accordingly.
+        """
+        working = sorted(set(running) - held)
         surplus = len(working) - allowed
+        if surplus <= 0 or not urgent:
+            self._too_many_since = None
         if surplus <= 0:
-            self._too_many_since = None
-            back = tuple(sorted(self.held)[:-surplus]) if surplus else ()
-            self.held -= set(back)
-            return Orders(resume=back)
+            back = sorted(held)[:-surplus] if surplus else []
+            held.difference_update(back)
+            return dict.fromkeys(back, False)
         if not urgent:
-            self._too_many_since = None
-            return Orders()
+            return {}
         if self._too_many_since is None:
             self._too_many_since = now
         if now - self._too_many_since < GRACE_SECONDS:
-            return Orders()
-        chosen = tuple(working[-surplus:])
-        self.held.update(chosen)
-        return Orders(pause=chosen)
-
-    def ended(self, place: int) -> None:
-        self.held.discard(place)
+            return {}
+        held.update(working[-surplus:])
+        return dict.fromkeys(working[-surplus:], True)
 
 
 _IDLE_SECONDS = 5.0
@@ -399,14 +395,12 @@ class Steering(Struct, Generic[U], kw_only=True):
     """Returns what limits allow now, by name, given the places at work and the time."""
     tell: Callable[[], None]
     """Called when there are new steps, or other attempts are held up."""
+    paused: int = 0
+    """How many attempts are held up."""
     _pauses: Pauses = field(default_factory=Pauses)
     _releasing: set[int] = field(default_factory=set)
     """Idle places that are giving their session back."""
     _idle_since: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def paused(self) -> int:
-        return len(self._pauses.held)
 
     def turn(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
         """Decide, and carry out what follows; before anything is handed out."""
@@ -417,21 +411,31 @@ class Steering(Struct, Generic[U], kw_only=True):
             self.tell()
         schedule.allowed = control.places
         executor.start(control.places)
-        running = schedule.running_places
-        orders = self._pauses.orders(running, control.places, now, urgent=control.is_urgent)
-        for places, paused in ((orders.pause, True), (orders.resume, False)):
-            for place in places:
-                attempt = schedule.running(place)
-                assert attempt is not None
-                order = FetchOrder(unit=attempt.unit.id, attempt=attempt.attempt, paused=paused)
-                executor.tell(place, order)
-        if orders.pause or orders.resume:
+        orders = self._pauses.decide(
+            schedule.running_places,
+            schedule.held,
+            control.places,
+            now,
+            urgent=control.is_urgent,
+        )
+        for place, paused in orders.items():
+            attempt = schedule.running(place)
+            assert attempt is not None
+            order = FetchOrder(unit=attempt.unit.id, attempt=attempt.attempt, paused=paused)
+            executor.tell(place, order)
+        self.paused = len(schedule.held)
+        if orders:
             self.tell()
-        schedule.held = set(self._pauses.held)
-        self._release_idle(schedule, executor, now)
-
-    def ended(self, place: int) -> None:
-        self._pauses.ended(place)
+        # Idle places close their sessions while no further one may work.
+        if schedule.at_work < control.places:
+            self._idle_since.clear()
+            return
+        idle = [place for place in executor.places() if schedule.has_session(place)]
+        self._idle_since = {place: self._idle_since.get(place, now) for place in idle}
+        for place, since in self._idle_since.items():
+            if now - since >= _IDLE_SECONDS:
+                self._releasing.add(place)
+                executor.send(place, Release())
 
     def is_own(self, schedule: Schedule[U], event: ExecutorEvent) -> bool:
         """Take an event of a place that gives its session back; return whether it was one."""
@@ -442,15 +446,3 @@ class Steering(Struct, Generic[U], kw_only=True):
         self._releasing.discard(event.worker)
         schedule.vacated(event.worker)
         return True
-
-    def _release_idle(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
-        """Have idle places close their sessions while no further one may work."""
-        if schedule.at_work < self.control.places:
-            self._idle_since.clear()
-            return
-        idle = [place for place in executor.places() if schedule.has_session(place)]
-        self._idle_since = {place: self._idle_since.get(place, now) for place in idle}
-        for place, since in self._idle_since.items():
-            if now - since >= _IDLE_SECONDS:
-                self._releasing.add(place)
-                executor.send(place, Release())
