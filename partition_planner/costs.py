@@ -7,9 +7,8 @@ writing all follow them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -51,19 +50,25 @@ def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
     A measure known for every part is preferred to one known for some; then a part without it is
     taken for an average one. A measure that is 0 for every part says nothing and is passed over.
     """
-    candidates = [(kind, [kind.read(part) for part in parts]) for kind in _MEASURES]
+    row_bytes = ASSUMED_ROW_BYTES
+    if table.bytes and table.rows:
+        row_bytes = max(1, table.bytes // table.rows)
+    candidates: list[tuple[CostUnit, list[int | None], int]] = [
+        ("bytes", [part.bytes for part in parts], 1),
+        ("rows", [part.rows for part in parts], row_bytes),
+    ]
+    # Where only addresses are known they address rows: sources that count blocks know bytes.
+    for kind, size in ((Addresses, row_bytes), (Keys, ASSUMED_KEY_BYTES)):
+        spreads = (part.spread for part in parts)
+        weights = [each.weight if isinstance(each, kind) else None for each in spreads]
+        candidates.append(("units", weights, size))
     for complete in (True, False):
-        for kind, values in candidates:
+        for unit, values, bytes_each in candidates:
             known = [value for value in values if value is not None]
             if sum(known) > 0 and (not complete or len(known) == len(values)):
                 average = sum(known) // len(known)
                 filled = tuple(average if value is None else value for value in values)
-                return Costs(
-                    unit=kind.unit,
-                    of_part=filled,
-                    total=sum(filled),
-                    bytes_each=kind.bytes_each or _row_bytes(table),
-                )
+                return Costs(unit=unit, of_part=filled, total=sum(filled), bytes_each=bytes_each)
     ones = (1,) * len(parts)
     return Costs(unit="units", of_part=ones, total=len(parts), bytes_each=ASSUMED_ROW_BYTES)
 
@@ -95,29 +100,3 @@ def _cost(selector: Selector, spread: Spread | None, cost: int) -> int:
     if isinstance(selector, KeyRange) and isinstance(spread, Keys):
         return share(cost, spread.span(selector.first, selector.last), spread.weight)
     return cost
-
-
-def _row_bytes(table: TableInfo) -> int:
-    if not table.bytes or not table.rows:
-        return ASSUMED_ROW_BYTES
-    return max(1, table.bytes // table.rows)
-
-
-def _weight(kind: type[Addresses] | type[Keys], part: Part) -> int | None:
-    return part.spread.weight if isinstance(part.spread, kind) else None
-
-
-class _Measure(NamedTuple):
-    unit: CostUnit
-    read: Callable[[Part], int | None]
-    bytes_each: int | None
-    """None: a row's bytes."""
-
-
-_MEASURES = (
-    _Measure("bytes", lambda part: part.bytes, 1),
-    _Measure("rows", lambda part: part.rows, None),
-    # Where only addresses are known they address rows: sources that count blocks know bytes.
-    _Measure("units", partial(_weight, Addresses), None),
-    _Measure("units", partial(_weight, Keys), ASSUMED_KEY_BYTES),
-)

@@ -161,8 +161,22 @@ class Plan(
         Raises:
             PlanError: The units read other partitions than those asked for.
         """
-        has_all = sampled is None and part is None
-        _check_partitions(table, partitions, units, has_all=has_all)
+        read = {selector.partition for unit in units for selector in unit.selectors}
+        asked: set[str | None] = {leaf.name for leaf in table.partitions}
+        if partitions is not None:
+            asked = set(partitions)
+        elif read == {None}:
+            asked = read
+        # The units of a sample or a part need not read each partition.
+        left_out = sorted(name for name in asked - read if name is not None)
+        unasked = sorted("the whole table" if name is None else name for name in read - asked)
+        if unasked or (left_out and sampled is None and part is None):
+            problem = f"leave out {left_out[0]}" if left_out else ""
+            raise PlanError(
+                f"The work units of {table.label} "
+                f"{problem or f'read {unasked[0]}, which was not requested'}.",
+                "make a new plan; if that does not help, report it.",
+            )
         costs, by_unit = unit_costs(table, units)
         order = sorted(range(len(units)), key=lambda at: (-by_unit[at], units[at].id))
         units = tuple(units[at] for at in order)
@@ -226,36 +240,6 @@ _DERIVED = {
 
 def _broken(what: str) -> PlanError:
     return PlanError(f"The plan cannot be used: {what}.", "make the plan again from the source.")
-
-
-def _check_partitions(
-    table: TableInfo,
-    partitions: tuple[str, ...] | None,
-    units: Sequence[WorkUnit],
-    *,
-    has_all: bool,
-) -> None:
-    """Check that the units read the partitions asked for: each of them, and nothing else.
-
-    The units of a sample or a part need not read each partition.
-    """
-    read = {selector.partition for unit in units for selector in unit.selectors}
-    asked: set[str | None] = {part.name for part in table.partitions}
-    if partitions is not None:
-        asked = set(partitions)
-    elif read == {None}:
-        return
-    if read == asked or (not has_all and read <= asked):
-        return
-    left_out = sorted(name for name in asked - read if name is not None)
-    unasked = sorted("the whole table" if name is None else name for name in read - asked)
-    problem = (
-        f"leave out {left_out[0]}" if left_out else f"read {unasked[0]}, which was not requested"
-    )
-    raise PlanError(
-        f"The work units of {table.label} {problem}.",
-        "make a new plan; if that does not help, report it.",
-    )
 
 
 def _digest(

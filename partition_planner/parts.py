@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from partition_planner.spreads import Spread, spread_of
-from partition_planner.table import PartitionKind, TableInfo
+from partition_planner.table import PartitionInfo, PartitionKind, TableInfo
 from partition_planner.work import Selector
 
 
@@ -34,30 +34,20 @@ class Draft(NamedTuple):
 
 def parts_of(table: TableInfo) -> tuple[Part, ...]:
     """Return the partitions by position (then name), or the table itself as the only part."""
-    if not table.partitions:
-        return (
-            Part(
-                name=None,
-                kind="partition",
-                relation=None,
-                object_id=table.object_id,
-                rows=table.rows,
-                bytes=table.bytes,
-                spread=spread_of(table.extents, table.keys),
-            ),
-        )
-    ordered = sorted(table.partitions, key=lambda partition: (partition.position, partition.name))
+    leaves = sorted(table.partitions, key=lambda leaf: (leaf.position, leaf.name))
+    known: list[tuple[PartitionInfo | None, PartitionInfo | TableInfo]]
+    known = [(leaf, leaf) for leaf in leaves] or [(None, table)]
     return tuple(
         Part(
-            name=partition.name,
-            kind=partition.kind,
-            relation=partition.relation,
-            object_id=partition.object_id,
-            rows=partition.rows,
-            bytes=partition.bytes,
-            spread=spread_of(partition.extents, partition.keys),
+            name=leaf.name if leaf else None,
+            kind=leaf.kind if leaf else "partition",
+            relation=leaf.relation if leaf else None,
+            object_id=each.object_id,
+            rows=each.rows,
+            bytes=each.bytes,
+            spread=spread_of(each.extents, each.keys),
         )
-        for partition in ordered
+        for leaf, each in known
     )
 
 
