@@ -14,7 +14,7 @@ from msgspec import structs
 from numa.errors import TopologyError
 from numa.model import Topology
 from numa.recording import lay_out, record
-from numa.topology import cpu_list_text, parse_cpu_list, recorded
+from numa.topology import cpu_list_text, recorded
 
 # Each example writes some dozens of files: few of them, and no limit of time on a busy disk.
 few = settings(max_examples=examples(60), deadline=None)
@@ -156,13 +156,3 @@ def test_mangled_machine_is_read_or_refused(spec: TreeSpec, data: st.DataObject)
             assert len(refusal) < 1000
         else:
             check(topology, frozenset(cpu for node in topology.nodes for cpu in node.cpus))
-
-
-@given(st.text(max_size=30))
-def test_any_text_is_a_list_or_refused(text: str) -> None:
-    """For any text the parser gives ascending numbers or its own error."""
-    try:
-        numbers = parse_cpu_list(text)
-    except TopologyError:
-        return
-    assert list(numbers) == sorted(set(numbers))

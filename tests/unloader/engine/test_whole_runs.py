@@ -47,15 +47,6 @@ def job(tmp_path: Path) -> Request:
     )
 
 
-def test_a_whole_run_of_many_units(job: Request) -> None:
-    """Forty units by three workers: every row once, every unit one file and one entry."""
-    manifest = api.unload(job)
-    files = sorted(Path(job.output.destination).glob("*.csv"))
-    assert [int(line) for path in files for line in path.read_text().split()] == [*range(4000)]
-    assert len(files) == len(manifest["units"]) == 40
-    assert manifest["verified"] == {"level": "count", "source_rows": 4000, "result": "ok"}
-
-
 def workers() -> list[psutil.Process]:
     """Return the worker processes of a run in this process."""
     return [each for each in program.below() if program.reads_units(each)]

@@ -159,13 +159,6 @@ def test_an_error_in_closing_the_iterator_is_not_lost() -> None:
         Pump(items).run(lambda _: None)
 
 
-def test_an_iterator_without_close_will_do() -> None:
-    """Plain iterators, which have no close, are pumped as well."""
-    got: list[int] = []
-    Pump(lambda: iter([1, 2])).run(got.append)
-    assert got == [1, 2]
-
-
 def test_fetch_seconds_leave_out_the_wait_for_the_consumer() -> None:
     """Time in which the fetch waits for a slow consumer does not count as fetching."""
     pump = Pump(Numbers(5).items)
