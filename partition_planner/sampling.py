@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from partition_planner.costs import Costs, measure, unit_costs
+from partition_planner.costs import measure, unit_costs
 from partition_planner.cutting import UNITS_PER_WORKER
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan, PlanLimits, SampledUnits, TableInfo, WorkUnit
@@ -41,12 +41,26 @@ def sampled_plan(
         raise PlanError(
             f"A sample cannot have {share:.0%} of the table.", "give a share above 0 and below 1."
         )
-    costs = measure(table, parts_of(table))
+    parts = parts_of(table)
+    costs = measure(table, parts)
+    size = costs.total * costs.bytes_each
     if limits.unit_bytes is None:
-        limits = replace(limits, unit_bytes=_unit_bytes(costs, limits, share))
+        # The sample has enough units to keep all workers busy.
+        wanted = max(LEAST_UNITS, UNITS_PER_WORKER * limits.parallelism)
+        each_bytes = max(LEAST_UNIT_BYTES, int(size * share / wanted), -(-size // MOST_UNITS))
+        limits = replace(limits, unit_bytes=each_bytes)
     whole = plan(table, limits, partitions)
     if len(whole.units) == 1:
-        _check_small(table, limits, costs)
+        # All of a table is taken for a sample only if the table is known to be small.
+        known = any(part.bytes is not None or part.rows is not None for part in parts)
+        small = known and size <= (limits.unit_bytes or LEAST_UNIT_BYTES)
+        empty = table.rows == 0 or table.bytes == 0
+        if not (small or empty or (table.row_ranges and limits.split != "none")):
+            raise PlanError(
+                f"{table.label} is read as one work unit, so a sample of its units would be the "
+                "whole table.",
+                "sample by the values of a column: --sample-by COLUMN.",
+            )
     _, each = unit_costs(table, whole.units)
     chosen = _chosen(whole.units, each, share)
     ids = {unit.id for unit in chosen}
@@ -61,27 +75,6 @@ def sampled_plan(
             of_units=len(whole.units),
             cost_share=taken / sum(each) if sum(each) else 1.0,
         ),
-    )
-
-
-def _unit_bytes(costs: Costs, limits: PlanLimits, share: float) -> int:
-    """Return a size of units that gives the sample enough units to keep all workers busy."""
-    size = costs.total * costs.bytes_each
-    wanted = max(LEAST_UNITS, UNITS_PER_WORKER * limits.parallelism)
-    return max(LEAST_UNIT_BYTES, int(size * share / wanted), -(-size // MOST_UNITS))
-
-
-def _check_small(table: TableInfo, limits: PlanLimits, costs: Costs) -> None:
-    """Refuse to take all of a table for a sample, unless it is known to be small."""
-    known = any(part.bytes is not None or part.rows is not None for part in parts_of(table))
-    small = known and costs.total * costs.bytes_each <= (limits.unit_bytes or LEAST_UNIT_BYTES)
-    empty = table.rows == 0 or table.bytes == 0
-    if small or empty or (table.row_ranges and limits.split != "none"):
-        return
-    raise PlanError(
-        f"{table.label} is read as one work unit, so a sample of its units would be the whole "
-        "table.",
-        "sample by the values of a column: --sample-by COLUMN.",
     )
 
 

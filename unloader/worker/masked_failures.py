@@ -80,15 +80,11 @@ def _is_of_source(trace: TracebackType | None) -> bool:
     """Return whether a source raised it: a frame of a source follows the last frame of the
     worker."""
     found = False
-    for name in _modules(trace):
-        found = name.startswith(_SOURCES) or (found and not name.startswith(_WORKER))
-    return found
-
-
-def _modules(trace: TracebackType | None) -> Iterator[str]:
     while trace is not None:
-        yield str(trace.tb_frame.f_globals.get("__name__", ""))
+        name = str(trace.tb_frame.f_globals.get("__name__", ""))
+        found = name.startswith(_SOURCES) or (found and not name.startswith(_WORKER))
         trace = trace.tb_next
+    return found
 
 
 def _frames(error: BaseException) -> str:
