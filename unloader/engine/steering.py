@@ -239,7 +239,11 @@ class Concurrency(Struct, kw_only=True):
         self.limit = min(limits.values(), key=lambda each: each.places, default=None)
         if self.limit is not None and self.limit.places >= self._asked:
             self.limit = None
-        self._follow_limit(now)
+        places = min(self._asked, self._bound)
+        if places != self._told:
+            before, self._told_limit = self._told_limit, self.limit
+            why = f"no longer: {before.reason}" if before else "no limit applies any more"
+            self._step(places, "limit", self.limit.reason if self.limit else why, now)
         if self._climber is not None:
             self._climb(self._climber, limits, at_work, sessions, now)
 
@@ -250,18 +254,6 @@ class Concurrency(Struct, kw_only=True):
     @property
     def _bound(self) -> int:
         return self.most if self.limit is None else self.limit.places
-
-    def _follow_limit(self, now: float) -> None:
-        places = min(self._asked, self._bound)
-        if places == self._told:
-            return
-        if self.limit is not None:
-            self._told_limit = self.limit
-            self._step(places, "limit", self.limit.reason, now)
-        else:
-            before, self._told_limit = self._told_limit, None
-            why = f"no longer: {before.reason}" if before else "no limit applies any more"
-            self._step(places, "limit", why, now)
 
     def _climb(
         self,
@@ -274,9 +266,22 @@ class Concurrency(Struct, kw_only=True):
         allowed = min((each.places for each in limits.values()), default=self.most)
         if sessions is not None:
             allowed = min(allowed, max(sessions, 1))
-        if climber.level > allowed and climber.level > climber.base:
-            climber.give_up_trial()
-            self._go_back(climber, "a limit allows fewer workers than the trial had", now)
+        is_trial = climber.level > climber.base
+        text = "a limit allows fewer workers than the trial had" if climber.level > allowed else ""
+        if at_work < climber.level and is_trial and not text and self.limit is None:
+            # There are too few places for it, or too few units.
+            self._short_since = now if self._short_since is None else self._short_since
+            if now - self._short_since >= _PATIENCE_SECONDS:
+                self._short_since = None
+                text = (
+                    f"{counted(climber.level, 'worker was', 'workers were')} not at work for "
+                    f"{_PATIENCE_SECONDS:g} s"
+                )
+        if is_trial and text:
+            climber.give_up_trial(is_out_of_reach=climber.level <= allowed)
+            places = min(climber.level, self._bound)
+            if places != self._told:
+                self._step(places, "not faster", text, now)
         if self.limit is not None:
             # Some places may still work; rows that arrive meanwhile do not measure the new number.
             self._windows.interrupt()
@@ -285,8 +290,6 @@ class Concurrency(Struct, kw_only=True):
         if at_work != climber.level:
             # While a unit ends, a session opens, or nothing is left to be done.
             self._windows.interrupt()
-            if at_work < climber.level:
-                self._note_short(climber, now)
             return
         self._short_since = None
         if self._measured_at != climber.level:
@@ -294,7 +297,9 @@ class Concurrency(Struct, kw_only=True):
             self._windows.restart()
             self._quiet_until = now + _QUIET_SECONDS
             self.count.heard.clear()
-        if not self._is_told_apart(at_work, now):
+        # New rows come from exactly the working places, or some are not heard of for long.
+        patience = 0.0 if len(self.count.heard) >= at_work else _PATIENCE_SECONDS
+        if now < self._quiet_until + patience:
             return
         if not self._windows.look(self.count, at_work, now):
             return
@@ -303,32 +308,6 @@ class Concurrency(Struct, kw_only=True):
         if move is not None and here is not None:
             places = min(climber.level, self._bound)
             self._step(places, move.cause, move.reason, now, here.rows_per_second)
-
-    def _is_told_apart(self, at_work: int, now: float) -> bool:
-        """Return whether new rows come from exactly the working places."""
-        if len(self.count.heard) < at_work:
-            return now >= self._quiet_until + _PATIENCE_SECONDS
-        return now >= self._quiet_until
-
-    def _note_short(self, climber: Climber, now: float) -> None:
-        """Give up a trial for which there are too few places, or too few units, for long."""
-        if climber.level <= climber.base:
-            return
-        if self._short_since is None:
-            self._short_since = now
-        if now - self._short_since >= _PATIENCE_SECONDS:
-            self._short_since = None
-            text = (
-                f"{counted(climber.level, 'worker was', 'workers were')} not at work for "
-                f"{_PATIENCE_SECONDS:g} s"
-            )
-            climber.give_up_trial(is_out_of_reach=True)
-            self._go_back(climber, text, now)
-
-    def _go_back(self, climber: Climber, reason: str, now: float) -> None:
-        places = min(climber.level, self._bound)
-        if places != self._told:
-            self._step(places, "not faster", reason, now)
 
     def _step(
         self, places: int, cause: Cause, reason: str, now: float, rate: float | None = None
