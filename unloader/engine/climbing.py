@@ -183,7 +183,7 @@ class Climber(Struct):
     most: int
     level: int = 0
     """How many places ought to work; 0 until the first call."""
-    _base: int = 0
+    base: int = 0
     """The best number so far."""
     _found: Measurement | None = None
     """The measurement at this number; None if it is not certain enough."""
@@ -202,27 +202,23 @@ class Climber(Struct):
     """This search has found another number."""
 
     def __post_init__(self) -> None:
-        self.level = self._base = min(self.level or FEW, self.most)
-        self._step = self._base
+        self.level = self.base = min(self.level or FEW, self.most)
+        self._step = self.base
 
     @property
     def settled(self) -> bool:
         return self._settled is not None
 
-    @property
-    def base(self) -> int:
-        return self._base
-
     def begin_at(self, level: int) -> None:
         """Continue from another number, set by the user."""
-        self.level = self._base = max(1, min(level, self.most))
+        self.level = self.base = max(1, min(level, self.most))
         self._search_again()
 
     def give_up_trial(self, *, is_out_of_reach: bool = False) -> None:
         """Go back to the best number: the one that was tried cannot be measured."""
         if is_out_of_reach:
             self._unreached.add(self.level)
-        self.level = self._base
+        self.level = self.base
 
     def consider(self, here: Measurement, most: int, now: float) -> Move | None:
         """Take the measurement at `level` so far; return the move to another level, if any.
@@ -232,7 +228,7 @@ class Climber(Struct):
             most: How many the limits allow now; `level` is no more than that.
             now: As everywhere.
         """
-        if self.level != self._base:
+        if self.level != self.base:
             return self._judged(here)
         if self._settled is not None:
             if not self._is_to_search(here, now):
@@ -247,13 +243,13 @@ class Climber(Struct):
     def _judged(self, here: Measurement) -> Move | None:
         found = self._found
         assert found is not None
-        if self.level < self._base:
+        if self.level < self.base:
             # Several steps down may not lose more together than one may.
             found = max(self._seen.values(), key=lambda each: each.rows_per_second)
         verdict = compare(found, here)
         if verdict is None:
             return None
-        tried, before = self.level, self._base
+        tried, before = self.level, self.base
         self._seen[tried] = here
         gain = here.rows_per_second / max(found.rows_per_second, 1e-9) - 1
         told = (
@@ -262,7 +258,7 @@ class Climber(Struct):
         )
         upwards = tried > before
         if verdict == "better" or (not upwards and verdict == "same"):
-            self._base, self._moved = tried, True
+            self.base, self._moved = tried, True
             self._found = here if self._is_known(here) else None
             self._hopeless.clear()
             beyond = any((each > tried) == upwards for each in self._seen if each != tried)
@@ -287,7 +283,7 @@ class Climber(Struct):
 
     def _try_next(self, most: int, now: float) -> Move | None:
         while self._step >= 1:
-            for level in (min(self._base + self._step, most), self._base - self._step):
+            for level in (min(self.base + self._step, most), self.base - self._step):
                 if self._may_gain(level):
                     self.level = level
                     return Move(
@@ -302,17 +298,17 @@ class Climber(Struct):
         return None
 
     def _may_gain(self, level: int) -> bool:
-        if level < 1 or level == self._base:
+        if level < 1 or level == self.base:
             return False
         if level in self._seen or level in self._hopeless or level in self._unreached:
             return False
         known = self._seen.keys() | self._hopeless
         if not self._is_in_reach(level):
             return False
-        if level > self._base:
+        if level > self.base:
             # Numbers beyond a number without gain bring no gain, either.
-            return all(level < each for each in known if each > self._base)
-        return all(level > each for each in known if each < self._base)
+            return all(level < each for each in known if each > self.base)
+        return all(level > each for each in known if each < self.base)
 
     def _is_in_reach(self, level: int) -> bool:
         assert self._found is not None
