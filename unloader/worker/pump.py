@@ -76,6 +76,8 @@ class Pump(Generic[T]):
         self._held_bytes = 0
         """Of the items that are fetched and not yet consumed."""
         self._is_over = False
+        self._call_began = 0.0
+        """When the caller's thread began to wait for an item; 0 while it does not."""
         self._failure: BaseException | None = None
         self.starved_seconds = 0.0
         """Wall seconds the consumer waited for items."""
@@ -132,20 +134,20 @@ class Pump(Generic[T]):
 
     def _run_here(self, iterator: Iterator[T], consume: Callable[[T], None]) -> bool:
         """Fetch and consume one item after the other; return False if that became too much."""
-        size = 0
+        size, over = 0, threading.Event()
+        watch = threading.Thread(target=self._report_waits, args=(over,), name=THREAD, daemon=True)
+        # The system may refuse a thread for now; long waits are not reported then.
+        with suppress(RuntimeError):
+            watch.start()
         try:
             while size < self._little_bytes:
                 self._gate(self._stop)
                 started, cpu = time.perf_counter(), time.thread_time()
-                watch = threading.Timer(STILL_SECONDS, self._waits, ("source",))
-                watch.name, watch.daemon = THREAD, True
-                # The system may refuse a thread for now; the wait is not reported then.
-                with suppress(RuntimeError):
-                    watch.start()
+                self._call_began = started
                 try:
                     item = next(iterator, None)
                 finally:
-                    watch.cancel()
+                    self._call_began = 0.0
                     seconds = time.perf_counter() - started
                     self.fetch_seconds += seconds
                     self.starved_seconds += seconds
@@ -160,7 +162,18 @@ class Pump(Generic[T]):
         except BaseException:
             _close(iterator)
             raise
+        finally:
+            over.set()
         return False
+
+    def _report_waits(self, over: threading.Event) -> None:
+        """Report each call of the source that takes long."""
+        reported = 0.0
+        while not over.wait(STILL_SECONDS / 4):
+            began = self._call_began
+            if began not in (0.0, reported) and time.perf_counter() - began >= STILL_SECONDS:
+                reported = began
+                self._waits("source")
 
     def _fetch(self, begun: Iterator[T] | None) -> None:
         failure: BaseException | None = None
