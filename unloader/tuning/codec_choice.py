@@ -93,13 +93,13 @@ class SampleBudget(Struct, frozen=True, kw_only=True):
 
     bytes: int
     """Of rows in memory, as they are fetched; one batch of each unit more at most."""
-    fetch_seconds: float
+    fetch_seconds: float = 3.0
     """No batch is asked for after them."""
-    codec_seconds: float
+    codec_seconds: float = 6.0
     """For all codecs together; one that is being measured is let finish its frame or file."""
-    disk_seconds: float
+    disk_seconds: float = 1.0
     """For each disk; 0 measures none."""
-    patience_seconds: float
+    patience_seconds: float = 60.0
     """After which the whole is given up: the source does not answer."""
 
 

@@ -348,13 +348,7 @@ class _Measuring:
         self.found = replace(self.found, source=source)
 
     def encoder(self, ready: PreparedTable) -> None:
-        budget = SampleBudget(
-            bytes=self.budget.sample_bytes,
-            fetch_seconds=3.0,
-            codec_seconds=6.0,
-            disk_seconds=0.0,
-            patience_seconds=60.0,
-        )
+        budget = SampleBudget(bytes=self.budget.sample_bytes, disk_seconds=0.0)
         sample = measured_sample(ready, every_codec(ready), budget=budget, stop=self.stop)
         if not sample.figures or not sample.rows:
             self.miss("encoder", "the table has no rows")

@@ -23,7 +23,6 @@ from writers.codecs.choice import label
 
 if TYPE_CHECKING:
     from unloader.tuning.codec_choice import CodecReport
-    from writers.codecs.choice import Candidate
 
 
 @click.command(
@@ -49,82 +48,55 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     parallelism. The command also shows the choice of --compression fastest, balanced and smallest.
     It takes about ten seconds.
     """
-
     rules.validate(values, given(context))
     job = request_of(values, connect_to(argument.url, values, given(context)))
-
+    budget = SampleBudget(bytes=values["sample"])
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        found = api.measure_codecs(
-            job,
-            budget=_budget(values["sample"]),
-            observe=display,
-            stop=stop,
-        )
+        found = api.measure_codecs(job, budget=budget, observe=display, stop=stop)
     if values["json"]:
         render.emit_json(to_builtins(found))
     elif not values["quiet"]:
-        render.emit(_shown(found))
+        render.emit(_page(found) if found.codecs else "the table has no rows to measure")
 
 
-def _budget(sample_bytes: int) -> SampleBudget:
-
-    return SampleBudget(
-        bytes=sample_bytes,
-        fetch_seconds=3.0,
-        codec_seconds=6.0,
-        disk_seconds=1.0,
-        patience_seconds=60.0,
-    )
-
-
-def _shown(found: CodecReport) -> str:
-    if not found.codecs:
-        return "the table has no rows to measure"
+def _page(found: CodecReport) -> str:
     lines = render.table(
-        ("codec", ">ratio", ">MB/s per core", ">CPU s/GB", ">bytes per GB",
-         ">seconds per GB", "limit", "preset", "library"),
-        (_line(found, each) for each in found.codecs),
-    )  # fmt: skip
-    return f"{lines}\n\n{_facts(found)}"
-
-
-def _line(found: CodecReport, each: Candidate) -> tuple[str, ...]:
-
-    rate = each.bytes_per_cpu_second
-    presets = [name for name, chosen in found.presets.items() if chosen == each.compression]
-    return (
-        label(each.compression),
-        f"{each.ratio:.3f}",
-        f"{rate / 1e6:,.0f}" if rate else render.UNKNOWN,
-        f"{each.compress_cpu_seconds_per_gb:.2f}",
-        render.size(each.predicted_bytes),
-        f"{each.predicted_seconds:.3g}",
-        each.limit,
-        ", ".join(presets),
-        each.library or render.UNKNOWN,
-    )
-
-
-def _facts(found: CodecReport) -> str:
-    sample, disk = found.sample, found.disk_bytes_per_second
-    place = ", ".join(found.disks)
-    speed = f"{render.megabytes_per_second(disk)} into {place}" if disk else "not measured"
-    units = f"{sample.units} of {sample.of_units} work units"
-    workers, cores = counted(found.parallelism, "worker"), counted(found.cores, "core")
-    return render.facts(
+        (
+            *("codec", ">ratio", ">MB/s per core", ">CPU s/GB", ">bytes per GB"),
+            *(">seconds per GB", "limit", "preset", "library"),
+        ),
         (
             (
-                "sample",
-                f"{counted(sample.rows, 'row')}, {render.size(sample.bytes)} from {units}",
-            ),
-            ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} per worker"),
-            ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} per core"),
-            ("disk", speed),
-            ("seconds for", f"10^9 bytes before compression, {workers} on {cores}"),
-            ("seconds are", "the largest of CPU s / cores in use, slowest stage of a worker / "
-             "workers, bytes / disk speed"),
-        )
-    )  # fmt: skip
+                label(each.compression),
+                f"{each.ratio:.3f}",
+                f"{rate / 1e6:,.0f}" if (rate := each.bytes_per_cpu_second) else render.UNKNOWN,
+                f"{each.compress_cpu_seconds_per_gb:.2f}",
+                render.size(each.predicted_bytes),
+                f"{each.predicted_seconds:.3g}",
+                each.limit,
+                ", ".join(name for name, it in found.presets.items() if it == each.compression),
+                each.library or render.UNKNOWN,
+            )
+            for each in found.codecs
+        ),
+    )
+    sample, disk = found.sample, found.disk_bytes_per_second
+    speed = f"{render.megabytes_per_second(disk)} into {', '.join(found.disks)}"
+    units = f"{sample.units} of {sample.of_units} work units"
+    workers, cores = counted(found.parallelism, "worker"), counted(found.cores, "core")
+    facts = (
+        ("sample", f"{counted(sample.rows, 'row')}, {render.size(sample.bytes)} from {units}"),
+        ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} per worker"),
+        ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} per core"),
+        ("disk", speed if disk else "not measured"),
+        ("seconds for", f"10^9 bytes before compression, {workers} on {cores}"),
+        (
+            "seconds are",
+            "the largest of CPU s / cores in use, slowest stage of a worker / workers, "
+            "bytes / disk speed",
+        ),
+    )
+    return f"{lines}\n\n{render.facts(facts)}"
 
 
 def _rate(size: int, seconds: float) -> str:

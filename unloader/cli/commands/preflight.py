@@ -23,8 +23,7 @@ from unloader.tuning.ceilings import check_saveable, save_ceilings
 from unloader.tuning.preflight_measuring import Budget
 
 if TYPE_CHECKING:
-    from unloader.model import Request
-    from unloader.tuning.ceilings import Part
+    pass
 
 
 @click.command(
@@ -54,35 +53,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     The command takes the options of run. It reads and writes at full speed: do not run it beside
     other work.
     """
-
     rules.validate_measuring(values, given(context), argument.url)
     parts = rules.measured_parts(values)
-    job = _job(context, argument, values)
-    if values["save"] is not None:
-        check_saveable(Path(values["save"]))
-    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        found = api.preflight(job, _budget(values, parts), observe=display, stop=stop)
-    if values["save"] is not None:
-        save_ceilings(Path(values["save"]), found)
-    if values["json"]:
-        render.emit_json(found)
-    elif not values["quiet"]:
-        render.emit(tuning_pages.preflight_page(found))
-
-
-def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any]) -> Request:
-
+    source = SourceSpec(kind="", location="")
     if argument.url:
-        job = request_of(values, connect_to(argument.url, values, given(context)))
-    else:
-        job = request_of(values, SourceSpec(kind="", location=""))
-    # Ceilings do not depend on the codec of a preset: all codecs are measured.
-    return job if values["to"] else replace(job, output=replace(job.output, destination=""))
-
-
-def _budget(values: dict[str, Any], parts: tuple[Part, ...]) -> Budget:
-
-    return Budget(
+        source = connect_to(argument.url, values, given(context))
+    job = request_of(values, source)
+    if not values["to"]:
+        job = replace(job, output=replace(job.output, destination=""))
+    budget = Budget(
         parts=parts,
         levels=tuple(sorted(values["levels"] or ())),
         disk_bytes=values["disk_bytes"],
@@ -91,3 +70,14 @@ def _budget(values: dict[str, Any], parts: tuple[Part, ...]) -> Budget:
         source_seconds=values["source_seconds"],
         sample_bytes=values["sample"],
     )
+    saved = None if values["save"] is None else Path(values["save"])
+    if saved is not None:
+        check_saveable(saved)
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        found = api.preflight(job, budget, observe=display, stop=stop)
+    if saved is not None:
+        save_ceilings(saved, found)
+    if values["json"]:
+        render.emit_json(found)
+    elif not values["quiet"]:
+        render.emit(tuning_pages.preflight_page(found))

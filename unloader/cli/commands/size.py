@@ -32,17 +32,6 @@ def command(**values: Any) -> None:
     comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows each
     line of the arithmetic, so that you can check it with a calculator. Only these files are read.
     """
-
-    question = _question(values)
-    found = api.size(question, files=values["from"], like_record=values["like"] == "record")
-    if values["json"]:
-        render.emit_json(found)
-    elif not values["quiet"]:
-        render.emit(tuning_pages.size_page(found))
-
-
-def _question(values: dict[str, Any]) -> Question:
-
     if values["window"] is not None and not values["window"]:
         raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")
     if values["discount"] >= 1:
@@ -51,7 +40,7 @@ def _question(values: dict[str, Any]) -> Question:
         raise UsageError("--cpu-limit leaves no CPU", "give more than 0%")
     if any(not each.strip() for each in values["from"]):
         raise UsageError("--from is empty", "give it a file, or leave it out")
-    return Question(
+    question = Question(
         rows=values["rows"],
         row_bytes=values["row_bytes"],
         window_seconds=values["window"],
@@ -64,3 +53,8 @@ def _question(values: dict[str, Any]) -> Question:
         network_rate=values["network_rate"],
         measured_cores=values["measured_cores"],
     )
+    found = api.size(question, files=values["from"], like_record=values["like"] == "record")
+    if values["json"]:
+        render.emit_json(found)
+    elif not values["quiet"]:
+        render.emit(tuning_pages.size_page(found))

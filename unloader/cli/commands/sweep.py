@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import to_builtins
@@ -20,9 +20,6 @@ from unloader.errors import ConfigError, UsageError
 from unloader.request.options import AXES
 from unloader.tuning.analysis import analyse
 from unloader.tuning.points import read_points
-
-if TYPE_CHECKING:
-    from unloader.tuning.points import PointsFile
 
 
 @click.command(
@@ -54,23 +51,16 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     The answer has the knee with its interval, and levels that are outliers. It shows the limits of
     the speed on both sides of the knee, and the recommended parallelism.
     """
-    if values["replay"] is not None:
-        if argument.url:
-            raise UsageError("--replay takes its points from a file, and a source is given, too",
-                             "leave one of the two out")  # fmt: skip
-        _check_alone(context)
-        _replay(values)
+    if values["replay"] is None:
+        if not argument.url:
+            raise UsageError(
+                "sweep has no points to analyse", "give a source, or a file of points with --replay"
+            )
+        answer(context, argument.url, live_sweep(context, argument, values))
         return
-    if not argument.url:
-        raise UsageError(
-            "sweep has no points to analyse", "give a source, or a file of points with --replay"
-        )
-
-    answer(context, argument.url, live_sweep(context, argument, values))
-
-
-def _check_alone(context: click.Context) -> None:
-    """Refuse options of the command line that are about measuring."""
+    if argument.url:
+        raise UsageError("--replay takes its points from a file, and a source is given, too",
+                         "leave one of the two out")  # fmt: skip
     for option in context.command.params:
         if not isinstance(option, JobOption) or option.name not in on_command_line(context):
             continue
@@ -79,27 +69,18 @@ def _check_alone(context: click.Context) -> None:
                 f"{option.opts[0]} is for measuring, and --replay takes its points from a file",
                 "leave one of the two out",
             )
-
-
-def _check_one_curve(file: PointsFile, path: str) -> None:
-    """Refuse points of several curves: a knee of all of them together means nothing."""
-    for name in AXES:
-        found = dict.fromkeys(each[name] for each in file.others if each.get(name))
-        if len(found) > 1:
-            raise ConfigError(
-                f"{path} has points of several curves: {name} is {', '.join(found)}",
-                "keep the lines of one curve in each file",
-            )
-
-
-def _replay(values: dict[str, Any]) -> None:
-    """Answer from the points of a file."""
-
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
     check_report(values)
     file = read_points(Path(values["replay"]))
-    _check_one_curve(file, values["replay"])
+    for name in AXES:
+        # A knee of several curves together means nothing.
+        settings = dict.fromkeys(each[name] for each in file.others if each.get(name))
+        if len(settings) > 1:
+            raise ConfigError(
+                f"{values['replay']} has points of several curves: {name} is {', '.join(settings)}",
+                "keep the lines of one curve in each file",
+            )
     found = analyse(file.points, rules_of(values))
     found = replace(found, notices=(*file.notices, *found.notices))
     if values["json"]:
