@@ -12,7 +12,7 @@ from textwrap import dedent
 import click
 
 from unloader.cli.options.parameter import JobOption
-from unloader.request.option import READING, Option
+from unloader.request.option import READING
 from unloader.sources.registry import unknown_to
 
 _SCREEN_COLUMNS = 80
@@ -38,7 +38,12 @@ class ShortHelp(click.Command):
         options = [each for of in sections(self, ctx).values() for each in of]
         declared = [each for each in options if isinstance(each, JobOption)]
         few = len(declared) <= _FEW_OPTIONS
-        rows = [_row(each, ctx) for each in declared if few or each.declared.common]
+        rows = []
+        for each in declared:
+            record = each.get_help_record(ctx)
+            if record is not None and (few or each.declared.common):
+                first = (each.help or "").split(". ")[0].rstrip(".")
+                rows.append((record[0], f"{first}."))
         return "Options" if few else "Common options", rows
 
 
@@ -78,7 +83,10 @@ def short_page(ctx: click.Context) -> str:
     by_group = " by group" if grouped else ""
     formatter.write(f"All {everything}{by_group}: {ctx.command_path} --help\n")
     if grouped:
-        formatter.write(f"One group or option: unloader help {command.name} {_a_part(ctx)}\n")
+        groups = [heading.lower() for heading in sections(command, ctx)]
+        others = [group for group in groups if group != command.name]
+        part = "parquet" if "parquet" in groups else others[0]
+        formatter.write(f"One group or option: unloader help {command.name} {part}\n")
     return formatter.getvalue().rstrip("\n")
 
 
@@ -113,7 +121,11 @@ def options_named(ctx: click.Context, word: str) -> list[click.Option]:
             return options
     name = word.partition("=")[0].lstrip("-").lower().replace("_", "-")
     every = (option for options in groups.values() for option in options)
-    return [each for each in every if name in _names(each)]
+    return [
+        each
+        for each in every
+        if name in {written.lstrip("-") for written in (*each.opts, *each.secondary_opts)}
+    ]
 
 
 def examples(command: click.Command) -> list[str]:
@@ -126,23 +138,6 @@ def examples(command: click.Command) -> list[str]:
         elif text and not text.startswith("Example"):
             found.append(text)
     return found
-
-
-def _names(option: click.Option) -> set[str]:
-    return {name.lstrip("-") for name in (*option.opts, *option.secondary_opts)}
-
-
-def _row(option: JobOption, ctx: click.Context) -> tuple[str, str]:
-    record = option.get_help_record(ctx)
-    assert record is not None
-    return record[0], f"{(option.help or '').split('. ')[0].rstrip('.')}."
-
-
-def _a_part(ctx: click.Context) -> str:
-    """Return a group to show as an example: Parquet where the command has it."""
-    groups = [heading.lower() for heading in sections(ctx.command, ctx)]
-    others = [group for group in groups if group != ctx.command.name]
-    return "parquet" if "parquet" in groups else others[0]
 
 
 def _write_examples(formatter: click.HelpFormatter, texts: Sequence[str]) -> None:
@@ -160,35 +155,23 @@ def examples_with(command: click.Command, options: Iterable[click.Option]) -> li
     fitting = [text for text in known if named & set(re.split(r"[\s=]+", text))]
     if fitting or not isinstance(first, JobOption):
         return fitting[:1] or known[:1]
-    return [_example_of(command, known, first.declared)]
-
-
-def _example_of(command: click.Command, known: Sequence[str], option: Option) -> str:
-    value = option.example or _value_of(option)
+    option, kind = first.declared, first.declared.kind
+    value = option.example
     if value.startswith("unloader run "):
         if command.name in READING:
-            return value.replace("unloader run", f"unloader {command.name}", 1)
+            return [value.replace("unloader run", f"unloader {command.name}", 1)]
         words = value.split()
         value = words[words.index(f"--{option.name}") + 1]
-    base = next(text for text in known if _takes(text, option))
+    elif not value and kind.choices:
+        value = kind.choices[-1]
+    elif not value and not option.is_flag:
+        value = kind.shown if option.initial is None else kind.write(option.initial)
+    for base in known:
+        source = base.split()[2:3]
+        scheme, found, place = source[0].partition("://") if source else ("", "", "")
+        of_file = place.startswith("/") and option.group == "Source"
+        if not found or not (option.key in unknown_to(scheme) or of_file):
+            break  # The source in the example, if it has one, knows the option.
     parquet = option.formats == ("parquet",) and "--format" not in base
     output_format = "--format parquet " if parquet else ""
-    return f"{base} \\\n    {output_format}--{option.name} {value}".rstrip()
-
-
-def _value_of(option: Option) -> str:
-    if option.is_flag:
-        return ""
-    if option.kind.choices:
-        return option.kind.choices[-1]
-    return option.kind.shown if option.initial is None else option.kind.write(option.initial)
-
-
-def _takes(example: str, option: Option) -> bool:
-    """Return whether the source in an example, if it has one, knows an option."""
-    source = example.split()[2:3]
-    scheme, found, place = source[0].partition("://") if source else ("", "", "")
-    if not found:
-        return True
-    is_file = place.startswith("/")
-    return option.key not in unknown_to(scheme) and not (is_file and option.group == "Source")
+    return [f"{base} \\\n    {output_format}--{option.name} {value}".rstrip()]
