@@ -24,7 +24,6 @@ class FixedField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     start: int
     """Of its first byte in the record, from 0."""
     width: int
-    """Bytes in the output encoding."""
     right: bool = False
     """Numbers are at the right end of their field, everything else at the left."""
     padded: bool = False
@@ -90,8 +89,6 @@ class TextFormat(
 
 
 class SortColumn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A column by which rows are in order; the first of several counts most."""
-
     name: str
     descending: bool = False
     nulls_first: bool = False
@@ -103,7 +100,6 @@ class ParquetFormat(
     """How Parquet files are laid out; the defaults are measured ones."""
 
     row_group_rows: int = 1024 * 1024
-    """Of one row group at most."""
     row_group_bytes: int = 32 * 1024 * 1024
     """A row group ends with the row that brings it to this number of bytes in memory."""
     version: str = "2.6"
@@ -140,7 +136,6 @@ class Encryption(Struct, frozen=True, kw_only=True):
     keyed: bool = False
     """Parquet is encrypted with a key."""
     key: bytes | None = None
-    """That key."""
     identities: tuple[str, ...] = ()
     """Private keys of age, to read text again."""
 
@@ -157,7 +152,6 @@ class Encryption(Struct, frozen=True, kw_only=True):
 
 
 PLAIN = Encryption()
-"""Not encrypted."""
 
 
 class OutputSpec(Struct, frozen=True, kw_only=True):
@@ -207,8 +201,6 @@ class FinalNames(Struct, frozen=True, kw_only=True):
 
 
 class UploadedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of an object, as the store has it."""
-
     etag: str
     checksum: str
     """In base64; empty where none was sent."""
@@ -219,7 +211,6 @@ class UncompletedUpload(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """An object whose parts are all in the store; it is invisible until the upload is completed."""
 
     name: str
-    """Of the object, in its place."""
     id: str
     algorithm: str
     """Of the parts' checksums; empty where none were sent."""
@@ -227,7 +218,6 @@ class UncompletedUpload(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def bytes(self) -> int:
-        """Size of the object."""
         return sum(part.bytes for part in self.parts)
 
 
@@ -253,7 +243,6 @@ class ContentSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     rows: int
     nulls: tuple[int, ...]
-    """Of each column, in their order."""
     sums: tuple[str, ...]
     """Of each column: 16 hexadecimal digits."""
 
@@ -266,7 +255,6 @@ class StageSeconds(Struct, frozen=True, kw_only=True):
     write_s: float = 0.0
     compress_s: float = 0.0
     compress_cpu_s: float = 0.0
-    """CPU seconds of the same."""
     uncompressed_bytes: int | None = None
     """Of the output before it was compressed; None where that is not counted (Parquet)."""
     write_cpu_s: float = 0.0
@@ -276,10 +264,8 @@ class StageSeconds(Struct, frozen=True, kw_only=True):
     write_delay_s: float = 0.0
     """Seconds that writing was ready and had no CPU; 0 where the system does not tell."""
     compress_delay_s: float = 0.0
-    """The same of compressing."""
     encode_blocked_s: float = 0.0
     """Wall seconds that encoding waited because its output was not taken."""
     compress_blocked_s: float = 0.0
-    """The same of compressing."""
     longest_blocked_s: float = 0.0
     """The longest single one of these waits."""

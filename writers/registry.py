@@ -74,8 +74,7 @@ def open_writer(
         spec: Says where and in which format.
         schema: Of every batch that will be written.
         stem: Name of the files without extension.
-        writes_header: False leaves preamble and header out of text files that are going to be
-            joined by `writers.files.merge`; other formats ignore it.
+        writes_header: False leaves preamble and header out of text files that are joined.
 
     Raises:
         FormatError: The format is impossible, or impossible for this schema.
@@ -119,9 +118,6 @@ def extension(
 
     Text whose fields are separated by tabs has `tsv` in place of `csv`, and encrypted text has
     `.age` at the end.
-
-    Raises:
-        FormatError: The format is unknown, or the codec does not go with it.
     """
     name = name_of(output_format)
     check(name, compression)
@@ -163,11 +159,7 @@ def codecs() -> tuple[dict[str, Any], ...]:
 
 
 def name_of(output_format: object) -> str:
-    """Return the name of a format that is given by name, by its options or by its class.
-
-    Raises:
-        FormatError: The format is unknown.
-    """
+    """Return the name of a format that is given by name, by its options or by its class."""
     if isinstance(output_format, TextFormat):
         return "csv"
     if isinstance(output_format, ParquetFormat):

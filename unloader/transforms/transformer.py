@@ -41,7 +41,6 @@ class Together:
     """Batches that wait until there are enough of them for one evaluation."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -58,7 +57,6 @@ class Together:
         return self._rows >= TOGETHER_ROWS or self._bytes >= TOGETHER_BYTES
 
     def take(self) -> list[pa.RecordBatch]:
-        """Return the batches, and keep none of them."""
         taken, self._batches = self._batches, []
         self._rows = self._bytes = 0
         return taken
@@ -110,20 +108,16 @@ def check(options: TransformOptions, schema: pa.Schema) -> Checked:
 
 
 class Transformer:
-    """Applies a transform to batches; used by one thread at a time."""
+    """Applies a transform to batches; used by one thread at a time.
+
+    `schema` is of the batches that will come. `keys` are by their names; None without rows.
+
+    Raises:
+        UsageError: As `check`.
+        ConfigError: A key is missing or invalid; a library is missing.
+    """
 
     def __init__(self, options: TransformOptions, schema: pa.Schema, keys: Keys | None) -> None:
-        """Check the transform, and get ready.
-
-        Args:
-            options: The steps.
-            schema: Of the batches that will come.
-            keys: By their names, as `masking_keys.masking_keys` reads them; None without rows.
-
-        Raises:
-            UsageError: As `check`.
-            ConfigError: A key is missing or invalid; a library is missing.
-        """
         self._given = schema
         self.columns: Columns = tuple(
             steps.Column(

@@ -360,10 +360,18 @@ def values_of(texts: pa.Array, field: pa.Field, format: TextFormat) -> tuple[pa.
     if number:
         return texts, _form(texts, "number")
     if types.is_boolean(kind):
-        array = _booleans(texts, format)
+        yes, no = format.boolean.split("/")
+        array = pc.equal(texts, yes)
+        if not pc.all(pc.fill_null(pc.or_(array, pc.equal(texts, no)), True)).as_py():
+            raise ValueError(f"a truth value is neither {yes} nor {no}")
         return array, _form(array)
     if types.is_binary(kind) or types.is_large_binary(kind):
-        return _bytes(texts, format)
+        if format.binary == "base64":
+            found = [None if each is None else base64.b64decode(each) for each in texts.to_pylist()]
+            array = pa.array(found, pa.large_binary())
+            return array, _form(array)
+        width, prefix = _form(texts).width, _PREFIXES[format.binary]
+        return texts, Form(kind=Kind.HEX_TEXT, width=width, digits=prefix)
     mask = _mask_of(field, format)
     if mask is not None:
         texts = _rearranged(texts, field, mask, format)
@@ -385,23 +393,6 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_decimal(kind) or types.is_floating(kind))
-
-
-def _booleans(texts: pa.Array, format: TextFormat) -> pa.Array:
-    yes, no = format.boolean.split("/")
-    known = pc.or_(pc.equal(texts, yes), pc.equal(texts, no))
-    if not pc.all(pc.fill_null(known, True)).as_py():
-        raise ValueError(f"a truth value is neither {yes} nor {no}")
-    return pc.equal(texts, yes)
-
-
-def _bytes(texts: pa.Array, format: TextFormat) -> tuple[pa.Array, Form]:
-    if format.binary == "base64":
-        found = [None if each is None else base64.b64decode(each) for each in texts.to_pylist()]
-        array = pa.array(found, pa.large_binary())
-        return array, _form(array)
-    form = _form(texts)
-    return texts, Form(kind=Kind.HEX_TEXT, width=form.width, digits=_PREFIXES[format.binary])
 
 
 def _mask_of(field: pa.Field, format: TextFormat) -> str | None:

@@ -171,7 +171,6 @@ class Conveyor:
         return bool(self._threads) and self._unwritten == 0
 
     def settle(self) -> None:
-        """Wait until all buffers are written, or nothing more will be written."""
         self._start()
         with self._change:
             self._change.wait_for(lambda: self._unwritten == 0 or self._stopped)
@@ -181,10 +180,18 @@ class Conveyor:
         with self._change:
             self._finishing = True
             self._change.notify_all()
-        if not self._threads:
-            self._work_alone()
         for thread in self._threads:
             thread.join()
+        if self._threads:
+            return
+        # One buffer is compressed and written in this thread.
+        if self._compressor is not None:
+            self._run(self._compress)
+            self.compress_delay_seconds = 0.0
+        compressed = thread_time()
+        self._run(self._write)
+        self.write_cpu_seconds, self.write_delay_seconds = thread_time() - compressed, 0.0
+        self.own_cpu_seconds = self.compress_cpu_seconds + self.write_cpu_seconds
 
     def abort(self, seconds: float) -> bool:
         """Drop the bytes that are not written, and end; return whether the threads have ended. A
@@ -216,16 +223,6 @@ class Conveyor:
             )
             thread.start()
             self._threads.append(thread)
-
-    def _work_alone(self) -> None:
-        """Compress and write one buffer in this thread."""
-        if self._compressor is not None:
-            self._run(self._compress)
-            self.compress_delay_seconds = 0.0
-        compressed = thread_time()
-        self._run(self._write)
-        self.write_cpu_seconds, self.write_delay_seconds = thread_time() - compressed, 0.0
-        self.own_cpu_seconds = self.compress_cpu_seconds + self.write_cpu_seconds
 
     def _run(self, stage: Callable[[], None]) -> None:
         try:
@@ -304,23 +301,15 @@ class Conveyor:
 
     def _taken(self) -> Iterator[Sequence[BytesLike]]:
         """Yield the bytes to write; they count as written when the next ones are asked for."""
-        return self._buffers() if self._compressor is None else self._made_frames()
-
-    def _until_stopped(self) -> Iterator[Sequence[BytesLike]]:
-        yield from self._taken()
-        if self._stopped:
-            raise EndsEarly("the output was abandoned before it was complete.")
-
-    def _buffers(self) -> Iterator[Sequence[BytesLike]]:
-        while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
-            yield [buffer.content()]
-            with self._change:
-                buffer.filled = 0
-                self._free.append(buffer)
-                self._unwritten -= 1
-                self._change.notify_all()
-
-    def _made_frames(self) -> Iterator[Sequence[BytesLike]]:
+        if self._compressor is None:
+            while (buffer := self._next(self._full, lambda: self._finishing)) is not None:
+                yield [buffer.content()]
+                with self._change:
+                    buffer.filled = 0
+                    self._free.append(buffer)
+                    self._unwritten -= 1
+                    self._change.notify_all()
+            return
         while (frame := self._next(self._frames, lambda: self._framed_all)) is not None:
             yield [frame]
             with self._change:
@@ -328,6 +317,11 @@ class Conveyor:
                 self._unwritten -= 1
                 self._change.notify_all()
             del frame
+
+    def _until_stopped(self) -> Iterator[Sequence[BytesLike]]:
+        yield from self._taken()
+        if self._stopped:
+            raise EndsEarly("the output was abandoned before it was complete.")
 
     def _put(self, pieces: Sequence[BytesLike]) -> None:
         for piece in pieces:

@@ -40,11 +40,7 @@ def rest_after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
 
 
 def write_some(descriptor: int, pieces: Sequence[BytesLike]) -> int:
-    """Write the beginning of the pieces with one call; return the bytes it took, at least 1.
-
-    Raises:
-        OSError: The call failed, or took nothing.
-    """
+    """Write the beginning of the pieces with one call; return the bytes it took, at least 1."""
     if len(pieces) == 1:
         count = os.write(descriptor, pieces[0])
     else:
@@ -55,11 +51,7 @@ def write_some(descriptor: int, pieces: Sequence[BytesLike]) -> int:
 
 
 def sync(descriptor: int, path: Path) -> None:
-    """Sync a file, and check that it still has its name.
-
-    Raises:
-        OSError: The device failed, or no file has that name any more.
-    """
+    """Sync a file, and check that it still has its name."""
     os.fsync(descriptor)
     os.stat(path)  # A file that was unlinked meanwhile can be synced, but is lost.
 
@@ -127,9 +119,7 @@ class GuardedWrites:
     def write_some(self, pieces: Sequence[BytesLike]) -> int:
         """Write the beginning of the pieces; return the bytes that were taken, at least 1.
 
-        Raises:
-            OSError: The destination failed. A full disk is an error only with a limit of 0, or
-                after `interrupt`.
+        A full disk is an error only with a limit of 0, or after `interrupt`.
         """
         if not self._min_free:
             return write_some(self._descriptor, pieces)

@@ -65,11 +65,7 @@ def check_moves(
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a small file as a whole: readers see the old bytes or the new ones, synced.
-
-    Raises:
-        WriteError: It could not be written; the old file is untouched then.
-    """
+    """Replace a small file as a whole: readers see the old bytes or the new ones, synced."""
     file = NamedLater(path, data)
     try:
         os.fsync(file.descriptor)
@@ -109,11 +105,7 @@ class NamedLater:
     """A small file that has all its bytes, unsynced, but not its name."""
 
     def __init__(self, path: Path, data: bytes) -> None:
-        """Write it under a temporary name; end with `name` or `drop`.
-
-        Raises:
-            WriteError: The disk is full, or the file system refused.
-        """
+        """Write it under a temporary name; end with `name` or `drop`."""
         self.path = path
         self._staged = f"{path}{PART_SUFFIX}"
         try:
@@ -163,11 +155,7 @@ class NamedLater:
 
 
 def remove_staged(staging: Path, stems: Collection[str]) -> None:
-    """Remove the staged files whose names begin with a stem and a dot, if there are any.
-
-    Raises:
-        WriteError: A file could not be removed.
-    """
+    """Remove the staged files whose names begin with a stem and a dot, if there are any."""
     try:
         names = sorted(os.listdir(staging))
     except FileNotFoundError:
@@ -193,11 +181,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def rename_if_free(source: Path, target: Path) -> None:
-    """Rename, but never over an existing file.
-
-    Raises:
-        OSError: FileExistsError if the target exists; or the file system refused.
-    """
+    """Rename, but never over an existing file: FileExistsError then."""
     _renameat2(source, target, _RENAME_NOREPLACE)
 
 

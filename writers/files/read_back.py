@@ -64,7 +64,6 @@ def read_back(
 
     Raises:
         WriteError: The file is missing, unreadable, or not of its format.
-        FormatError: The checksum cannot be computed here.
     """
     try:
         digest, size = open_digest(checksum), 0
@@ -135,7 +134,6 @@ def parquet_batches(file: Any) -> Iterator[Any]:
 
 
 def is_plain(text: TextFormat) -> bool:
-    """Return whether pyarrow's CSV reader can parse the dialect."""
     return (
         len(text.delimiter.encode()) == 1
         and len(text.enclosure.encode()) == 1
@@ -300,7 +298,6 @@ def arrow_table(block: bytes, text: TextFormat, names: Sequence[str], values: An
 
 
 def decompressed(path: Readable, compression: Compression) -> Any:
-    """Return a file's bytes before they were compressed, as a file of Arrow's."""
     import pyarrow as pa
 
     file = arrow_stream(path)

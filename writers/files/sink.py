@@ -163,11 +163,7 @@ class Sink:
         )
 
     def write(self, data: BytesLike) -> None:
-        """Append bytes, waiting while all buffers are in flight.
-
-        Raises:
-            WriteError: This or an earlier write failed.
-        """
+        """Append bytes, waiting while all buffers are in flight; an earlier failure is raised."""
         self._raise_failure()
         view = memoryview(data).cast("B")
         self._accepted += view.nbytes
@@ -181,9 +177,6 @@ class Sink:
 
         It waits while all buffers are in flight. Bytes written there count after `advance`.
         The memory may be used until then, or until the next call of another method.
-
-        Raises:
-            WriteError: An earlier write failed.
         """
         self._raise_failure()
         return self._begin().room()
@@ -200,19 +193,13 @@ class Sink:
         """Wait until all accepted bytes are written, and end the frame there.
 
         Then `bytes_written` is the same on every run over the same bytes and calls.
-
-        Raises:
-            WriteError: A write failed.
         """
         self._hand_over()
         self._conveyor.settle()
         self._raise_failure()
 
     def close(self) -> tuple[int, str]:
-        """Write the rest and sync.
-
-        Returns:
-            The size of the file in bytes and its checksum, name and hex digits.
+        """Write the rest and sync; return the size of the file and its checksum, `name:hex`.
 
         Raises:
             WriteError: The destination failed; the file is removed then.

@@ -33,15 +33,6 @@ class StagedFiles:
 
     Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` and so on if the output
     has a file size. The first file is opened immediately, so that a unit without rows has a file.
-
-    Args:
-        spec: Directory, file size and buffers.
-        stem: Name of the files without extension.
-        extension: Without a dot.
-        compression: Of the files.
-
-    Raises:
-        WriteError: The first file cannot be created.
     """
 
     def __init__(
@@ -79,11 +70,7 @@ class StagedFiles:
         return self._sink is not None
 
     def finish(self, rows: int) -> None:
-        """Sync and close the file being written, which holds `rows` rows.
-
-        Raises:
-            WriteError: The destination failed; that file is removed, earlier ones are not.
-        """
+        """Sync and close the file being written, which holds `rows` rows."""
         sink = self.sink()
         size, checksum = sink.close()
         name = sink.path.name if sink.upload is None else self._name(len(self._done))
@@ -113,7 +100,6 @@ class StagedFiles:
         return f"{self._stem}{part}.{self._extension}{PART_SUFFIX}"
 
     def _place(self, number: int) -> Path | Location:
-        """Return where a file is written, by its number from 0."""
         finals, name = self._spec.finals, self._name(number)
         if finals is not None:
             return Location.parse(finals.place).below(finals.name(number))
@@ -149,7 +135,6 @@ def _remove(file: Path | Location, upload: UncompletedUpload | None) -> None:
 
 
 def _sum(some: StageSeconds, more: StageSeconds) -> StageSeconds:
-    """Return the sums of the fields, except the longest wait."""
     sums = {name: getattr(some, name) + getattr(more, name) for name in some.__struct_fields__}
     return StageSeconds(
         **{**sums, "longest_blocked_s": max(some.longest_blocked_s, more.longest_blocked_s)}

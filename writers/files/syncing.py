@@ -46,11 +46,7 @@ Steps = Generator[Sequence[Wanted], None, T]
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory survive a power cut.
-
-    Raises:
-        WriteError: The file system refused.
-    """
+    """Make the names in a directory survive a power cut."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -120,9 +116,9 @@ def together(
 class SyncThreads:
     """Threads that sync several things at a time; used with `with`, by one thread.
 
-    A disk ends many syncs together, and a clean file costs a wait too. The threads are started when
-    they are needed. The caller syncs as well, and each takes the next thing until none is left: a
-    wake-up for each thing would cost more than most syncs.
+    A disk ends many syncs together, and a clean file costs a wait too. The caller syncs as well,
+    and each takes the next thing until none is left: a wake-up for each would cost more than most
+    syncs.
     """
 
     def __init__(self) -> None:
@@ -141,7 +137,6 @@ class SyncThreads:
         self._threads.clear()
 
     def sync(self, wanted: Collection[Wanted]) -> dict[Wanted, Exception]:
-        """Sync all of these; return the errors."""
         for each in wanted:
             if isinstance(each, int):
                 start_writing(each)
@@ -211,16 +206,10 @@ class Writeback:
 
     Otherwise Linux keeps dirty pages for seconds and then writes them in one burst, while the next
     writer waits. Here each step of a file is started when it is complete, and an older step must
-    have arrived before much more follows. So a file has few dirty pages, whether it and the memory
-    are large or small.
+    have arrived before much more follows. So a file has few dirty pages.
 
-    Pages that have arrived leave the page cache, where they would push out the pages that others
-    read. They serve the next step: measured, a page that the kernel has to find costs as much CPU
-    as the encoding of its text, and three times as much in a virtual machine.
-
-    Args:
-        descriptor: Of the file, which begins empty.
-        drops: Remove pages that have arrived from the page cache.
+    Pages that have arrived leave the page cache if `drops`. They serve the next step: measured, a
+    page that the kernel has to find costs as much CPU as the encoding of its text.
     """
 
     def __init__(self, descriptor: int, *, drops: bool = False) -> None:

@@ -197,7 +197,6 @@ def _column(
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that values of an extension type are stored as; UUIDs stay."""
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.uuid":
         return storage_type(kind.storage_type)
     return kind
@@ -298,15 +297,11 @@ _NO_CODE = b""
 
 
 def charset_description(format: TextFormat) -> bytes | None:
-    """Return what `Charset::make` takes for the format's encoding, without its byte order mark.
+    """Return what `Charset::make` takes for the format's encoding, None where it is not for C++.
 
     The substitute plays no part: it has to be in a value before that is enclosed or escaped. A
     `Charset` stops at a character without a code, and the plain encoder, which then takes the
-    batch, substitutes or refuses it.
-
-    Returns:
-        None where the encoding is not for C++. Made once a process and encoding; the largest,
-        GB 18030, takes about 30 ms.
+    batch, substitutes or refuses it. The largest, GB 18030, takes about 30 ms, once a process.
     """
     return _described(codecs.lookup(format.encoding).name)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import codecs
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from writers.errors import FormatError
@@ -86,14 +87,52 @@ def check(format: TextFormat) -> None:
         check_fixed(format)
         _check_layout(format)
         return
-    _check_marks(format)
+    if not format.delimiter:
+        raise FormatError("the delimiter is empty.", "give one to --delimiter.")
+    if not format.eol:
+        raise FormatError("the end of line is empty.", "give --eol lf, crlf or a text.")
+    if not format.enclosure and format.enclose != "none":
+        raise FormatError(
+            f"values cannot be enclosed ({format.enclose}) with an empty enclosure.",
+            "give one to --enclosure, or --enclose none.",
+        )
+    marks = {"--delimiter": format.delimiter, "--eol": format.eol}
+    if format.enclosure:
+        marks["--enclosure"] = format.enclosure
+    # One shared character is enough for a field end and a record end to run into each other.
+    for (option, text), (other_option, other) in combinations(marks.items(), 2):
+        if shared := set(text) & set(other):
+            raise FormatError(
+                f"{option} {text!r} and {other_option} {other!r} share {min(shared)!r}, so a "
+                "reader could confuse them.",
+                f"change {option}.",
+            )
+    backslash = format.escape == "backslash"
+    if not backslash and format.enclose == "none" and format.decimal_separator in format.delimiter:
+        raise FormatError(
+            f"numbers with the decimal separator {format.decimal_separator!r} would hold the "
+            f"delimiter {format.delimiter!r} and cannot be enclosed.",
+            "use --enclose minimal, or another --delimiter.",
+        )
+    for option, text in marks.items() if backslash else ():
+        if _BACKSLASH in text:
+            raise FormatError(
+                f"{option} {text!r} holds the escape character itself.",
+                f"use --escape double, or another {option}.",
+            )
+        if text[0].isalnum():
+            raise FormatError(
+                f"{option} {text!r} begins with a letter or digit, whose meaning a preceding "
+                "backslash would change.",
+                f"use --escape double, or another {option}.",
+            )
     _check_null(format)
     if not 0 <= format.record_length_digits <= 20:
         raise FormatError(
             f"a record length of {format.record_length_digits} digits is impossible.",
             "give --record-length 1 to 20, or 0 for none.",
         )
-    _check_texts(format, _marks(format))
+    _check_texts(format, {**marks, "--null": format.null})
 
 
 def check_fixed(format: TextFormat) -> None:
@@ -147,66 +186,6 @@ def _check_texts(format: TextFormat, marks: dict[str, str]) -> None:
         encoding.check_text(text, option)
     encoding.check_text(format.decimal_separator, "--decimal-separator")
     encoding.check_text(format.substitute or "", "--substitute")
-
-
-def _marks(format: TextFormat) -> dict[str, str]:
-    marks = {"--delimiter": format.delimiter, "--eol": format.eol, "--null": format.null}
-    if format.enclosure:
-        marks["--enclosure"] = format.enclosure
-    return marks
-
-
-def _check_marks(format: TextFormat) -> None:
-    if not format.delimiter:
-        raise FormatError("the delimiter is empty.", "give one to --delimiter.")
-    if not format.eol:
-        raise FormatError("the end of line is empty.", "give --eol lf, crlf or a text.")
-    if not format.enclosure and format.enclose != "none":
-        raise FormatError(
-            f"values cannot be enclosed ({format.enclose}) with an empty enclosure.",
-            "give one to --enclosure, or --enclose none.",
-        )
-    _check_shared(format)
-    if format.escape == "backslash":
-        _check_backslash(format)
-    elif format.enclose == "none" and format.decimal_separator in format.delimiter:
-        raise FormatError(
-            f"numbers with the decimal separator {format.decimal_separator!r} would hold the "
-            f"delimiter {format.delimiter!r} and cannot be enclosed.",
-            "use --enclose minimal, or another --delimiter.",
-        )
-
-
-def _check_shared(format: TextFormat) -> None:
-    # One shared character is enough for a field end and a record end to run into each other.
-    marks = [("--delimiter", format.delimiter), ("--eol", format.eol)]
-    if format.enclosure:
-        marks.append(("--enclosure", format.enclosure))
-    for index, (option, text) in enumerate(marks):
-        for other_option, other in marks[index + 1 :]:
-            if shared := set(text) & set(other):
-                raise FormatError(
-                    f"{option} {text!r} and {other_option} {other!r} share {min(shared)!r}, so a "
-                    "reader could confuse them.",
-                    f"change {option}.",
-                )
-
-
-def _check_backslash(format: TextFormat) -> None:
-    for option, text in _marks(format).items():
-        if option == "--null":
-            continue
-        if _BACKSLASH in text:
-            raise FormatError(
-                f"{option} {text!r} holds the escape character itself.",
-                f"use --escape double, or another {option}.",
-            )
-        if text[0].isalnum():
-            raise FormatError(
-                f"{option} {text!r} begins with a letter or digit, whose meaning a preceding "
-                "backslash would change.",
-                f"use --escape double, or another {option}.",
-            )
 
 
 def _check_null(format: TextFormat) -> None:

@@ -1,22 +1,14 @@
 """When a value is enclosed or escaped, so that a reader gets back exactly it.
 
-The rules of `writers.text.marks`, here for whole arrays of values.
+The rules of `writers.text.marks`, for whole arrays of values and for one value in pieces; the bytes
+are the same. Where only some values are enclosed (`minimal`) a value in pieces is read once before
+it is written, up to where that is decided. A refusal may come in the middle of a record: the file
+is given up then. The end of a piece is held back if it may begin a mark, or is an odd byte of
+base64.
 
-The rules of `writers.text.enclosing` for one value in pieces; the bytes are the same.
-
-Where only some values are enclosed (`minimal`) a value is read once before it is written, up to
-where that is decided. A refusal may come in the middle of a record: the file is given up then.
-
-The text of a value that comes in pieces: the same text as for the whole value, never held whole.
-
-A few characters or bytes are held back from one piece to the next. They are the beginning of a mark
-that may continue in the next piece, or an odd byte of base64.
-
-Values that spreadsheets take for formulas, and the quote that keeps them from it.
-
-A program such as Excel runs a field of a CSV file that begins with one of `STARTS`. An attacker may
-have written that field into the database. With the quote before it, the field is text. The list
-comes from OWASP's page on CSV injection.
+A program such as Excel runs a field of a CSV file that begins with one of `STARTS` as a formula. An
+attacker may have written that field into the database. With a quote before it, the field is text.
+The list comes from OWASP's page on CSV injection.
 """
 
 from __future__ import annotations
@@ -83,9 +75,6 @@ class Enclosing:
             place: Named when a value is refused.
             always: Enclose every value but NULL.
             alphabet: Characters the texts are made of, None if any.
-
-        Raises:
-            ValueNotRepresentable: The format has no way to write a value.
         """
         # Escaping at most doubles a value, which is then enclosed.
         texts = with_room(texts, factor=2, more=2 * len(self._format.enclosure.encode()))
@@ -176,10 +165,8 @@ def _has(texts: pa.Array, text: str) -> bool:
 
 
 def _running_into(texts: pa.Array, mark: str) -> list[pa.Array]:
-    """Return where the first `mark` that a reader finds at a value's end begins inside the value.
-
-    Nothing is returned when that cannot happen, as with marks of one character.
-    """
+    """Return where the first `mark` that a reader finds at a value's end begins inside the value,
+    or nothing."""
     if not overlaps_itself(mark) or not _found(texts, (mark[0],)):
         return []
     stand_in = "\x01" if "\x01" not in mark else next(c for c in "\x02\x03\x04" if c not in mark)
@@ -199,16 +186,9 @@ class LargeEnclosing:
     def cell(
         self, pieces: Pieces, place: Place, *, always: bool, alphabet: frozenset[str] | None
     ) -> Pieces:
-        """Return the text between two delimiters, with the enclosure.
+        """Return a reader of the text between two delimiters, for a value that is not NULL.
 
-        Args:
-            pieces: The text of one value that is not NULL.
-            place: Named when the value is refused, of an array of this value alone.
-            always: Enclose it in any case.
-            alphabet: Characters the text is made of, None if any.
-
-        Returns:
-            Reads the final text; may raise `ValueNotRepresentable` at any piece.
+        The arguments are those of `Enclosing.cells`. Reading may raise `ValueNotRepresentable`.
         """
         if self._refused:
             pieces = partial(self._allowed, pieces, place)
@@ -339,7 +319,6 @@ def large_alphabet(value: LargeValue, form: BinaryForm) -> frozenset[str] | None
 
 
 def replaced(pieces: Pieces, pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
-    """Replace single characters, one pair after the other."""
     for piece in pieces():
         text = piece
         for old, new in pairs:
@@ -399,7 +378,6 @@ class FormulaGuard:
         """Of the guarded batches, its names guarded, too."""
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with its texts guarded; NULL stays NULL."""
 
         columns = [
             _guard(pc.cast(column, field.type)) if guarded else column
@@ -410,7 +388,6 @@ class FormulaGuard:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def row(self, row: LargeRow) -> LargeRow:
-        """Return a row with its texts guarded, the large ones as they are read."""
         values = tuple(
             (index, _GuardedValue(value) if self._guarded[index] else value)
             for index, value in row.values

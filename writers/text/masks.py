@@ -15,6 +15,7 @@ import string
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from writers.errors import FormatError
 
@@ -143,9 +144,7 @@ def parse(mask: str) -> Mask:
             position += 2
             continue
         element, length = _next_element(mask, position)
-        elements.append(
-            Element(kind=element.kind, text=element.text, fill=fill, digits=element.digits)
-        )
+        elements.append(replace(element, fill=fill))
         position += length
     if not elements:
         raise FormatError("a date format is empty.", "give one such as YYYY-MM-DD.")

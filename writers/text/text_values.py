@@ -94,11 +94,7 @@ def text_of(
 
 
 def format_for(field: pa.Field, format: TextFormat) -> TextFormat:
-    """Return the format as it applies to one column.
-
-    Dates with a time of day arrive as timestamps; their `text_class` is `date`, and they follow the
-    mask for dates where there is one.
-    """
+    """Return the format of one column: dates with a time of day arrive as timestamps."""
     if text_class(field) == "date" and format.date_format is not None:
         return replace(format, timestamp_format=format.date_format)
     return format
@@ -373,7 +369,6 @@ def _iso(texts: pa.Array, *, zoned: bool) -> pa.Array:
 
 
 def timestamp_alphabet(format: TextFormat) -> frozenset[str] | None:
-    """Return characters that every text of `timestamp_texts` is made of, None if any."""
     letters = _LETTERS
     for mask in (format.timestamp_format, format.timestamp_tz_format):
         if mask is not None:
@@ -451,7 +446,6 @@ def _zone(fields: pa.StructArray) -> Zone:
 
 
 def _month_days(year: pa.Array, month: pa.Array, day: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the days of each month, and where the day is one that only Julian years have."""
     fourth = pc.equal(pc.bit_wise_and(year, 3), 0)
     century = pc.equal(pc.multiply(pc.divide(year, 100), 100), year)
     fourth_century = pc.equal(pc.multiply(pc.divide(year, 400), 400), year)

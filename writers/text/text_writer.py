@@ -1,18 +1,7 @@
 """Writers of delimited text: one that encodes batches, one that takes ready bytes.
 
-Counts the records of text that comes ready from the source, while it passes through.
-
-The source of the text reports its number of records. Counted here, from the bytes that are written,
-the number is independent of that.
-
-The first cell of a file, where it begins with U+FEFF.
-
-Readers take that character for a byte order mark at the start of a file, and drop it. They keep it
-in an enclosure, so the cell is enclosed. A format that cannot enclose refuses it.
-
-Text encoders: the native one where it can be used, and the plain one, which has the same bytes.
-
-Nothing is imported or loaded before it is asked for.
+The native encoder is used where it can be, else the plain one, which has the same bytes. The
+records of ready text are counted from the written bytes, independently of the source.
 """
 
 from __future__ import annotations
@@ -113,8 +102,7 @@ class TextWriter(_TextFiles):
         spec: Its format must be a `TextFormat`.
         schema: Of every batch.
         stem: Name of the files without extension.
-        writes_header: Begin every file with preamble and header; off for files that are going
-            to be joined behind one.
+        writes_header: Begin every file with preamble and header; off for files that are joined.
 
     Raises:
         FormatError: The format is impossible, or impossible for this schema.
@@ -251,13 +239,7 @@ class TextWriter(_TextFiles):
 
 
 class EncodedTextWriter(_TextFiles):
-    """Takes text that is already encoded and leaves one file.
-
-    Args:
-        spec: Its format must be a `TextFormat`; the file size is ignored, for the records
-            in the bytes are not known here.
-        stem: Name of the file without extension.
-        header: Bytes the file begins with.
+    """Takes text that is already encoded and leaves one file, which begins with a header.
 
     Raises:
         FormatError: The format is not a text format or the codec is impossible.
@@ -347,11 +329,10 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 class FirstCell:
-    """Passes the text of one file on, and encloses its first cell where that is needed.
+    """Passes the text of one file on, and encloses its first cell where it begins with U+FEFF.
 
-    Args:
-        format: A checked one.
-        column: Name of the first column, for the error.
+    Readers take that character for a byte order mark at the start of a file, and drop it. They keep
+    it in an enclosure. A format that cannot enclose refuses the cell.
     """
 
     def __init__(self, format: TextFormat, column: str) -> None:
@@ -371,7 +352,6 @@ class FirstCell:
         """Whether all further text is passed on as it is."""
 
     def concerns(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the first value of a batch begins with U+FEFF."""
 
         column = getattr(batch.column(0), "storage", batch.column(0))
         kind = column.type

@@ -164,16 +164,11 @@ class NativeFile:
         sink.write(MAGIC)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the row group.
-
-        Raises:
-            ValueNotRepresentable: A value cannot be written; names its column.
-        """
+        """Add rows to the row group; ValueNotRepresentable names the column of a value."""
         self._add(self._encoder.append(batch))
         self._rows += batch.num_rows
 
     def end_row_group(self) -> None:
-        """Write the row group."""
         self._add(self._encoder.finish())
         statistics = self._parquet.statistics
         chunks = [column.write(self._sink, statistics) for column in self._columns]
@@ -274,12 +269,7 @@ class _ChunkWriter:
         self._pages.insert(0 if page.dictionary else len(self._pages), (page, size, data))
 
     def write(self, sink: Sink, statistics: bool) -> _Chunk:
-        """Write the chunk and begin the next one.
-
-        Args:
-            sink: Takes the bytes.
-            statistics: Whether the chunk has its bounds and number of NULLs, and indexes.
-        """
+        """Write the chunk and begin the next one; with `statistics` it has bounds and indexes."""
         start, data_start, row = sink.bytes_accepted, 0, 0
         compressed = uncompressed = 0
         pages: list[_WrittenPage] = []
