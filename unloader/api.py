@@ -45,12 +45,12 @@ from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
 from unloader.resolve.resolution import prepared, resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
+from unloader.retention.older_runs import clear
 from unloader.run import starting
 from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, choose
 from unloader.sources.registry import source_of
-from unloader.status.clearing import clear
 from unloader.storage.place_names import AnyPlace, path_of
 from writers.model import TextFormat
 

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest, TableRecord, TablesManifest
@@ -33,11 +35,10 @@ from unloader.manifest.read import (
 from unloader.redaction import redact
 from unloader.resolve.places import home_above
 from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
-from unloader.status.clearing import clear
 from unloader.storage.directories.directory_records import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD
+from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Cleaning
 
 LEAVING = ".removed-"
 """Start of the name of a directory while its files are removed."""
@@ -483,3 +484,51 @@ def within(home: Path, tables: set[Path]) -> set[Path]:
     return {
         parent for table in tables for parent in table.parents if parent.is_relative_to(home)
     } - {home}
+
+
+def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
+    """Remove what dead runs have left at places; see `Storage.clear`.
+
+    For a run over several tables these are the staged files of each table. The home comes last: it
+    records the tables.
+
+    Raises:
+        OutputFailed: A run is writing there.
+    """
+    gone: list[Cleaning] = []
+    wider: dict[str, None] = {}
+    for place in places:
+        storage, manifest = storage_at(place), b""
+        with suppress(OSError):
+            manifest = storage.read(place, MANIFEST)
+        if b'"lake_table"' in manifest:
+            from unloader.lakehouse.lake_runs import removed as removed_from_lake
+
+            # The run is complete, for a table of a lakehouse, and perhaps not part of it.
+            if done := removed_from_lake(place, dry_run=dry_run):
+                gone.append(done)
+                continue
+        # If this look fails, the clearing itself reports the obstacle.
+        with suppress(OSError):
+            who = storage.who_was_here(place, counted=False)
+            home = ""
+            if who is not None and who.is_running:
+                home = home_above(storage, place, who.run_id)
+            if who is not None and home:
+                # A running run stays untouched: the clearing of its home is refused.
+                raise OutputFailed(
+                    f"run {who.run_id} over several tables is writing to {place}",
+                    f"wait until it ends, or end it with: unloader stop {shlex.quote(home)}",
+                )
+            if who is not None and who.run_id and not who.is_running:
+                for table in recorded_tables(storage.record(place, RUN_RECORD), place):
+                    for directory in table.directories:
+                        whose = storage.who_was_here(directory, counted=False)
+                        if whose is not None and whose.run_id in (who.run_id, table.run_id):
+                            wider[directory] = None
+        wider.setdefault(place)
+    removed = tuple(left for each in gone for left in each.removed)
+    if gone and not wider:
+        return replace(gone[0], removed=removed)
+    others = storage_at(next(iter(wider), "")).clear(tuple(wider), dry_run=dry_run)
+    return replace(others, removed=(*removed, *others.removed))

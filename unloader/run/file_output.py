@@ -220,7 +220,6 @@ class FileOutput(RunOutput):
             TABLE,
             CheckedFile,
             Fetched,
-            Reading,
             fetched_of,
             read_files,
             some_of,
@@ -243,11 +242,17 @@ class FileOutput(RunOutput):
                 for file in unit.files
             ]
             threads = len(self.run.seating.seats)
-            reading = Reading(spec=self._keyed(""), parallelism=threads, fetched=fetched)
-            found = read_files(files, reading, self._observe, lambda: check_stop(stop, _BEFORE))
-            if found.differences:
+            differences, _ = read_files(
+                files,
+                self._keyed(""),
+                threads,
+                fetched,
+                self._observe,
+                lambda: check_stop(stop, _BEFORE),
+            )
+            if differences:
                 raise VerifyMismatch(
-                    some_of(found.differences), "unload the table again, and check the storage"
+                    some_of(differences), "unload the table again, and check the storage"
                 )
 
         contents: dict[str, list[ContentSums]] = {}

@@ -438,7 +438,11 @@ def finished(asked: TablesRequest) -> Manifests | None:
         job = digest_of_job(each)
         same = []
         for place in filter(_is_over, _places(each.output.destination)):
-            manifest = _manifest_at(place)
+            manifest = None
+            if is_finished(place) and not home_manifest(path_of(place)):
+                # One that is damaged is reported by the run that follows.
+                with suppress(OutputFailed):
+                    manifest = read_manifest(path_of(place))
             if manifest is not None and manifest.job == job:
                 same.append(manifest)
             elif manifest is not None and _is_alone(each.output.destination):
@@ -494,12 +498,3 @@ def _is_over(place: str) -> bool:
         return storage_at(place).who_was_here(place, counted=False) is None
     except OSError:
         return False  # The next run reports this.
-
-
-def _manifest_at(place: str) -> Manifest | None:
-    if not is_finished(place) or home_manifest(path_of(place)):
-        return None
-    try:
-        return read_manifest(path_of(place))
-    except OutputFailed:
-        return None  # It is damaged. The run that follows reports that.

@@ -57,21 +57,6 @@ class _Ended(Exception):
     """Ends a job whose result is not needed any more."""
 
 
-class _Meter:
-    """What all jobs have done so far, and whether they are to end."""
-
-    def __init__(self) -> None:
-        self.done = 0
-        self.over = False
-        self._lock = threading.Lock()
-
-    def advance(self, amount: int) -> None:
-        if self.over:
-            raise _Ended
-        with self._lock:
-            self.done += amount
-
-
 def in_parallel(
     jobs: Sequence[Callable[[Advance], T]],
     parallelism: int,
@@ -91,7 +76,15 @@ def in_parallel(
         BaseException: The error of the first job that failed, or of `watch`. No thread is left
             then, unless an interrupt came while one was in a long call.
     """
-    meter = _Meter()
+    lock, over, amount = threading.Lock(), False, 0
+
+    def advance(more: int) -> None:
+        nonlocal amount
+        if over:
+            raise _Ended
+        with lock:
+            amount += more
+
     workers = max(1, min(parallelism, len(jobs)))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="verify")
     found: dict[int, T] = {}
@@ -101,15 +94,15 @@ def in_parallel(
         while len(found) < len(jobs):
             # A few are ready for a thread that becomes free; to wait for all would take long.
             for number, job in islice(waiting, 2 * workers - len(running)):
-                running[pool.submit(job, meter.advance)] = number
+                running[pool.submit(job, advance)] = number
             done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             for each in done:
                 found[running.pop(each)] = each.result()
-            watch(len(found), meter.done)
+            watch(len(found), amount)
         pool.shutdown()
         return [found[number] for number in range(len(jobs))]
     except BaseException as error:
-        meter.over = True
+        over = True
         cancel()
         # A thread may be in a long call of a library. The user who interrupts does not wait for it.
         interrupted = isinstance(error, (KeyboardInterrupt, Interrupted))
@@ -178,6 +171,9 @@ def differing(
             )
 
 
+_DAMAGED = "unload the table again, and check the storage"
+
+
 def check_file(
     path: Readable,
     file: WrittenFile,
@@ -203,7 +199,7 @@ def check_file(
             # To read all of a file that grows without end would take as long.
             size = path.lstat().st_size
             if size > file.bytes:
-                raise _differs(path, [f"size {size} instead of {file.bytes}"])
+                raise VerifyMismatch(f"{path} has size {size} instead of {file.bytes}", _DAMAGED)
     shape = TextFormat() if spec is None else spec.format
     if isinstance(shape, TextFormat) and not header:
         shape = replace(shape, header=False)
@@ -226,13 +222,7 @@ def check_file(
         if was != now
     ]
     if differences:
-        raise _differs(path, differences)
-
-
-def _differs(path: Readable, differences: list[str]) -> VerifyMismatch:
-    return VerifyMismatch(
-        f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
-    )
+        raise VerifyMismatch(f"{path} has {', '.join(differences)}", _DAMAGED)
 
 
 def damaged_units(
@@ -281,31 +271,27 @@ class CheckedFile(Struct, frozen=True, kw_only=True):
     """The part of the fetched rows that it holds, or a piece of."""
 
 
-class Reading(Struct, frozen=True, kw_only=True):
-    """How files are read again."""
-
-    spec: OutputSpec
-    parallelism: int
-    fetched: Fetched | None = None
-    """What their values are compared with; None compares sizes, checksums and records."""
-
-
-class FilesRead(Struct, frozen=True, kw_only=True):
-    """The result of reading files again."""
-
-    differences: tuple[str, ...]
-    """Each with the file's name, in the order of the files."""
-    content: ContentSums | None
-    """Of all files together; None where one could not be read, or values are not compared."""
-
-
 def read_files(
     files: Sequence[CheckedFile],
-    reading: Reading,
+    spec: OutputSpec,
+    parallelism: int,
+    fetched: Fetched | None,
     observe: Observer,
     check: Callable[[], None] = lambda: None,
-) -> FilesRead:
+) -> tuple[list[str], ContentSums | None]:
     """Read files again, and compare them with their records.
+
+    Args:
+        files: All of one run, or some.
+        spec: How they were written.
+        parallelism: Number of files that are read at a time.
+        fetched: Their values are compared with these; None compares sizes, checksums and records.
+        observe: Called with the progress, in this thread.
+        check: Called several times a second; an exception ends all.
+
+    Returns:
+        The differences, each with the file's name, in the order of the files. Then the checksums
+        of all files together; None where one could not be read, or values are not compared.
 
     Raises:
         FormatError: The library of the files' checksum is missing: nothing is known of them.
@@ -316,62 +302,46 @@ def read_files(
         check()
         observe(Verified(done=done, of=len(files), what="files", bytes=read, of_bytes=size))
 
-    jobs = [partial(_read, file, reading) for file in files]
-    found = in_parallel(jobs, reading.parallelism, watch)
+    def read(file: CheckedFile, advance: Advance) -> str | ContentSums | None:
+        try:
+            check_file(file.path, file.written, spec, header=file.header, advance=advance)
+            if fetched is None:
+                return None
+            from writers.content.reading import file_sums
+
+            ends = partial(advance, 0)
+            return file_sums(file.path, spec, fetched.schema, header=file.header, check=ends)
+        except FormatError:
+            raise
+        except (VerifyMismatch, WriteError) as error:
+            known = translate(error)
+            return known.message if known else str(error)
+
+    found = in_parallel([partial(read, file) for file in files], parallelism, watch)
     texts = [each for each in found if isinstance(each, str)]
-    if reading.fetched is not None:
-        texts += _content_differences(files, found, reading.fetched)
+    of_parts: dict[str, list[int]] = {}
+    for at, file in enumerate(files):
+        of_parts.setdefault(file.part, []).append(at)
+    for part, known in fetched.parts.items() if fetched is not None else ():
+        assert fetched is not None
+        mine = of_parts.get(part, [])
+        sums = [each for at in mine if isinstance(each := found[at], ContentSums)]
+        if len(sums) < len(mine):
+            continue  # The difference of a file of it is reported already.
+        names = ", ".join(str(files[at].path) for at in mine)
+        places = (f"in {names}", f"fetched for {part}")
+        if sums:
+            texts += differing(total(sums), known, fetched.columns, places, fetched.left_out)
+        elif known.rows:
+            texts.append(f"{part} has {counted(known.rows, 'row')} and no file")
     sums = [each for each in found if isinstance(each, ContentSums)]
-    return FilesRead(
-        differences=tuple(texts),
-        content=total(sums) if sums and len(sums) == len(files) else None,
-    )
+    return texts, total(sums) if sums and len(sums) == len(files) else None
 
 
 def some_of(found: Sequence[str]) -> str:
     """Return the first differences in one text, and how many more there are."""
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return "; ".join(found[:_SHOWN]) + more
-
-
-def _read(file: CheckedFile, reading: Reading, advance: Advance) -> str | ContentSums | None:
-    try:
-        check_file(file.path, file.written, reading.spec, header=file.header, advance=advance)
-        if reading.fetched is None:
-            return None
-        from writers.content.reading import file_sums
-
-        return file_sums(
-            file.path,
-            reading.spec,
-            reading.fetched.schema,
-            header=file.header,
-            check=partial(advance, 0),
-        )
-    except FormatError:
-        raise
-    except (VerifyMismatch, WriteError) as error:
-        known = translate(error)
-        return known.message if known else str(error)
-
-
-def _content_differences(
-    files: Sequence[CheckedFile], found: Sequence[str | ContentSums | None], fetched: Fetched
-) -> Iterator[str]:
-    of_parts: dict[str, list[tuple[CheckedFile, str | ContentSums | None]]] = {}
-    for file, each in zip(files, found, strict=True):
-        of_parts.setdefault(file.part, []).append((file, each))
-    for part, known in fetched.parts.items():
-        mine = of_parts.get(part, [])
-        sums = [each for _, each in mine if isinstance(each, ContentSums)]
-        if len(sums) < len(mine):
-            continue  # The difference of a file of it is reported already.
-        names = ", ".join(str(file.path) for file, _ in mine)
-        places = (f"in {names}", f"fetched for {part}")
-        if sums:
-            yield from differing(total(sums), known, fetched.columns, places, fetched.left_out)
-        elif known.rows:
-            yield f"{part} has {counted(known.rows, 'row')} and no file"
 
 
 TABLE = "the table"

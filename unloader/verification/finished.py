@@ -46,8 +46,6 @@ from unloader.verification.files import (
     NEW_RUN,
     CheckedFile,
     Fetched,
-    FilesRead,
-    Reading,
     differing,
     fetched_by,
     fetched_of,
@@ -59,7 +57,7 @@ from unloader.verification.files import (
 from unloader.verification.lake_log import run_in_table
 from unloader.verification.source import OpenSources, SourceState, ask
 from writers.errors import FormatError
-from writers.model import Encryption, OutputSpec
+from writers.model import ContentSums, Encryption, OutputSpec
 from writers.registry import check
 
 Level = Literal["count", "full", "source"]
@@ -149,9 +147,12 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
     answers, found, uncounted = _checked_tables(
         destination, run.tables, checks, observe, to=run.options.to
     )
-    extra = _other_runs(destination, run)
+    ours = {str(destination / entry.directory) for entry in run.tables} | {place}
+    below = storage.places_below(place, _DEPTH)
+    # Finished runs in the home that are not of its tables.
+    extra = [each for each in below if each not in ours and MANIFEST in storage.names(each)]
     if extra and checks.strict:
-        found.update((place, "it is not a table of this run") for place in extra)
+        found.update((each, "it is not a table of this run") for each in extra)
     elif extra:
         known = "finished runs that do not belong to this run are next to its tables"
         observe(Notice(text=_extra_text(known, extra)))
@@ -463,9 +464,8 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
     if manifest.lake_table is not None:
         in_table = run_in_table(manifest, manifest.lake_table, place, observe)
     missing = in_table.missing if in_table else ()
-    reading = Reading(spec=table.spec, parallelism=checks.threads, fetched=fetched)
-    read = _read_files(table, reading, missing, observe)
-    found = [*read.differences, *_source_differences(table, read, fetched)]
+    differences, read = _read_files(table, checks.threads, fetched, missing, observe)
+    found = [*differences, *_source_differences(table, read, fetched)]
     found += in_table.differences if in_table else ()
     extra = _other_files(place, manifest)
     extra_text = _extra_text("files that do not belong to this run are next to its files", extra)
@@ -477,7 +477,7 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         hint = in_table.hint if in_table else "unload the table again, or restore the files"
         if extra and checks.strict and len(found) == 1:
             hint = f"move them away, or let the loader read the names in {MANIFEST}"
-        elif state is not None and not state.at_snapshot and not read.differences:
+        elif state is not None and not state.at_snapshot and not differences:
             hint = (
                 "if the source was changed after the run, start a new run to get the current "
                 "rows. The files are as the run wrote them"
@@ -508,9 +508,14 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
 
 
 def _read_files(
-    table: _Table, reading: Reading, missing: Collection[str], observe: Observer
-) -> FilesRead:
-    manifest, fetched = table.manifest, reading.fetched
+    table: _Table,
+    parallelism: int,
+    fetched: Fetched | None,
+    missing: Collection[str],
+    observe: Observer,
+) -> tuple[list[str], ContentSums | None]:
+    """Read the files of a run again, without files that may be missing; see `read_files`."""
+    manifest = table.manifest
     written, directories = manifest.files, directories_of(manifest, table.place)
     parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
     files = []
@@ -524,18 +529,19 @@ def _read_files(
     if missing and fetched is not None:
         unknown = {parts[name] for name in missing}
         known = {part: sums for part, sums in fetched.parts.items() if part not in unknown}
-        reading = replace(reading, fetched=replace(fetched, parts=known))
-    found = read_files(files, reading, observe)
-    if missing:
-        found = replace(found, content=None)
+        fetched = replace(fetched, parts=known)
+    found, content = read_files(files, table.spec, parallelism, fetched, observe)
     rows = sum(file.rows for file in written.values())
     if rows != manifest.totals.rows:
-        text = f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
-        return replace(found, differences=(*found.differences, text))
-    return found
+        found.append(
+            f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
+        )
+    return found, None if missing else content
 
 
-def _source_differences(table: _Table, read: FilesRead, fetched: Fetched | None) -> Iterator[str]:
+def _source_differences(
+    table: _Table, read: ContentSums | None, fetched: Fetched | None
+) -> Iterator[str]:
     manifest, state = table.manifest, table.state
     if state is None:
         return
@@ -546,12 +552,10 @@ def _source_differences(table: _Table, read: FilesRead, fetched: Fetched | None)
             f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
             f"counts {state.rows:,} ({state.when})"
         )
-    elif state.content is not None and read.content is not None and fetched is not None:
+    elif state.content is not None and read is not None and fetched is not None:
         unhashed = {**fetched.left_out, **state.content.unhashed}
         places = ("in the files", f"in the source ({state.when})")
-        yield from differing(
-            read.content, state.content.sums, state.content.columns, places, unhashed
-        )
+        yield from differing(read, state.content.sums, state.content.columns, places, unhashed)
 
 
 def _other_files(destination: PlacePath, manifest: Manifest) -> list[str]:
@@ -570,17 +574,6 @@ def _other_files(destination: PlacePath, manifest: Manifest) -> list[str]:
                 if path not in own and path.name[0] not in "_.":
                     extra.append(path.name if directory == destination else str(path))
     return extra
-
-
-def _other_runs(home: PlacePath, manifest: TablesManifest) -> list[str]:
-    """Return the directories of finished runs in a home that are not of its tables."""
-    ours = {str(home / entry.directory) for entry in manifest.tables} | {str(home)}
-    storage = storage_at(str(home))
-    return [
-        place
-        for place in storage.places_below(str(home), _DEPTH)
-        if place not in ours and MANIFEST in storage.names(place)
-    ]
 
 
 def _extra_text(known: str, extra: list[str]) -> str:
