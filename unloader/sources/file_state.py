@@ -60,9 +60,6 @@ def header_of(path: str, length: int) -> bytes:
 
     POSIX drops all locks that a process has on a file as soon as the process closes any descriptor
     of it. This process may have such locks, and so may the program that calls `unloader.api`.
-
-    Raises:
-        SourceError: The file cannot be read.
     """
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _READ, path, str(length)],
@@ -80,9 +77,6 @@ def kept_header_of(path: str, length: int) -> bytes:
     """Return the first bytes of a file as `header_of` does, for a worker.
 
     No lock is dropped, because the descriptor stays open until the process ends.
-
-    Raises:
-        SourceError: The file cannot be read.
     """
     try:
         status = os.stat(path)
@@ -105,8 +99,6 @@ def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -
     log only shows when a program last opened the file.
 
     Args:
-        path: The file.
-        header: The first bytes of the file.
         logs: Pattern of the suffixes that the names of its logs add to the name of the file.
         with_ctime: Take in the time of the last change of the inode, which no program can set. A
             copy of the file is another state then.
@@ -240,7 +232,6 @@ class FileAtSnapshot:
         """Remember the file; to be called before the database opens it.
 
         Args:
-            path: The file.
             state: Returns the state in which the file is, as far as it must not change.
         """
         self._path, self._state = path, state

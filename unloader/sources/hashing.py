@@ -63,7 +63,6 @@ class Hashing(Struct, frozen=True, kw_only=True):
     reason: str = NO_SQL
 
     def unhashed(self, extract: Extract) -> dict[int, str]:
-        """Return the columns without a text, by index, each with why."""
         return {
             index: self.reason
             for index, column in enumerate(columns_of(extract))
@@ -81,8 +80,6 @@ class Hashing(Struct, frozen=True, kw_only=True):
         return ", ".join(found)
 
     def result(self, row: Sequence[Any], columns: Sequence[HashedColumn]) -> ContentSums:
-        """Return what a row of these items says."""
-
         values = iter(row)
         rows = int(next(values))
         nulls, sums = [], []
@@ -104,7 +101,6 @@ class Hasher(Struct, frozen=True, kw_only=True):
     close: Callable[[], None]
 
     def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        """Return the checksums of the rows of a selector."""
         columns = columns_of(extract)
         parts = []
         for start in range(0, len(columns), COLUMNS_TOGETHER):
@@ -120,8 +116,6 @@ class Hasher(Struct, frozen=True, kw_only=True):
 
 
 def columns_of(extract: Extract) -> tuple[HashedColumn, ...]:
-    """Return the columns of an extract that comes as batches."""
-
     projection = extract.projection
     classes = text_classes(projection.schema)
     return tuple(

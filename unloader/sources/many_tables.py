@@ -103,10 +103,8 @@ def described_in_order(
 
     Args:
         catalog: Describes tables that are not among `infos`, one by one.
-        tables: Tables of the listing.
         infos: Descriptions of some tables, from one question.
         there: Schemas and names of the tables that exist now.
-        observe: As in `describe`.
     """
     known = {(info.schema or "", info.name): info for info in infos}
     return tuple(
@@ -172,8 +170,6 @@ def counted_in_union(
 
     Args:
         catalog: Counts the extracts that are not a whole table.
-        rows: Runs a statement.
-        extracts: The tables to count.
     """
     found: dict[int, int | SourceError] = {}
     plain = [at for at, each in enumerate(extracts) if each.is_plain]

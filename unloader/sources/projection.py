@@ -76,8 +76,6 @@ def choose(
     there is one output and it is text that the database can render.
 
     Args:
-        columns: How each can be read.
-        outputs: At least one.
         as_text: Globs of the columns to be written as exact text.
         encodes: Returns whether the database can render a dialect to the byte.
 
@@ -137,7 +135,6 @@ def _chosen(
     *,
     encoded: bool,
 ) -> list[tuple[ColumnReadings, Reading]]:
-    """Return the columns of one output, each with its reading."""
     found = []
     texts = matching_any([column.beside or column.name for column in columns], as_text)
     for column in _of_names(columns, output.columns):
@@ -258,7 +255,6 @@ def with_origin(extract: Extract) -> Extract:
     A Parquet file records it. Files of two runs over the same rows are equal byte by byte, so
     neither the run nor its snapshot is among it; the manifest has both.
     """
-
     projection = extract.projection
     if not projection.schema:
         return extract

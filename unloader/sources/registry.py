@@ -62,7 +62,6 @@ ENTRY_POINT_GROUP = "unloader.sources"
 
 
 def _installed() -> tuple[EntryPoint, ...]:
-
     return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name))
 
 
@@ -142,7 +141,6 @@ KINDS: Mapping[str, str] = _Kinds()
 
 def url_form(kind: str) -> UrlForm:
     """Return how the URLs of a kind of source are written."""
-
     try:
         return source_of(kind).url
     except (ConfigError, ImportError, AttributeError):
@@ -178,7 +176,6 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
 
     Args:
         stop: Called several times a second, in a separate thread.
-        catalog: Its `cancel` is called from that thread.
 
     Raises:
         Interrupted: In place of the error of the cancelled call.
@@ -217,7 +214,6 @@ def open_unless(stop: Callable[[], bool], spec: SourceSpec) -> Catalog:
 
     Args:
         stop: Called several times a second.
-        spec: The source.
 
     Raises:
         Interrupted: `stop` returned True.

@@ -45,7 +45,6 @@ def derived_table(query: str) -> str:
 
 
 def relation_of(extract: Extract) -> str:
-    """Return the table expression that holds the rows of a table or query."""
     if extract.query is not None:
         return derived_table(extract.query)
     return qualified(extract.table.schema, extract.table.name)
@@ -75,7 +74,6 @@ def select_list(columns: Sequence[ReadColumn]) -> str:
 
 
 def select(columns: str, relation: str, conditions: Sequence[str]) -> str:
-    """Return a SELECT of these columns where all conditions hold."""
     text = f"SELECT {columns} FROM {relation}"
     return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
 
@@ -96,7 +94,6 @@ def select_count(
 
 
 def query_table(columns: Sequence[ColumnInfo]) -> TableInfo:
-    """Return the description of a query with these columns."""
     return TableInfo(
         schema=None, name="query", columns=tuple(columns), named_partitions=False, row_ranges=False
     )
@@ -134,8 +131,6 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
 
     Args:
         explain: Has one statement parsed and planned without running it.
-        relation: The table or query that the condition filters.
-        where: The condition.
 
     Raises:
         SourceError: It is not a condition; the message has the database's own words.
@@ -155,7 +150,6 @@ def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
 
     Args:
         given: The option, with its text if that is short.
-        error: The database's error.
         hint: The next step for the user, if the database's error has no better one.
     """
     if error.retryable or isinstance(error, SnapshotGone):
@@ -181,7 +175,6 @@ def is_sampled(text: bytes | None, share: float) -> bool:
 
     Args:
         text: The key's text in UTF-8.
-        share: Of the sample.
     """
     return bool(text) and hashlib.sha256(text or b"").hexdigest() < below(share)
 
@@ -191,9 +184,6 @@ def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
 
     Only for a sample or a part do the units of the plan determine the rows. Otherwise the rows of
     the extract are counted, without the plan.
-
-    Raises:
-        SourceError: The database refused or the snapshot is gone.
     """
     if plan.has_all_units:
         return catalog.count(extract)
@@ -216,9 +206,6 @@ def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float)
     """Return the sample of a column's values.
 
     Args:
-        catalog: The source.
-        label: The table, for messages.
-        column: As the catalog describes it.
         share: Above 0 and below 1.
 
     Raises:

@@ -203,7 +203,6 @@ class DuckDBCatalog(FileCatalog):
         self.rows(f"EXPLAIN {sql}")
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Return the identity of the file; other processes cannot write it while it is open."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return Snapshot(kind=FILE, value=self._file.identity, taken_at=now)
 
@@ -320,7 +319,6 @@ def _fitting_partitions(
 
 
 def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
-    """Return a SELECT of `columns` over the rows of one selector."""
     conditions: list[str] = []
     if isinstance(selector, RowRange):
         if selector.first is not None:

@@ -50,7 +50,6 @@ def connect(
     """Open the file for reading.
 
     Args:
-        spec: The source.
         config: Settings of DuckDB.
         read_header: `kept_header_of` in a worker.
 

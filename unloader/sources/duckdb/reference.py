@@ -190,7 +190,6 @@ def is_current(
 
 
 def _existing_label(path: Path, table: str) -> str:
-    """Return the label of the reference table in the file."""
     duckdb = _driver()
     hint = "choose another directory or remove the file"
     try:

@@ -51,7 +51,6 @@ class DuckDBSource(Source):
     driver = "duckdb"
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        """Return the file itself: the snapshot is its state."""
         return spec if kind == FILE else None
 
     def declared(self, source_type: str) -> Declared:
@@ -218,7 +217,6 @@ def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
 
 
 def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches without their first rows."""
     for batch in batches:
         if rows < batch.num_rows:
             yield batch.slice(rows)

@@ -169,7 +169,6 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def refusal(names: Sequence[str]) -> OutputFailed:
-    """Return the error for columns whose guards have stopped the reading."""
     columns, them = (f"column {names[0]} holds", "the column")
     if len(names) > 1:
         columns, them = f"columns {', '.join(names)} hold", "the columns"

@@ -105,7 +105,6 @@ class OracleCatalog(Catalog):
     )
 
     def __init__(self, spec: SourceSpec) -> None:
-        """Connect."""
         self._spec = spec
         self._session = self._connect()
         self._snapshot: Snapshot | None = None
@@ -116,18 +115,15 @@ class OracleCatalog(Catalog):
         self.server_version = "Oracle " + ".".join(map(str, self._session.version))
 
     def tables(self) -> tuple[TableSummary, ...]:
-        """Return the tables and views the user may see; a count of rows is of the statistics."""
         return dictionary.tables(self._session)
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
-        """Return columns, leaves and where rows lie, as well as the user's rights allow."""
         found = find(self._session, table, self._schema, self._where)
         observe(PhaseStarted(phase="columns"))
         alone = OneTable(self._session)
         return self._info(alone, found, dictionary.columns(alone, found), observe)
 
     def list_tables(self) -> Listing:
-        """Return the tables and views on which the user has any right; all of it is as of now."""
         at_scn = bool(as_of(self._snapshot))
         return Listing.of(
             listed_tables(self._session, self._user, at_scn=at_scn),
@@ -181,7 +177,6 @@ class OracleCatalog(Catalog):
         )
 
     def describe_query(self, query: str) -> TableInfo:
-        """Return the columns of the query, which the database parses and does not run."""
         # Text that is not a query must not be parsed, as parsing runs DDL. It is parsed first in
         # parentheses, then bare: `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` differs in them.
         if _QUERY.match(query) is None:
@@ -204,7 +199,6 @@ class OracleCatalog(Catalog):
         return (*self._missing_for_snapshot(described.relation), *described.layout.missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Learn the present SCN, or take the one asked for."""
         wanted = self._spec.session.scn
         self._snapshot = take_snapshot(self._session, self._user, consistency, wanted)
         return self._snapshot
@@ -250,7 +244,6 @@ class OracleCatalog(Catalog):
         return made
 
     def check_where(self, extract: Extract) -> None:
-        """Let Oracle parse the user's condition."""
         if extract.where is not None:
             refuse_row_numbers(extract.where)
             source = (
@@ -298,11 +291,9 @@ class OracleCatalog(Catalog):
                 )
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        """Return the sample of a column's values."""
         return sampled_keys(column, share)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        """Return the SELECT of a worker."""
         return selector_statement(select_columns(extract), extract, selector)
 
     def count(self, extract: Extract) -> int:
@@ -322,13 +313,11 @@ class OracleCatalog(Catalog):
         return rows if most is None else min(rows, most)
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
-        """Return the rows of some selectors."""
         return sum(
             self._counted(selector_statement("COUNT(*)", extract, each)) for each in selectors
         )
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
-        """Return the columns that the database cannot hash."""
         self._revive()
         return unhashed(self._session, extract)
 
@@ -351,15 +340,12 @@ class OracleCatalog(Catalog):
         )
 
     def open_load(self) -> OracleLoad:
-        """Connect once more."""
         return OracleLoad(self._spec)
 
     def cancel(self) -> None:
-        """Send a break to the statement that is running."""
         self._session.cancel()
 
     def close(self) -> None:
-        """Close the session."""
         self._session.close()
 
     def _connect(self) -> Session:
@@ -434,7 +420,6 @@ def _opened(found: re.Match[str]) -> str:
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    """Return the sample of a column's values; None if the type cannot be a key."""
     text = _text(quoted(column.name), parse_native(column.native_type).name)
     if text is None:
         return None
@@ -471,7 +456,6 @@ class OracleLoad:
 
         Raises:
             ConfigError: The user may not read V$SESSION.
-            SourceError: The database refused.
         """
         self._session = Session(spec, action="load", scans=False)
         name = literal(client_identifier(spec))
@@ -494,6 +478,5 @@ class OracleLoad:
         return max(0, int(everyone) - int(ours))
 
     def close(self) -> None:
-        """Close the session."""
         with suppress(UnloaderError):
             self._session.close()

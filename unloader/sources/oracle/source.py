@@ -40,33 +40,27 @@ class OracleSource(Source):
     waits_for_network = True
 
     def driver_warning(self, version: str) -> str | None:
-        """Return a sentence if the driver in this version is not one that was found exact."""
         return driver_warning(version)
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        """Return the source with the SCN that its statements are to name."""
         if kind != SCN:
             return None
         return replace(spec, session=replace(spec.session, scn=int(value)))
 
     def declared(self, source_type: str) -> Declared:
-        """Return the declared lengths and digits of a source type."""
         return declared(source_type)
 
     def load(self) -> None:
         """Import the reader, the driver, and the modules that the driver imports on connecting."""
-
         import cryptography.hazmat.primitives.ciphers  # noqa: F401
         import oracledb  # noqa: F401
 
         from unloader.sources.oracle.reading import reader  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> OracleCatalog:
-        """Connect in the parent."""
         return OracleCatalog(spec)
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> OracleReader:
-        """Connect in a worker."""
         from unloader.sources.oracle.reading.reader import OracleReader
 
         return OracleReader(spec, snapshot)
@@ -81,7 +75,6 @@ _RAW = re.compile(r"RAW ?\((\d+)\)")
 
 
 def declared(source_type: str) -> Declared:
-    """Return the declared lengths and digits of a source type."""
     if match := _TIMESTAMP.fullmatch(source_type):
         zone = "LOCAL TIME ZONE" in source_type
         return Declared(

@@ -77,7 +77,6 @@ class Purpose(Struct, frozen=True, kw_only=True):
 
 
 def fixed(kind: str, note: str = "") -> Callable[[NativeType, Purpose], Output]:
-    """Return the rule of a type that always becomes the same."""
     return lambda native, purpose: Output(kind=kind, note=note)
 
 
@@ -288,7 +287,6 @@ def _zone_column(column: ColumnInfo) -> ColumnReadings:
 
 
 def form_of(column: ReadColumn) -> Form:
-    """Return the form to fetch for a column, from its source type and output type."""
     if column.source_type.startswith(ZONE_OF):
         return "zone"
     return _form(parse_native(column.source_type), column.output_type)
@@ -335,7 +333,6 @@ def _expression(name: str, native: NativeType, output: str) -> str:
 
 
 def number_text(value: str) -> str:
-    """Return SQL for the text of a number, as TM9 prints it."""
     return _NUMBER_TEXT.format(value)
 
 
@@ -384,7 +381,6 @@ class NativeType(Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> int | None:
-        """The first argument, None without one."""
         return self.numbers[0] if self.numbers else None
 
 
@@ -413,8 +409,6 @@ def native_text(
 
     Args:
         name: DATA_TYPE, which has the digits of timestamps and intervals in it already.
-        precision: DATA_PRECISION.
-        scale: DATA_SCALE.
         length: CHAR_LENGTH of character types, DATA_LENGTH of RAW and UROWID.
         in_chars: CHAR_USED is C.
     """

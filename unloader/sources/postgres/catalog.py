@@ -97,7 +97,6 @@ class PostgresCatalog(Catalog):
     )
 
     def __init__(self, session: Session, spec: SourceSpec) -> None:
-        """Take over a connected session."""
         self._session = session
         self._spec = spec
         self._kept: Kept | None = None
@@ -113,7 +112,6 @@ class PostgresCatalog(Catalog):
         self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
 
     def tables(self) -> tuple[TableSummary, ...]:
-        """Return the relations the user may read, without the partitions of others."""
         found = [row for row in dictionary.relations(self._session) if not row.is_partition]
         sizes = dictionary.sizes(self._session, [row.oid for row in found])
         return tuple(_summary(row, sizes.get(row.oid)) for row in found)
@@ -142,14 +140,12 @@ class PostgresCatalog(Catalog):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return the descriptions of many tables, read from the server together."""
         with self._apart():
             return described_tables(
                 self._session, tables, policies_apply=self._policies_apply, observe=observe
             )
 
     def describe_query(self, query: str) -> TableInfo:
-        """Return the columns of the query, as the server names them."""
         with self._apart():
             with self._session.users_path():
                 # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
@@ -163,7 +159,6 @@ class PostgresCatalog(Catalog):
         )
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return one sentence for each partition that the user may not read directly."""
         if table.schema is None:
             return ()
         relation = qualified(table.schema, table.name)
@@ -208,7 +203,6 @@ class PostgresCatalog(Catalog):
         return Snapshot(kind=EXPORTED, value=value, taken_at=now)
 
     def check_snapshot(self) -> None:
-        """Check that the connection which holds the snapshot is alive, and the keeper's, too."""
         with self._holding():
             self._session.value("SELECT 1")
         if self._kept is not None:
@@ -226,7 +220,6 @@ class PostgresCatalog(Catalog):
         return self.kept_until()
 
     def kept_until(self) -> str:
-        """Return until when the snapshot is kept beyond the run; empty if it is not."""
         if self._kept is not None:
             with suppress(SourceError):
                 self._kept.check()
@@ -234,22 +227,18 @@ class PostgresCatalog(Catalog):
         return ""
 
     def end_keeping(self) -> None:
-        """Release the snapshot when the run ends."""
         if self._kept is not None:
             self._kept.end()
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
-        """Return how each column can be read: as COPY's own text, and as a value."""
         return tuple(readings_of(column) for column in table.columns)
 
     def encodes(self, text: TextFormat) -> bool:
-        """Return whether COPY can write the dialect to the byte."""
         return encodable(text)
 
     def check_where(self, extract: Extract) -> None:
-        """Let PostgreSQL plan the user's condition."""
         if extract.where is not None:
             relation = (
                 derived_table(extract.query)
@@ -333,7 +322,6 @@ class PostgresCatalog(Catalog):
             )
 
     def _policies(self, oid: int) -> str:
-        """Return which policies choose a table's rows for the user, empty if none do."""
         found = dictionary.policies(self._session, oid)
         if found is None:
             return ""
@@ -361,7 +349,6 @@ class PostgresCatalog(Catalog):
         return self._changed(names, by_name=bool(texts) or called)
 
     def _hold_called(self, texts: Sequence[str]) -> bool:
-        """Lock what functions of users read; return whether any is called."""
         called = hold_called(self._session, texts)
         self._called |= dict.fromkeys(called.functions)
         self._unlocked |= dict.fromkeys(called.unlocked)
@@ -379,7 +366,6 @@ class PostgresCatalog(Catalog):
         return found or (dictionary.renamed(self._session) if by_name else None)
 
     def unheld(self) -> tuple[str, ...]:
-        """Return what follows from functions and foreign tables that are read."""
         found = []
         if self._called:
             unlocked = f", except {_listed(self._unlocked)}" if self._unlocked else ""
@@ -396,7 +382,6 @@ class PostgresCatalog(Catalog):
         return tuple(found)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        """Return the sample of a column's values."""
         return sampled_keys(column, share)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
@@ -404,7 +389,6 @@ class PostgresCatalog(Catalog):
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:
-        """Return the rows of the query, of the table, or of the partitions asked for."""
         with self._apart(), self._holding():
             return counted(self._session, extract)
 
@@ -423,21 +407,17 @@ class PostgresCatalog(Catalog):
         return tuple(found[at] for at in range(len(extracts)))
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
-        """Return the rows of some selectors."""
         counts = [selector_statement("count(*)", extract, each) for each in selectors]
         with self._apart(), self._holding():
             return summed(self._session, counts)
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
-        """Return the columns that PostgreSQL cannot hash."""
         return HASHING.unhashed(extract)
 
     def open_hasher(self, extract: Extract) -> Hasher:
-        """Connect once more, and enter the snapshot."""
         return hasher_of(session_in(extract.source, extract.snapshot))
 
     def end_sessions_sql(self) -> str:
-        """Return the call that ends the backends of this run."""
         return (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             f"WHERE application_name = {literal(self._name)}"
@@ -449,7 +429,6 @@ class PostgresCatalog(Catalog):
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """Keep the snapshot's transaction usable where the block fails; see `Session.apart`."""
         if not self._in_snapshot:
             yield
             return
@@ -475,12 +454,10 @@ class PostgresCatalog(Catalog):
             ) from error
 
     def cancel(self) -> None:
-        """Have the server cancel the query that is running."""
         self._cancelled = True
         self._session.cancel()
 
     def close(self) -> None:
-        """End the transaction and with it the snapshot, unless a keeper has it."""
         self._session.close()
         if self._kept is not None:
             self._kept.close()
@@ -509,13 +486,11 @@ class PostgresCatalog(Catalog):
 
 
 def _listed(names: Collection[str]) -> str:
-    """Return some names, and how many more there are."""
     shown = ", ".join(list(names)[:NAMES_SHOWN])
     return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
 def _summary(row: Any, size: Any = None) -> TableSummary:
-    """Return a relation as a line of the list of tables."""
     partitioned = size is not None and row.kind == "partitioned table"
     return TableSummary(
         schema=row.schema,

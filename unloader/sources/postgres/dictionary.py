@@ -204,7 +204,6 @@ def relations(session: Session, oid: int | None = None) -> list[Any]:
     """Return the relations the user may read: oid, schema, name, is_partition, kind.
 
     Args:
-        session: Any.
         oid: Of the only one to look for.
     """
     return session.rows(RELATIONS, oid)
@@ -227,7 +226,6 @@ def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
     """Return the schemas of the user's search path that exist, in its order.
 
     Args:
-        session: Any session.
         implicit: Include schemas that are searched without being named, such as `pg_catalog`.
     """
     sql = "SELECT pg_catalog.current_schemas($1::boolean)::pg_catalog.text[]"
@@ -266,7 +264,6 @@ def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
 
 
 def columns(session: Session, oid: int) -> tuple[ColumnInfo, ...]:
-    """Return the columns of one table in table order; domains come with the type behind them."""
     return columns_of(session, [oid]).get(oid, ())
 
 
@@ -293,12 +290,10 @@ def _column(name: str, native: str, required: bool, base: str) -> ColumnInfo:
 
 
 def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
-    """Return the relations that hold a table's rows, partitions in order of their creation."""
     return leaves_of(session, [oid]).get(oid, ())
 
 
 def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
-    """Return the relations that hold the rows of tables, by the table's oid."""
     ranges = session.version[0] >= TID_RANGE_VERSION
     found: dict[int, list[Leaf]] = {}
     for row in sorted(_sized(session, LEAVES, oids), key=lambda row: list(row.path)):
@@ -337,7 +332,6 @@ def policies(session: Session, oid: int) -> tuple[str, str] | None:
 
 
 def any_guarded(session: Session, names: Sequence[str]) -> bool:
-    """Return whether policies choose the rows of any of these relations for this user."""
     return bool(session.value(GUARDED, list(names)))
 
 

@@ -140,12 +140,7 @@ class Cancelled(LibpqError):
 
 
 def translated(error: LibpqError, *, phase: Phase) -> SourceError:
-    """Return the user's error for one of libpq's.
-
-    Args:
-        error: As it was raised.
-        phase: Of the connection.
-    """
+    """Return the user's error for one of libpq's."""
     if isinstance(error, Cancelled):
         return SourceError(str(error), "run again")
     if isinstance(error, Malformed):
@@ -179,13 +174,11 @@ def _setting_hint(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or the error's type if the text is empty."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
 def is_loss(error: LibpqError, phase: Phase) -> bool:
-    """Return whether the connection is lost, or of no use any more, after this error."""
     if error.sqlstate:
         # A foreign table may lose its own connection, under the same states.
         ends = not isinstance(error, ServerError) or error.ends_session
@@ -203,5 +196,4 @@ def _with_state(error: LibpqError) -> str:
 
 
 def state_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE of one of libpq's errors, empty if the error lacks one."""
     return error.sqlstate if isinstance(error, LibpqError) else ""

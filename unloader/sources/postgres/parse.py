@@ -43,7 +43,6 @@ def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     Raises:
         ValueError: A text has no value of the type; its message is the reason.
     """
-
     odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, _ORDINARY)), False)
     ordinary = pc.cast(pc.if_else(odd, pa.scalar(None, texts.type), texts), kind)
     if not pc.any(odd).as_py():
@@ -93,8 +92,6 @@ class CopyParser:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Prepare for batches of `schema`; binary columns arrive as bare hex text."""
-
         self._schema = schema
         self._binary = [pa.types.is_binary(field.type) for field in schema]
         self._odd: set[int] = set()
@@ -111,7 +108,6 @@ class CopyParser:
             OutputFailed: A value does not fit the Arrow type of its column; names every such
                 column in them.
         """
-
         table, refused = self._table(_joined(chunks))
         arrays: list[pa.Array] = []
         for position, column in enumerate(table.columns):
@@ -134,7 +130,6 @@ class CopyParser:
 
         A column of dates that Arrow cannot read is read as text from then on, in all batches.
         """
-
         refused: dict[str, str] = {}
         types = dict(self._types)
         while True:
@@ -159,7 +154,6 @@ class CopyParser:
                 refused[field.name] = reason
 
     def _read(self, data: pa.Buffer, types: dict[str, pa.DataType]) -> pa.Table:
-
         return csv.read_csv(
             pa.BufferReader(data),
             read_options=csv.ReadOptions(
@@ -192,7 +186,6 @@ def _joined(chunks: Sequence[Text]) -> pa.Buffer:
     The C library keeps freed memory up to the size of its largest allocations. With allocations as
     large as these chunks, a wide row took twice its size while it arrived.
     """
-
     buffer = pa.allocate_buffer(sum(map(len, chunks)))
     room, at = memoryview(buffer).cast("B"), 0
     for chunk in chunks:
@@ -207,7 +200,6 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 def _unhexed(array: pa.Array) -> pa.Array:
     """Return binary values for an array of hex text, decoding the value buffer in one go."""
-
     length = len(array)
     lengths = pc.fill_null(pc.binary_length(array), 0)
     ends = pc.cumulative_sum(pc.divide(lengths, 2))
@@ -224,7 +216,6 @@ def _unhexed(array: pa.Array) -> pa.Array:
 
 
 def _as_list(array: pa.Array) -> pa.Array:
-
     dense = array.drop_null()
     return pa.ListArray.from_arrays(pa.array([0, len(dense)], pa.int32()), dense)
 
@@ -245,7 +236,6 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def records(text: memoryview) -> Iterator[tuple[Field, ...]]:
-    """Yield the fields of each record in a text of whole records."""
     fields: list[Field] = []
     at = 0
     while at < len(text):
@@ -326,14 +316,10 @@ class WideRows:
     """Makes batches of the usual rows of a text, and a separate row of each wide row.
 
     Args:
-        schema: Schema of the batches.
-        parser: Parses the rows that are not wide.
         least_bytes: A row whose text has at least this size is wide.
     """
 
     def __init__(self, schema: pa.Schema, parser: CopyParser, least_bytes: int) -> None:
-        """Prepare for the text of one unit."""
-
         self._schema = schema
         self._parser = parser
         self.least_bytes = least_bytes
@@ -341,7 +327,6 @@ class WideRows:
         self._binary = [pa.types.is_binary(field.type) for field in schema]
 
     def rows(self, text: memoryview) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the records of a text in order."""
         begun = 0
         for fields in records(text):
             start, end = fields[0].start, fields[-1].end + 1

@@ -35,7 +35,6 @@ ENCODED_PIECE_BYTES = 1024 * 1024
 
 
 def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
-    """Return a worker's session, in the run's snapshot if there is one."""
     session = Session(spec)
     if snapshot is not None and snapshot.kind == EXPORTED:
         try:
@@ -47,7 +46,6 @@ def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
 
 
 def hasher_of(session: Session) -> Hasher:
-    """Return the hasher that computes checksums in a session inside the run's snapshot."""
     # The server knows no encoding for texts in SQL_ASCII, and sends their bytes unchanged.
     plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
 
@@ -90,7 +88,6 @@ class PostgresReader:
     def encoded(
         self, extract: Extract, piece: Piece, text: TextFormat
     ) -> Iterator[tuple[Text, ...]]:
-        """Yield the piece's rows as COPY would write them in the dialect `text`."""
         forced: tuple[str, ...] | bool = text.enclose == "all"
         if text.enclose == "strings":
             forced = tuple(
@@ -110,7 +107,6 @@ class PostgresReader:
         return self._session.rows_copied
 
     def close(self) -> None:
-        """Close the session."""
         with suppress(UnloaderError):
             self._session.close()
 
@@ -153,7 +149,6 @@ class PostgresReader:
     def _columns_without_utf8(
         self, extract: Extract, selector: Selector, columns: Sequence[ReadColumn]
     ) -> list[ReadColumn]:
-        """Return the columns that the server cannot convert, found by halves."""
         items = ", ".join(
             "pg_catalog.count(pg_catalog.convert_to("
             f"pg_catalog.concat({column.expression}), 'UTF8'))"
@@ -202,7 +197,6 @@ class PostgresReader:
 def _parsed(
     chunks: tuple[Text, ...], parser: CopyParser, wide: WideRows
 ) -> Iterator[pa.RecordBatch | LargeRow]:
-    """Yield the rows of some text: the usual ones of a chunk together, each wide one separately."""
     for chunk in chunks:
         if len(chunk) < wide.least_bytes:
             yield parser.parse(chunk)

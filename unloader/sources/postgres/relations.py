@@ -93,14 +93,12 @@ def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable
     """Return all tables, including the tables of the database itself, in any order.
 
     Args:
-        session: The parent's session.
         policies_apply: The user asked for the rows that policies let through.
     """
     return [_listed(row, policies_apply) for row in _rows(session, None)]
 
 
 def obstacles(session: Session, oids: list[int], *, policies_apply: bool) -> dict[int, Obstacle]:
-    """Return the first obstacle of each of these tables that has one, by its oid."""
     found: dict[int, Obstacle] = {}
     for row in _rows(session, oids):
         for obstacle in _obstacles(row, policies_apply):
@@ -193,10 +191,7 @@ def described_tables(
     """Return each table's description in the order of `tables`, or its obstacle in its place.
 
     Args:
-        session: The parent's session.
-        tables: Tables of the listing.
         policies_apply: The user asked for the rows that policies let through.
-        observe: Called as each slow step begins.
     """
     observe(PhaseStarted(phase="columns"))
     schemas, names = [table.schema for table in tables], [table.name for table in tables]
@@ -223,7 +218,6 @@ def described_tables(
 
 
 def is_single(leaves: tuple[Leaf, ...], schema: str, name: str) -> bool:
-    """Return whether a table's rows are only in the relation with the table's name."""
     return len(leaves) == 1 and leaves[0].relation == (schema, name)
 
 
@@ -238,10 +232,6 @@ def described(
     """Return what follows from a table's columns and leaves.
 
     Args:
-        schema: Of the table.
-        name: Of the table.
-        columns: In table order.
-        leaves: The relations that hold its rows.
         guarded: Policies of the table choose its rows; not asked where it is a single relation.
     """
     known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
@@ -276,7 +266,6 @@ BATCH_RELATIONS = 100
 
 
 def counted(session: Session, extract: Extract) -> int:
-    """Return the rows of the query, of the table, or of the partitions asked for."""
     conditions, most = row_conditions(extract), extract.limit_rows
     if extract.query is not None:
         sql = select_count(derived_table(extract.query), conditions, most, ROWS)
@@ -306,7 +295,6 @@ def counted(session: Session, extract: Extract) -> int:
 
 
 def summed(session: Session, counts: list[str]) -> int:
-    """Return the sum of what some statements count, each with the one column `count`."""
     total = 0
     for batch in batches(counts):
         text = " UNION ALL ".join(batch)
@@ -342,7 +330,6 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
 
 
 def batches(items: list[T]) -> Iterator[list[T]]:
-    """Yield as many at a time as one statement is for."""
     for start in range(0, len(items), BATCH_RELATIONS):
         yield items[start : start + BATCH_RELATIONS]
 
@@ -370,7 +357,6 @@ def held_tables(
 
     Args:
         session: Within the transaction of the snapshot.
-        tables: The tables to hold.
         alone: Returns whether a table can only be held separately.
         together: Holds the others, and returns whether they are as they were at the snapshot.
         one: Holds one, or raises.
@@ -527,7 +513,6 @@ def _not_locked(
     path: Sequence[str],
     named: Sequence[tuple[str | None, str, bool]],
 ) -> Iterator[str]:
-    """Lock what one function names, and yield what could not be locked."""
     pairs = list(dict.fromkeys((schema, name) for schema, name, _ in named))
     rows = session.rows(NAMED, [each[0] for each in pairs], [each[1] for each in pairs], list(path))
     relations = {row[0] for row in rows} | set(function.relations)

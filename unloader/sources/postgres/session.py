@@ -106,13 +106,11 @@ class Session:
         """Connect and fix the settings that decide how values are printed.
 
         Args:
-            spec: The database.
             gather: Parallel workers that the server may use for a query.
             program: Its name in the server's list of sessions, followed by the run's id.
 
         Raises:
             ConfigError: psycopg is missing, or the password file cannot be read.
-            SourceError: The server refused; transient where a retry may help.
         """
         self._connection: Connection | None = None
         self._lost = False
@@ -173,12 +171,10 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, such as the transaction of a snapshot."""
         return self._open.in_transaction
 
     @property
     def version(self) -> tuple[int, int]:
-        """Major and minor version of the server."""
         return self._open.version
 
     @property
@@ -187,7 +183,6 @@ class Session:
         return self._rows_copied
 
     def execute(self, sql: str) -> None:
-        """Run statements without a result."""
         self._set_path()
         self._run(sql)
 
@@ -240,12 +235,10 @@ class Session:
                     self._run(f"SET LOCAL lock_timeout = {self._lock_timeout}")
 
     def rows(self, sql: str, *arguments: object) -> list[Any]:
-        """Return all rows of a query, as named tuples."""
         self._set_path()
         return self._calling(lambda: self._open.query(sql, arguments))
 
     def value(self, sql: str, *arguments: object) -> Any:
-        """Return the first value of the first row, or None for an empty result."""
         rows = self.rows(sql, *arguments)
         return rows[0][0] if rows else None
 
@@ -266,8 +259,6 @@ class Session:
         ends the connection.
 
         Args:
-            sql: The query.
-            dialect: Dialect of the text.
             piece_bytes: Limit of the size of a piece.
             columns: Names of all columns of the result. With them the server may be asked for its
                 text form, whose rows are turned into the bytes of the CSV form as they come.
@@ -288,7 +279,6 @@ class Session:
                 del chunk
 
     def close(self) -> None:
-        """Close the connection; never raises."""
         if self._connection is not None:
             self._connection.close()
 
@@ -353,7 +343,6 @@ def export(session: Session) -> str:
 
 
 def is_exported(value: str) -> bool:
-    """Return whether a text is one that `export` returned."""
     return _VALUE.fullmatch(value) is not None
 
 
@@ -385,7 +374,6 @@ def enter(session: Session, value: str) -> None:
 
 
 def check_unchanged(changed: str | None) -> None:
-    """Raise `SnapshotGone` if there is a relation that is not as it was at the snapshot."""
     if changed is not None:
         raise SnapshotGone(
             f"{changed} was truncated, rewritten or replaced after the snapshot was taken",
@@ -421,7 +409,6 @@ class PostgresLoad:
 
         Raises:
             ConfigError: The user cannot see other users' state.
-            SourceError: The server refused.
         """
         self._session = Session(spec, program=PROGRAM)
         ours = ", ".join(literal(session_name(spec, each)) for each in ("unloader", PROGRAM))
@@ -439,11 +426,9 @@ class PostgresLoad:
             )
 
     def others(self) -> int:
-        """Return how many backends work for others."""
         return int(self._session.value(self._sql))
 
     def close(self) -> None:
-        """Close the session."""
         with suppress(UnloaderError):
             self._session.close()
 
@@ -489,7 +474,6 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
     """Return the user's error where TLS is not there or not to be trusted, None for others.
 
     Args:
-        error: As the driver raised it.
         location: The URL as the user wrote it.
     """
     while error is not None:
@@ -512,7 +496,6 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
 
 
 def _last(error: BaseException) -> str:
-    """Return what libpq says behind which server it tried."""
     return str(error).strip().splitlines()[-1].rpartition(" failed: ")[2]
 
 

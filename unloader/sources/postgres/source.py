@@ -38,23 +38,18 @@ class PostgresSource(Source):
     waits_for_network = True
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        """Return the source with the exported snapshot that its parent is to enter."""
         if kind != EXPORTED or not is_exported(value):
             return None
         return replace(spec, session=replace(spec.session, snapshot=value))
 
     def declared(self, source_type: str) -> Declared:
-        """Return the limits that a type sets on the length of its values."""
         return declared(source_type)
 
     def load(self) -> None:
-        """Import psycopg, and with it libpq."""
         from unloader.sources.postgres.libpq import connection  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
-        """Connect in the parent."""
         return PostgresCatalog(Session(spec, gather=PARENT_GATHER), spec)
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> PostgresReader:
-        """Connect in a worker and import the snapshot."""
         return PostgresReader(lambda: session_in(spec, snapshot))

@@ -60,7 +60,6 @@ class TextForm(Struct, frozen=True, kw_only=True):
 
 
 def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
-    """Return a SELECT of `columns` over the rows of one selector."""
     conditions: list[str] = []
     if isinstance(selector, RowRange):
         for compared, block in ((">=", selector.first), ("<", selector.last)):
@@ -93,12 +92,10 @@ def is_alone(selector: Selector) -> bool:
 
 
 def reads_only_one(selector: Selector) -> bool:
-    """Return whether a selector reads from one relation, and from none of those below it."""
     return isinstance(selector, RowRange) or is_alone(selector)
 
 
 def relation_name(extract: Extract, selector: Selector) -> str:
-    """Return the partition that a selector reads from, or the table."""
     if isinstance(selector, (NamedPartition, RowRange)) and selector.relation:
         return qualified(*selector.relation)
     return qualified(extract.table.schema, extract.table.name)
@@ -174,7 +171,6 @@ _LENGTH = re.compile(r"\(.*\)")
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    """Return the sample of a column's values; None if the values cannot be keys."""
     text = _key_text(quoted(column.name), _LENGTH.sub("", base_type(column)))
     if text is None:
         return None
@@ -221,7 +217,6 @@ def text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
 
 
 def copy_statement(sql: str, dialect: CopyDialect | None) -> str:
-    """Return the COPY of a query: in the CSV form of a dialect, or in the text form."""
     if dialect is None:
         return f"COPY ({sql}) TO STDOUT (FORMAT text)"
     options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]

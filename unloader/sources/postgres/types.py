@@ -60,12 +60,10 @@ def base_type(column: ColumnInfo) -> str:
 
 
 def is_number(column: ColumnInfo) -> bool:
-    """Return whether values of the column are numbers, in any type that carries them."""
     return base_type(column).partition("(")[0] in _NUMBERS
 
 
 def encodable(text: TextFormat) -> bool:
-    """Return whether COPY can write this dialect to the byte."""
     return (
         text.encoding.lower() in ("utf-8", "utf8")
         and text.escape == "double"
@@ -85,7 +83,6 @@ def encodable(text: TextFormat) -> bool:
 
 @lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
 def readings_of(column: ColumnInfo) -> ColumnReadings:
-    """Return how a column can be read: as the server's own text, and as a value."""
     base = base_type(column)
     return ColumnReadings(
         name=column.name,
@@ -100,7 +97,6 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
 
 
 def _texts(column: ColumnInfo) -> Iterator[Reading]:
-    """Yield the texts of a column: as COPY renders them in our form, and the same in batches."""
     base = base_type(column)
     for expression, note, forms in _text_expressions(column):
         for asked in (False, True):
@@ -210,7 +206,6 @@ def _temporal_or_text(name: str, base: str) -> Reading:
 
 
 def _utc(name: str, offset: str) -> str:
-    """Return SQL for the text of an instant, in a session that is in UTC."""
     return f"pg_catalog.replace({name}::pg_catalog.text, '+00', '{offset}')"
 
 
@@ -246,7 +241,6 @@ _LONGEST = {
 
 
 def declared(source_type: str) -> Declared:
-    """Return the limits that a type sets on the length of its values."""
     if source_type == "NAME":
         return Declared(utf8_bytes=_NAME_BYTES)
     if source_type == "DATE":

@@ -222,7 +222,6 @@ class SQLiteCatalog(FileCatalog):
         return _rowid_alias(self._xinfo(table.name, "main"))
 
     def _analyzed_rows(self) -> dict[str, int]:
-        """Return the number of rows of each table as of the last ANALYZE."""
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'"):
             return {}
         # The first number of `stat` is smaller for a partial index than for the table.
@@ -246,7 +245,6 @@ class SQLiteCatalog(FileCatalog):
         ]
 
     def _has_rowid(self, name: str, rowid: str | None) -> bool:
-        """Return whether a table has a rowid; for versions whose dictionary does not have that."""
         sql = f"SELECT {quoted(name)}.{rowid} FROM {qualified('main', name)} LIMIT 0"
         found = result_or_error(partial(self.rows, sql))
         return rowid is not None and not isinstance(found, SourceError)
@@ -283,14 +281,12 @@ class SQLiteCatalog(FileCatalog):
         return query_table(columns)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Reserve the right to write until `close`, so that other programs cannot commit."""
         taken_at = datetime.now(UTC).isoformat(timespec="seconds")
         if consistency == "none":
             return Snapshot(kind="none", value="", taken_at=taken_at)
         return Snapshot(kind=RESERVATION, value=self._session.reserve(), taken_at=taken_at)
 
     def check_snapshot(self) -> None:
-        """Check that the file was not written since it was reserved."""
         if not self._session.intact():
             raise SnapshotGone(
                 f"the snapshot is lost: {self._session.path} was written although it was locked",
@@ -363,13 +359,11 @@ def _columns_as_read(
 
 
 def _free_rowid_name(columns: Sequence[Column]) -> str | None:
-    """Return a name of the rowid that no column has, if the table has a rowid."""
     taken = {each[0].lower() for each in columns}
     return next((name for name in ROWID_NAMES if name not in taken), None)
 
 
 def _column(name: str, declared: str | None, not_null: int, key: int, hidden: int) -> Column:
-    """Return a column as `PRAGMA table_xinfo` has it."""
     return name, declared or "", not_null, key, hidden
 
 

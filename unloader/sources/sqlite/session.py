@@ -48,7 +48,6 @@ def database_state(path: str, read_header: Callable[[str, int], bytes] = header_
     so the time of the inode's last change is used instead.
 
     Args:
-        path: The file.
         read_header: `header_of`, or in a worker `kept_header_of`.
     """
     header = read_header(path, HEADER_BYTES)
@@ -124,16 +123,13 @@ class Session:
             raise
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Run one statement and return its rows; raise SourceError where SQLite refuses."""
         with _driver_errors(self.path):
             return self._connection.execute(sql, parameters).fetchall()
 
     def add_sampling(self) -> None:
-        """Let statements choose the rows of a sample of keys."""
         add_function(self._connection)
 
     def cancel(self) -> None:
-        """Stop the statement that another thread waits for; never raises."""
         with suppress(sqlite3.ProgrammingError):  # The file is closed.
             self._connection.interrupt()
 
@@ -172,7 +168,6 @@ class Session:
         return self._reservation is None or self._data_version() == self._version
 
     def close(self) -> None:
-        """Give the reservation back and close the file; never raises."""
         for connection in self._closing_order():
             with suppress(sqlite3.Error):
                 connection.rollback()

@@ -84,7 +84,6 @@ class SQLiteSource(Source):
     one_machine = "its locks do not stop processes on other machines from writing the file"
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        """Return the file itself: without writes, a new reservation has the same state."""
         return spec if kind == RESERVATION else None
 
     def declared(self, source_type: str) -> Declared:
@@ -92,19 +91,16 @@ class SQLiteSource(Source):
         return text_length(source_type, _TEXTS) or one_of(source_type, {"UUID": 36})
 
     def load(self) -> None:
-        """Import ADBC's driver, and the library for its batches."""
         import adbc_driver_sqlite  # noqa: F401
         import pyarrow  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
-        """Open the file in the parent, which does without the workers' driver."""
         for module in ("adbc_driver_manager", "adbc_driver_sqlite"):
             if find_spec(module) is None:
                 raise missing_driver(ModuleNotFoundError(name=module), self.extra)
         return SQLiteCatalog(Session(database_path(spec)))
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> SQLiteReader:
-        """Open the file in a worker, in the state that the parent has reserved."""
         path = database_path(spec)
         reserved = None
         if snapshot is not None and snapshot.kind == RESERVATION:
@@ -169,7 +165,6 @@ class SQLiteReader:
             raise self._refusal(extract, piece.selector, error) from error
 
     def close(self) -> None:
-        """Close the connection; never raises."""
         self._end_statement()
         with suppress(Exception):
             self._connection.close()
@@ -237,7 +232,6 @@ class SQLiteReader:
             self._end_statement()
 
     def _values(self, sql: str) -> tuple[Any, ...] | None:
-        """Return the first row of a result."""
         with _driver_errors(self._path):
             self._begin_statement(sql, 1)
             batch = next(self._rows, None)

@@ -180,7 +180,6 @@ _FUNCTION = "unloader_is_sampled"
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    """Return the sample of a column's values; None if they are reals."""
     if attribute(column, READING) == "real":
         return None
     value = quoted(column.name)
@@ -194,7 +193,6 @@ def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
 
 
 def counted_condition(extract: Extract) -> list[str]:
-    """Return what holds for the rows of the sample where the function is known."""
     keys = extract.keys
     if keys is None:
         return []
@@ -202,7 +200,6 @@ def counted_condition(extract: Extract) -> list[str]:
 
 
 def add_function(connection: sqlite3.Connection) -> None:
-    """Make the function known that `counted_condition` calls."""
     connection.create_function(_FUNCTION, 2, is_sampled, deterministic=True)
 
 
@@ -228,7 +225,6 @@ def chosen(batches: Iterator[pa.RecordBatch], extract: Extract) -> Iterator[pa.R
 
     Args:
         batches: Batches with the columns of `with_key`.
-        extract: The extract that was requested.
     """
     left = extract.limit_rows
     for batch in batches:

@@ -42,7 +42,6 @@ _FIRST = {"int64": "0", "double": "0.0", "string": "''", "binary": "x''"}
 
 
 def reading_of(declared: str) -> Kind:
-    """Return how a column of a table is read, from its declared type."""
     name = declared.upper()
     if "INT" in name or name in ("BOOLEAN", "BOOL"):
         return "integer"
@@ -56,17 +55,11 @@ def reading_of(declared: str) -> Kind:
 
 
 def attribute(column: ColumnInfo, key: str) -> str | None:
-    """Return one of the attributes above, None where the column has it not."""
     return dict(column.attributes).get(key)
 
 
 def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
-    """Return how one column can be read: by its declared type, and as exact text.
-
-    Args:
-        column: As the catalog describes it.
-        relation: Name of the table in the statement.
-    """
+    """Return how one column can be read: by its declared type, and as exact text."""
     value = value_of(column.name, relation)
     usual = attribute(column, READING) or "exact"
     checked = attribute(column, CHECKED) is not None
@@ -146,7 +139,6 @@ def refused_class(column: ReadColumn, value: str) -> str | None:
 
 
 def foreign_value(extract: Extract, name: str, storage: str, rowid: str | None) -> OutputFailed:
-    """Return the error for a value whose storage class differs from its column's."""
     (column,) = (column for column in extract.projection.columns if column.name == name)
     declared = f" declared {column.source_type}" if column.source_type else ""
     place = f" in the row with rowid {rowid}" if rowid is not None else ""

@@ -57,7 +57,6 @@ class Case(Struct, frozen=True):
         where: str | None = None,
         partitions: tuple[str, ...] = (),
     ) -> Extract:
-        """Return the extract of the table, of partitions of it, or of a query."""
         return Extract(
             source=self.spec,
             snapshot=self.snapshot,
@@ -121,7 +120,6 @@ class WorkerReader:
     def batches(
         self, extract: Extract, unit: WorkUnit, *, batch_bytes: int
     ) -> list[pa.RecordBatch]:
-        """Return the batches of one unit."""
         return cast("list[pa.RecordBatch]", self._ask("batches", extract, unit, batch_bytes))
 
     def break_off(self, extract: Extract, unit: WorkUnit, *, batch_bytes: int) -> None:
@@ -131,11 +129,9 @@ class WorkerReader:
     def encoded(
         self, extract: Extract, unit: WorkUnit, text: TextFormat
     ) -> tuple[list[bytes], int]:
-        """Return the pieces of text of one unit, and the rows that the reader counted."""
         return cast("tuple[list[bytes], int]", self._ask("encoded", extract, unit, text))
 
     def close(self) -> None:
-        """Close the reader and end the process."""
         self._pipe.close()
         self._process.join(JOIN_SECONDS)
         if self._process.is_alive():
@@ -158,7 +154,6 @@ class WorkerReader:
 
 
 def _serve(pipe: Connection, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
-    """Answer requests until the other end is closed."""
     reader: Any = None
     request: tuple[Any, ...] = ("open",)
     while True:
@@ -194,14 +189,11 @@ Rows = Sequence[tuple[object, ...]]
 
 
 def ensure(kept: bool, sentence: str) -> None:
-    """Raise AssertionError with the sentence unless the promise was kept."""
     if not kept:
         raise AssertionError(sentence)
 
 
 def check_batches(batches: Sequence[pa.RecordBatch], projection: Projection) -> None:
-    """Check that every batch is valid and has the very schema of the projection."""
-
     schema = read_schema(projection.schema)
     names = [column.name for column in projection.columns]
     ensure(schema.names == names, f"the schema has the columns {schema.names}, not {names}")
@@ -220,9 +212,7 @@ def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> N
     """Check that the batches hold the expected rows, each as often, in any order.
 
     Args:
-        batches: The batches that were read.
         expected: Rows as Arrow converts them to Python; nanosecond timestamps as Arrow's text.
-        how: How it was read, for the message.
     """
     found = Counter(row for batch in batches for row in _keys(_tuples(batch)))
     wanted = Counter(_keys(expected))
@@ -240,7 +230,6 @@ def columns_of(batches: Sequence[pa.RecordBatch], taken: Sequence[int] | None = 
 
 
 def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-
     columns = [
         column.cast(pa.string())
         if pa.types.is_timestamp(column.type) and column.type.unit == "ns"

@@ -59,17 +59,12 @@ def check_source(
     `if __name__ == "__main__"`, and `source` must be picklable.
 
     Args:
-        source: The source under test.
-        spec: The database.
         table: A table of at least two rows.
         expected: All of its rows, in any order, as Arrow converts them to Python where the
             target is Parquet; a timestamp in nanoseconds is the text Arrow prints.
         empty: A table without rows, if there is one.
         after_close: Called when all is closed again, to show that the source let go of the
             database.
-
-    Raises:
-        AssertionError: The source broke a promise.
     """
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"
@@ -197,7 +192,6 @@ def _check_description(catalog: Catalog, table: TableName) -> TableInfo:
 
 
 def _check_plans(case: Case, expected: Rows) -> None:
-    """Read the table cut in every way the planner knows."""
     extract = case.extract(PARQUET)
     ensure(
         extract.projection == case.extract(PARQUET).projection,
@@ -283,7 +277,6 @@ def _with_columns(table: TableInfo, chosen: Sequence[int]) -> TableInfo:
 
 
 def check_readings(catalog: Catalog, table: TableInfo) -> None:
-    """Check that each column of a table has a reading for every use, asked for as text or not."""
     found = catalog.readings(table, None, ValueOptions())
     columns = tuple(column for column in found if not column.beside)
     names = [column.name for column in table.columns]
@@ -413,15 +406,11 @@ def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) ->
     """Check a source's list of tables, and that it describes all of them as it does each alone.
 
     Args:
-        source: The source under test.
         spec: A database whose tables may all be described.
         at_least: How many tables must have been compared.
 
     Returns:
         The list.
-
-    Raises:
-        AssertionError: The source broke a promise.
     """
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"

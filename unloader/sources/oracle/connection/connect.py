@@ -66,12 +66,10 @@ def open_connection(
     """Return a new connection as the URL asks for.
 
     Args:
-        spec: The source.
         patience_seconds: Longest wait for all of it, every host and every retry included.
 
     Raises:
         ConfigError: The URL, a file with a secret or the client library is not usable.
-        SourceError: The database refused; transient where a retry may help.
     """
     import oracledb
 
@@ -257,7 +255,6 @@ class OracleAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def is_alias(self) -> bool:
-        """Whether the connect string is a name to look up."""
         return "/" not in self.connect_string and not self.connect_string.startswith("(")
 
     @property

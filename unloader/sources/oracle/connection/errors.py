@@ -238,7 +238,6 @@ def translated(error: BaseException, *, connecting: bool = False) -> UnloaderErr
     """Translate a driver error into the user's error; an `UnloaderError` is returned unchanged.
 
     Args:
-        error: As it was raised.
         connecting: No session was open yet.
     """
     if isinstance(error, UnloaderError):
@@ -265,7 +264,6 @@ def _kind(error: BaseException, code: str, connecting: bool) -> type[SourceError
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Return whether the system itself reports the connection's end."""
     local = isinstance(error, (FileNotFoundError, PermissionError))
     return isinstance(error, (OSError, EOFError)) and not local
 

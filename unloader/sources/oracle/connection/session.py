@@ -65,14 +65,12 @@ class Session:
         """Connect, name the session and fix its settings.
 
         Args:
-            spec: The source.
             action: The purpose of the session, as V$SESSION.ACTION shows it.
             scans: The session reads whole units; one that asks the dictionary does better with the
                 buffer cache.
 
         Raises:
             ConfigError: The URL, a secret or the client library is not usable.
-            SourceError: The database refused; transient where a retry may help.
         """
         import oracledb
 
@@ -108,7 +106,6 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection may be used."""
         return not self._dead
 
     @property
@@ -137,11 +134,7 @@ class Session:
                 cursor.close()
 
     def run(self, sql: str, binds: Binds = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and return all its rows; an empty list if it is not a query.
-
-        Raises:
-            SourceError: The database refused; transient where a retry may help.
-        """
+        """Run one statement and return all its rows; an empty list if it is not a query."""
         with self.translating(), self.cursor() as cursor:
             cursor.arraysize, cursor.prefetchrows = FETCH_ROWS, FETCH_ROWS + 1
             cursor.execute(sql, binds)
@@ -149,7 +142,6 @@ class Session:
             return rows
 
     def value(self, sql: str, binds: Binds = ()) -> Any:
-        """Return the first value of the first row, None without rows."""
         rows = self.run(sql, binds)
         return rows[0][0] if rows else None
 
@@ -172,7 +164,6 @@ class Session:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Let the driver's errors inside the context become the user's."""
         self._busy = True
         try:
             yield

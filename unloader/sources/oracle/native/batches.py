@@ -70,7 +70,6 @@ class NativeStatement:
 
     Args:
         tap: On a connection on which nothing else happens meanwhile.
-        plan: The columns and items to fetch.
     """
 
     def __init__(self, tap: Tap, plan: FetchPlan) -> None:
@@ -94,7 +93,6 @@ class NativeStatement:
 
         Raises:
             NotForNative: A column is not for the native fetch.
-            oracledb.Error: The driver or the database failed.
         """
         cursor = self._cursor
         cursor.prefetchrows = PREFETCHED
@@ -109,15 +107,11 @@ class NativeStatement:
     def compared(self, rows: int) -> tuple[list[pa.Array], bool]:
         """Fetch rows both ways and compare every cell.
 
-        Args:
-            rows: At most.
-
         Returns:
             The rows, and whether there may be more.
 
         Raises:
             Refused: A response is not read natively, or a cell differs.
-            oracledb.Error: The driver or the database failed.
             ValueError: There is a date that the driver cannot make.
         """
         decoder = self._expect("copied", rows)
@@ -134,15 +128,11 @@ class NativeStatement:
     def taken(self, rows: int) -> tuple[list[pa.Array], bool]:
         """Fetch rows natively.
 
-        Args:
-            rows: At most.
-
         Returns:
             The rows, and whether there may be more.
 
         Raises:
             Refused: A response is not read natively.
-            oracledb.Error: The driver or the database failed.
         """
         decoder = self._expect("taken", rows)
         with self._refusing():
@@ -161,7 +151,6 @@ class NativeStatement:
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Raise the refusal of the tap in place of the driver's error."""
         try:
             yield
         finally:
@@ -206,7 +195,6 @@ def native_batches(
         NotForNative: A column is not for the native fetch; before the first row.
         Refused: A response cannot be read natively. The yielded rows and the connection must not
             be used any more.
-        oracledb.Error: The driver or the database failed.
         ValueError: There is a date that the driver cannot make.
     """
     with NativeStatement(tap, plan) as statement:
@@ -254,8 +242,6 @@ class Tap:
     """The responses to the fetches of a statement; a context manager around each statement.
 
     Args:
-        connection: The driver's.
-        tapped: Its socket.
         idle_seconds: Longest silence amid a response.
     """
 
@@ -298,7 +284,6 @@ class Tap:
             self.connection.round_trip_callback = None
 
     def expect(self, decoder: RowDecoder, way: Way) -> None:
-        """Set the decoder and the way of the next responses to fetches."""
         self._decoder, self._way = decoder, way
         self.refusal = None
 

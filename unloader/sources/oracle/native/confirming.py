@@ -67,12 +67,6 @@ def confirm_fetch(
 ) -> None:
     """Compare rows of a table, and remember that the server of a session agrees.
 
-    Args:
-        spec: The source.
-        session: The parent's.
-        statements: The statements of the run's units.
-        plan: The columns and items to fetch.
-
     Raises:
         ConfigError: The result cannot be saved, or the comparison cannot run on this machine.
         SourceError: The two ways differ, or the table is not for the native fetch.
@@ -100,9 +94,7 @@ def compare(session: Session, tap: Tap, statements: Sequence[str], plan: FetchPl
 
     Args:
         session: Nothing else happens on it meanwhile; lost if the two ways differ.
-        tap: On its connection.
         statements: The statements of a run's units, read in order until there are enough rows.
-        plan: The columns and items to fetch.
 
     Raises:
         SourceError: The two ways differ, or a statement is not for the native fetch.
@@ -162,12 +154,10 @@ class Peers(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The four as one text."""
         return json.dumps([self.server, self.server_version, self.driver_version, ABI_VERSION])
 
 
 def peers_of(spec: SourceSpec, session: Session) -> Peers:
-    """Return who has to agree: the server of a session, and the driver."""
     return Peers(
         server=parse_location(spec.location).connect_string,
         server_version=".".join(map(str, session.version)),
@@ -176,7 +166,6 @@ def peers_of(spec: SourceSpec, session: Session) -> Peers:
 
 
 def place() -> Path:
-    """Return the file, which need not be there."""
     base = os.environ.get("XDG_STATE_HOME", "")
     path = Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"))
     return path / "unloader" / "confirmed-fetches.json"
@@ -196,8 +185,6 @@ def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
     """Add sorts of columns to the confirmed sorts of a server; return the file.
 
     Args:
-        peers: Who agreed.
-        sorts: About what.
         rows: How many rows were compared this time.
 
     Raises:

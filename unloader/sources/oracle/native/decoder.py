@@ -64,9 +64,6 @@ class Refused(Exception):
 class RowDecoder:
     """Decodes the responses to the fetches of one statement, one after the other.
 
-    Args:
-        columns: The description of each column.
-
     Raises:
         Unusable: The library cannot be used.
         MemoryError: The memory for the decoder cannot be allocated.
@@ -130,11 +127,7 @@ class RowDecoder:
         return self._now()
 
     def take(self, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
-        """Return the rows of the response, an array for each column.
-
-        Args:
-            kinds: The columns' types.
-        """
+        """Return the rows of the response, an array for each column."""
         arrays = (ArrowArray * self._count)()
         self._check(self._library.unloader_fetch_take(self._decoder, arrays))
         size = ctypes.sizeof(ArrowArray)
@@ -227,7 +220,6 @@ def library() -> ctypes.CDLL:
 
 
 def why_not() -> str | None:
-    """Return why the library cannot be used, None if it can."""
     try:
         library()
     except Unusable as error:

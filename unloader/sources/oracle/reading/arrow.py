@@ -157,7 +157,6 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def bad_text(column: str, value: bytes) -> OutputFailed:
-    """Return the error for bytes in a text column that are not valid text."""
     shown = value[:_SHOWN_BYTES].hex() + ("..." if len(value) > _SHOWN_BYTES else "")
     return OutputFailed(
         f"column {column} holds bytes that are not text in the database's character set: {shown}",
@@ -354,7 +353,6 @@ def arrow_batches(
         ValueError: There is a date that the driver cannot make.
         OutputFailed: A batch is larger than Arrow's columns can be.
         SourceError: The driver makes no Arrow values of a column's type.
-        oracledb.Error: The driver or the database failed.
     """
     import oracledb
 
@@ -376,7 +374,6 @@ def arrow_batches(
 
 
 def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | None:
-    """Return the user's error if the driver fails on an Arrow conversion, else None."""
     text = str(error).splitlines()[0]
     if text.startswith(_OVERFLOW):
         names = [
@@ -425,7 +422,6 @@ def tuple_batches(
 
     Raises:
         NumberRefused: A number does not fit.
-        oracledb.Error: The driver or the database failed.
     """
     kinds = [type_named(item.fetched) for item in plan.items]
     with connection.cursor() as cursor:
@@ -442,7 +438,6 @@ def tuple_batches(
 
 
 def type_handler(items: Sequence[Item]) -> Callable[..., Any]:
-    """Return the output type handler, which the driver calls for each column."""
     import oracledb
 
     whole = {

@@ -57,7 +57,6 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def select_list(self) -> str:
-        """The SELECT list of a statement that fetches it."""
         return ", ".join(item.expression for item in self.items)
 
     @property
@@ -75,7 +74,6 @@ def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
     """Return the plan that fetches the projection of an extract.
 
     Args:
-        extract: The table or query and its columns.
         moments_as_text: Fetch dates and timestamps as the database's text of them.
     """
     rowid = extract.query is None and not any(
@@ -103,7 +101,6 @@ def _fetched_as(extract: Extract, items: tuple[Item, ...]) -> FetchedAs:
 
 
 def ordinary_fetch() -> Literal["arrow", "tuples"]:
-    """Return how the installed driver gives rows exactly."""
     return "arrow" if arrow_is_exact(driver_version()) else "tuples"
 
 
@@ -153,7 +150,6 @@ def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
     """Return the rows of one fetch.
 
     Args:
-        plan: The columns and items to fetch.
         usual_rows: The number of rows that suits rows of usual width.
         batch_bytes: What a batch should take; even of the widest rows it takes a few times that.
     """
@@ -188,12 +184,10 @@ NATIVE = frozenset({"26.1.0"})
 
 @lru_cache(maxsize=1)
 def driver_version() -> str:
-    """Return the version of the installed driver."""
     return version("oracledb")
 
 
 def arrow_is_exact(installed: str) -> bool:
-    """Return whether the Arrow batches of a driver version were found exact."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     return VERIFIED[0] <= numbers < VERIFIED[1]
 
@@ -204,7 +198,6 @@ def native_is_exact(installed: str) -> bool:
 
 
 def driver_warning(installed: str) -> str | None:
-    """Return a sentence if a driver version is not one whose Arrow batches were found exact."""
     if arrow_is_exact(installed):
         return None
     first, last = (".".join(map(str, ends)) for ends in VERIFIED)

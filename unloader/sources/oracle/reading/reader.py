@@ -90,7 +90,6 @@ class OracleReader:
         """Connect.
 
         Args:
-            spec: The source.
             snapshot: The run's; each statement names it, so there is nothing to enter.
         """
         self._connect: Callable[[], Session] = lambda: Session(spec, action="worker")
@@ -121,7 +120,6 @@ class OracleReader:
                 yield from finder.rows(batch, fetched)
 
     def close(self) -> None:
-        """Close the session."""
         self._session.close()
 
     def _connected(self) -> Session:
@@ -188,7 +186,6 @@ class OracleReader:
     def _misfit(
         self, error: NumberRefused, plan: FetchPlan, extract: Extract, piece: Piece
     ) -> OutputFailed:
-        """Return the error for a number that does not fit, with its column and row."""
         names = [
             plan.columns[item.column].name
             for item in plan.items
@@ -209,7 +206,6 @@ class OracleReader:
         )
 
     def _row_with(self, name: str, value: str, extract: Extract, piece: Piece) -> str | None:
-        """Return the ROWID of the first row of the unit with a number."""
         alone = f"{quoted(name)} = {value}"
         where = f"({extract.where}\n) AND {alone}" if extract.where else alone
         sql = selector_statement(
@@ -261,7 +257,6 @@ class StoredLob(Struct, frozen=True, kw_only=True):
 
     @property
     def binary(self) -> bool:
-        """Whether the pieces are bytes."""
         return self.source_type == "BLOB" and not self.hexed
 
     def pieces(self) -> Iterator[Any]:
@@ -348,7 +343,6 @@ class LobFinder(Struct, frozen=True, kw_only=True):
             yield batch.slice(start)
 
     def _stored(self, column: int, place: Any) -> StoredLob:
-
         read = self.plan.columns[column]
         return StoredLob(
             session=self.session,
@@ -361,11 +355,7 @@ class LobFinder(Struct, frozen=True, kw_only=True):
 
 
 class Route:
-    """Decides statement by statement; what failed natively once is left to the driver from then on.
-
-    Args:
-        spec: The source.
-    """
+    """Decides for each statement; what failed natively once is left to the driver from then on."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
@@ -388,7 +378,6 @@ class Route:
         return ordinary if tap is None else native_unless_left(tap, ordinary)
 
     def leave(self, reason: str) -> None:
-        """Fetch nothing natively any more."""
         self._left = reason
         logger.warning("the driver fetches the rows from here on: %s", reason)
 

@@ -67,7 +67,6 @@ def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
 
 
 def relation(extract: Extract, selector: Selector) -> str:
-    """Return what a selector reads from: table and partition, or the query, at the snapshot."""
     if selector.partition is None or isinstance(selector, WholeTable):
         return _relation(extract, "")
     return _relation(extract, partition_clause(selector.kind, selector.partition))
@@ -106,7 +105,6 @@ def last_level(name: str) -> str:
 
 
 def partition_clause(kind: str, name: str) -> str:
-    """Return what selects one leaf, with a blank before it."""
     return f" {kind.upper()} ({quoted(last_level(name))})"
 
 
@@ -217,8 +215,6 @@ def take_snapshot(
     """Return the SCN to read at.
 
     Args:
-        session: Of the parent.
-        user: Who is connected, for the grant.
         consistency: none: no SCN at all.
         wanted: An SCN that was asked for; whether undo reaches back to it turns out on reading.
 
@@ -250,9 +246,6 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
     """Return if the user may read a relation as of the snapshot; no row is read.
 
     Args:
-        session: Of the parent.
-        user: Who is connected, for the grant.
-        relation: Table or query as SQL.
         at: The AS OF clause with a blank before it, empty without a snapshot.
         owner_hint: The table as a GRANT names it; empty for a query.
 
@@ -354,7 +347,6 @@ HASHING = Hashing(
 
 
 def unhashed(session: Session, extract: Extract) -> Mapping[int, str]:
-    """Return the columns that a database cannot hash, by index, each with why."""
     found = HASHING.unhashed(extract)
     character_set = str(session.value(_CHARACTER_SET))
     if character_set != _UTF_8:
@@ -365,6 +357,5 @@ def unhashed(session: Session, extract: Extract) -> Mapping[int, str]:
 
 
 def hasher_of(spec: SourceSpec) -> Hasher:
-    """Connect; return what computes checksums in that session, which reads at the run's SCN."""
     session = Session(spec, action="checksums", scans=True)
     return Hasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)

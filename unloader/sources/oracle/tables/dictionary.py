@@ -208,12 +208,10 @@ class Relation(Struct, frozen=True, kw_only=True):
 
     @property
     def has_rowids(self) -> bool:
-        """Whether its rows have ROWIDs in the table's segment."""
         return self.kind in ("table", "partitioned table", "materialized view")
 
     @property
     def is_index(self) -> bool:
-        """Whether its rows lie in the index of its key."""
         return self.kind == INDEX_ORGANIZED
 
 
@@ -266,9 +264,6 @@ def relation(dictionary: Dictionary, owner: str, name: str, kind: str) -> Relati
     """Describe one table or view from the dictionary.
 
     Args:
-        dictionary: The dictionary to query.
-        owner: Its schema.
-        name: Its name.
         kind: table, view or materialized view, as far as is known.
     """
     found = [] if kind == "view" else dictionary.rows(TABLE, owner, name)
@@ -294,7 +289,6 @@ def _kind(
     *,
     external: Callable[[], bool],
 ) -> str:
-    """Return what kind of table one is that is listed as a table or a materialized view."""
     if iot is not None:
         return INDEX_ORGANIZED
     if temporary == "Y":
@@ -307,7 +301,6 @@ def _kind(
 
 
 def columns(dictionary: Dictionary, table: Relation) -> tuple[ColumnInfo, ...]:
-    """Return the columns that `SELECT *` has, virtual ones included."""
     attributes = () if table.has_rowids else ((ROWID, "no"),)
     return tuple(
         ColumnInfo(
@@ -329,9 +322,7 @@ def column_type(
     """Return a column's type as `native` prints it.
 
     Args:
-        data_type: DATA_TYPE.
         type_owner: DATA_TYPE_OWNER; only types of users have one.
-        length: DATA_LENGTH.
         facts: DATA_PRECISION, DATA_SCALE, CHAR_LENGTH and CHAR_USED.
     """
     precision, scale, characters, used = facts
@@ -367,5 +358,4 @@ def statistical_bytes(
 
 
 def integer(value: object) -> int | None:
-    """Return a number of the dictionary, None for NULL."""
     return int(str(value)) if value is not None else None

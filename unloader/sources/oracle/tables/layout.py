@@ -118,13 +118,6 @@ def lay_out(
 ) -> Layout:
     """Return the parts of a table, with extents or keys as far as they can be known.
 
-    Args:
-        asked: Answers questions about the table.
-        table: The table or view.
-        columns: Its columns.
-        user: Who is connected.
-        observe: Called as each slow step begins.
-
     Raises:
         SourceError: The connection is lost, or partitions cannot be listed.
     """
@@ -156,7 +149,6 @@ def lay_out(
 
 
 def _leaf(part: PartitionInfo) -> str | None:
-    """Return the name by which the dictionary knows a part's segment."""
     return last_level(part.name) if part.name else None
 
 
@@ -299,14 +291,8 @@ def sample_blocks(
     Each part is sampled at the same rate. One whose size was not known gets an estimate.
 
     Args:
-        session: Of the parent.
-        table: The table.
-        parts: The parts that are worth a statement.
         percent: Percentage of the blocks, from the known size; None if the size is unknown.
         exact: The size is exact, not estimated.
-
-    Raises:
-        SourceError: The database refused.
     """
     if percent is None:
         percent = FIRST_PERCENT
@@ -347,7 +333,6 @@ def _with_blocks(
 
 
 def can_be_key(column: ColumnInfo) -> bool:
-    """Return whether values of the column can be written exactly in a statement."""
     return parse_native(column.native_type).name in _KEY_TYPES
 
 
@@ -357,13 +342,8 @@ def sample_keys(
     """Return keys in the database's order, by the name of the part; without any where they fail.
 
     Args:
-        session: Of the parent.
-        table: An index-organized table.
         parts: Those worth a statement; their rows are known.
         column: The first one of its primary key.
-
-    Raises:
-        SourceError: The database refused.
     """
     rows = sum(part.rows or 0 for part in parts)
     percent = min(max(SAMPLED_KEYS / rows * 100, LEAST_PERCENT), MOST_PERCENT)
@@ -466,8 +446,6 @@ def segment_bytes(
     """Return the bytes of the segments on disk, by the name of the leaf; None for the table.
 
     Args:
-        dictionary: The dictionary to query.
-        table: The table.
         question: ALL_SEGMENTS, for the segments of all users, or OWN_SEGMENTS.
     """
     rows = dictionary.rows(question, table.owner, table.name)
@@ -475,7 +453,6 @@ def segment_bytes(
 
 
 def extents(dictionary: Dictionary, table: Relation) -> list[tuple[str | None, int, int, int, int]]:
-    """Return leaf, relative file, first block, blocks and bytes of every extent, in no order."""
     return [
         (part, int(file), int(block), int(blocks), int(size))
         for part, file, block, blocks, size in dictionary.rows(EXTENTS, table.owner, table.name)

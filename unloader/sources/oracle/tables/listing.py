@@ -88,8 +88,6 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
     """Return the tables and views of all users of whom this one sees any, in no order.
 
     Args:
-        session: Of the parent.
-        user: Who is connected.
         at_scn: They are to be read as of an SCN, which needs an additional right.
     """
     rights = _rights(session)
@@ -138,7 +136,6 @@ def _rights(session: Session) -> _Rights:
 
 
 def _unreadable(session: Session) -> dict[Key, list[UnreadableColumn]]:
-    """Return the columns that cannot be read exactly, by owner and table."""
     found: dict[Key, list[UnreadableColumn]] = {}
     for owner, table, name, data_type, type_owner, length, *facts in session.run(UNUSUAL_COLUMNS):
         native = dictionary.column_type(data_type, type_owner, length, facts)
@@ -185,12 +182,6 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
     As in Oracle: a plain name means the one in upper case, and without a schema first the session's
     own, then public synonyms. Another user's table is never meant without its schema. Where Oracle
     would find nothing, a plain name means one that only differs in case.
-
-    Args:
-        session: Of the parent.
-        wanted: As typed.
-        schema: The session's schema.
-        where: The name of the database in messages.
 
     Raises:
         SourceError: The table is missing, ambiguous, or on another database (a link).

@@ -116,14 +116,12 @@ class Kept:
             raise _ended()
 
     def end(self) -> None:
-        """End the keeper: the run has all that it wants."""
         self.close()
         for keeper in records.living():
             if keeper.path == self._path:
                 records.end(keeper)
 
     def close(self) -> None:
-        """Stop using the snapshot; the keeper continues."""
         if self._use >= 0:
             os.close(self._use)
         self._use = -1
@@ -141,7 +139,6 @@ class StartedKeeper(Kept):
 
         Raises:
             ConfigError: Its record cannot be stored, or a driver is missing.
-            SourceError: The server refused.
         """
         self._cancelled = cancelled
         self._pipe = _start()
@@ -192,7 +189,6 @@ class StartedKeeper(Kept):
         self._pipe.close()
 
     def _ask(self, message: Message, seconds: float | None = None) -> Answer:
-        """Send a message and wait for the answer, at most `seconds`."""
         until = None if seconds is None else time.monotonic() + seconds
         try:
             self._pipe.send(message)
@@ -228,7 +224,6 @@ def kept_by_another(value: str) -> Kept | None:
 
 
 def _start() -> Connection:
-    """Start a process that is not our child, and return our end of a pipe to it."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         paths = [path or os.getcwd() for path in sys.path]

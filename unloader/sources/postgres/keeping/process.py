@@ -53,7 +53,6 @@ class _Keeper:
         """Connect, take the snapshot, put it on record.
 
         Raises:
-            UnloaderError: The server refused.
             OSError: The record cannot be written.
         """
         self._pipe: Connection | None = pipe
@@ -161,7 +160,6 @@ def names_run(marks: tuple[str, ...], run_id: str) -> bool:
 
 
 def _alone(source: SourceSpec) -> SourceSpec:
-    """Return the source without the wish that we fulfil."""
     return replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
 
 

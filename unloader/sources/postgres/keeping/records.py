@@ -72,11 +72,7 @@ class OwnRecord:
     """A keeper's own record, which is there for as long as the keeper lives."""
 
     def __init__(self, folder: Path, record: Record) -> None:
-        """Write and lock it.
-
-        Raises:
-            OSError: The file system refused.
-        """
+        """Write and lock it."""
         name = f"{record.run_id or 'run'}.{os.urandom(4).hex()}"
         self.path = folder / (name + RECORD_SUFFIX)
         draft = folder / f".{name}.draft"
@@ -89,13 +85,11 @@ class OwnRecord:
         draft.rename(self.path)
 
     def write(self, record: Record) -> None:
-        """Replace its content."""
         data = encode(record)
         os.pwrite(self._descriptor, data, 0)
         os.ftruncate(self._descriptor, len(data))
 
     def remove(self) -> None:
-        """Remove it; never raises."""
         _remove(self.path)
 
     @property
@@ -107,7 +101,6 @@ class OwnRecord:
 
     @property
     def in_use(self) -> bool:
-        """Whether a run reads at the snapshot."""
         return _is_used(self.path)
 
 
@@ -178,7 +171,6 @@ def living() -> tuple[Keeper, ...]:
 
 
 def keeper_of(snapshot: str) -> Keeper | None:
-    """Return the keeper that holds a snapshot, None if none of this user does."""
     return next((each for each in living() if each.record.snapshot == snapshot), None)
 
 
@@ -194,7 +186,6 @@ def use(path: Path) -> int:
 
 
 def is_alive(path: Path) -> bool:
-    """Return whether the keeper of a record lives."""
     return _is_locked(path)
 
 

@@ -119,7 +119,6 @@ class Connection:
         raise _refused(self._message())
 
     def _patience(self) -> float:
-        """Return how long to wait for a host, in seconds."""
         found = {each.keyword: each.val for each in self._pgconn.info}
         given = (found[b"connect_timeout"] or b"").decode()
         if not given:
@@ -132,18 +131,15 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection works, as far as is known."""
         return self._pgconn.status == ConnStatus.OK
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, also a failed one."""
         states = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
         return self._pgconn.transaction_status in states
 
     @property
     def version(self) -> tuple[int, int]:
-        """Major and minor version of the server; from 10 on."""
         return divmod(self._pgconn.server_version, 10_000)
 
     @property
@@ -152,7 +148,6 @@ class Connection:
         return native() is not None
 
     def execute(self, sql: str) -> None:
-        """Run one or more statements and discard their results."""
         self._begin()
         for _ in self._results(self._pgconn.send_query, _c_text(sql)):
             pass
@@ -201,7 +196,6 @@ class Connection:
         the connection: the rest of the rows would have to be read.
 
         Args:
-            sql: The statement.
             chunk_bytes: A chunk is smaller, except one row that may not be smaller.
             form: The CSV form that rows of the text form are converted to, if `converts_text_form`;
                 None leaves rows as they are.
@@ -364,7 +358,6 @@ class Connection:
             self._last_word = _error_of(result)
 
     def _broken(self, error: LibpqError | None) -> Broken:
-        """Return the error of a lost connection, with the server's reason if it gave one."""
         said = error if error is not None and error.sqlstate else self._last_word or error
         if said is not None:
             return Broken(str(said), said.sqlstate)
@@ -375,7 +368,6 @@ class Connection:
 
 
 def _ask(request: PGcancelConn | PGcancel) -> None:
-    """Send a request to cancel, and wait until the server has handled it."""
     waits = {PollingStatus.READING: select.POLLIN, PollingStatus.WRITING: select.POLLOUT}
     with suppress(psycopg.OperationalError):
         if hasattr(request, "cancel"):

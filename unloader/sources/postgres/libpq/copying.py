@@ -93,7 +93,6 @@ class CDialect(ctypes.Structure):
 
 
 def c_dialect(form: TextForm) -> CDialect:
-    """Return a form for the native code."""
     size, columns = len(form.null), len(form.forced)
     return CDialect(form.null, bytes(form.forced), size, columns, form.delimiter, form.quote)
 
@@ -135,7 +134,6 @@ class Rows:
         Raises:
             Malformed: A row is not in the text form.
         """
-
         most = self._chunk_bytes
         buffer = pa.allocate_buffer(min(self._buffer_bytes, most))
         size = 0
@@ -169,7 +167,6 @@ class Rows:
         return Malformed(f"of its text form with {columns} columns, in row {self.count + 1}")
 
     def close(self) -> None:
-        """Free the memory of rows that were not returned."""
         self._loop.close()
 
 
@@ -202,12 +199,10 @@ class _NativeLoop:
 
     def wide(self) -> memoryview:
         """Return a row that is too long for a buffer, without a copy: it may have a gigabyte."""
-
         address, size = self.filled.wide, self.filled.wide_size
         return memoryview(pa.foreign_buffer(address, size, _Owner(address))).toreadonly()
 
     def close(self) -> None:
-        """Free its memory."""
         self._library.unloader_copy_close(self._copy)
 
 
@@ -259,7 +254,6 @@ class _PlainLoop:
             filled.rows += 1
 
     def wide(self) -> memoryview:
-        """Return a row that is too long for a buffer."""
         row, self._row = self._row, None
         assert row is not None
         return memoryview(row).toreadonly()
@@ -285,7 +279,6 @@ class _PlainLoop:
         return None
 
     def close(self) -> None:
-        """Free its memory."""
         self._row = None
 
 
