@@ -12,8 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
-
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
 from unloader.errors import (
     ConfigError,
@@ -56,7 +54,7 @@ from unloader.sources.oracle.reading.units import (
     unhashed,
 )
 from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import Dictionary, ManyTables, OneTable, Relation
+from unloader.sources.oracle.tables.dictionary import Dictionary, Relation
 from unloader.sources.oracle.tables.layout import Layout, lay_out, object_ids
 from unloader.sources.oracle.tables.listing import FOLDING, find, listed_tables
 from unloader.sources.oracle.types import (
@@ -86,13 +84,6 @@ _QUERY = re.compile(r"(?is)(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b")
 """How a query begins. `PURGE RECYCLEBIN` in parentheses would be one, too: a table, an alias."""
 
 
-class _Described(Struct, frozen=True, kw_only=True):
-    """A table as it was found."""
-
-    relation: Relation
-    layout: Layout
-
-
 class OracleCatalog(Catalog):
     """The parent's session; opened again where the database ended it while the workers read."""
 
@@ -108,7 +99,7 @@ class OracleCatalog(Catalog):
         self._spec = spec
         self._session = self._connect()
         self._snapshot: Snapshot | None = None
-        self._described: dict[tuple[str, str], _Described] = {}
+        self._described: dict[tuple[str, str], tuple[Relation, Layout]] = {}
         self._readable: set[str] = set()
         self._user, self._schema, service = self._session.run(_WHO)[0]
         self._where = service or "the database"
@@ -120,8 +111,8 @@ class OracleCatalog(Catalog):
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         found = find(self._session, table, self._schema, self._where)
         observe(PhaseStarted(phase="columns"))
-        alone = OneTable(self._session)
-        return self._info(alone, found, dictionary.columns(alone, found), observe)
+        asked = Dictionary(self._session, [(found.owner, found.name)])
+        return self._info(asked, found, dictionary.columns(asked, found), observe)
 
     def list_tables(self) -> Listing:
         at_scn = bool(as_of(self._snapshot))
@@ -140,7 +131,7 @@ class OracleCatalog(Catalog):
         Only the samples that replace missing extents are read table by table.
         """
         observe(PhaseStarted(phase="columns"))
-        together = ManyTables(self._session, [table.key for table in tables])
+        together = Dictionary(self._session, [table.key for table in tables])
         made: list[TableInfo | Obstacle] = []
         for table in tables:
             kind = table.kind if table.kind in ("view", "materialized view") else "table"
@@ -158,7 +149,7 @@ class OracleCatalog(Catalog):
     ) -> TableInfo:
         """Describe a table, and store its layout for `hold` and the other methods."""
         layout = lay_out(asked, found, columns, self._user, observe)
-        self._described[found.owner, found.name] = _Described(relation=found, layout=layout)
+        self._described[found.owner, found.name] = (found, layout)
         only = None if layout.partitioned else layout.parts[0]
         sizes = [part.bytes for part in layout.parts if part.bytes is not None]
         return TableInfo(
@@ -196,7 +187,24 @@ class OracleCatalog(Catalog):
         described = self._described.get((table.schema or "", table.name))
         if described is None:
             return ()
-        return (*self._missing_for_snapshot(described.relation), *described.layout.missing)
+        relation, layout = described
+        found = current_scn(self._session)
+        grant = f"{SCN_QUERIES[0].grant} TO {self._user}"
+        if found is None:
+            lacks = f"cannot read the current SCN, so only --consistency none works: {grant}"
+            return (lacks, *layout.missing)
+        scn, query = found
+        missing = []
+        if not query.grant:
+            missing.append(f"the SCN comes from {query.name} and may be three seconds old: {grant}")
+        name = qualified(relation.owner, relation.name)
+        try:
+            check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)
+        except SourceError as error:
+            if not self._session.alive:
+                raise
+            missing.append(f"{error.message}: {error.hint}")
+        return (*missing, *layout.missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
         wanted = self._spec.session.scn
@@ -258,7 +266,9 @@ class OracleCatalog(Catalog):
         from here on, Oracle refuses to read such a part at the SCN. A new partition does not
         matter, as it has no rows at the SCN. On request, the native fetch is then confirmed.
         """
-        self._check_segments(extract, selectors)
+        described = self._described.get((extract.table.schema or "", extract.table.name))
+        if extract.query is None and described is not None and described[0].has_rowids:
+            self._check_segments(*described, extract, selectors)
         if self._spec.session.confirm_fetch:
             # Only here: every start of the program would read it.
             from unloader.sources.oracle.native.confirming import confirm_fetch
@@ -266,15 +276,19 @@ class OracleCatalog(Catalog):
             statements = [self.statement(extract, selector) for selector in selectors]
             confirm_fetch(self._spec, self._session, statements, fetch_plan(extract))
 
-    def _check_segments(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        described = self._described.get((extract.table.schema or "", extract.table.name))
-        if extract.query is not None or described is None or not described.relation.has_rowids:
-            return
-        now = object_ids(OneTable(self._session), described.relation)
+    def _check_segments(
+        self,
+        relation: Relation,
+        layout: Layout,
+        extract: Extract,
+        selectors: tuple[Selector, ...],
+    ) -> None:
+        asked = Dictionary(self._session, [(relation.owner, relation.name)])
+        now = object_ids(asked, relation)
         chosen = {selector.partition for selector in selectors}
         then = {
             part.name: part.object_id
-            for part in described.layout.parts
+            for part in layout.parts
             if None in chosen or part.name in chosen
         }
         then.update(
@@ -305,7 +319,7 @@ class OracleCatalog(Catalog):
         if not extract.partitions:
             return self._counted(count_statement(extract, None))
         described = self._described.get((extract.table.schema or "", extract.table.name))
-        leaves = described.layout.parts if described is not None else ()
+        leaves = described[1].parts if described is not None else ()
         asked = matching_partitions((leaf.name for leaf in leaves), extract.partitions)
         rows = sum(
             self._counted(count_statement(extract, leaf)) for leaf in leaves if leaf.name in asked
@@ -365,24 +379,6 @@ class OracleCatalog(Catalog):
     def _revive(self) -> None:
         if not self._session.alive:
             self._session = self._connect()
-
-    def _missing_for_snapshot(self, table: Relation) -> tuple[str, ...]:
-        found = current_scn(self._session)
-        grant = f"{SCN_QUERIES[0].grant} TO {self._user}"
-        if found is None:
-            return (f"cannot read the current SCN, so only --consistency none works: {grant}",)
-        scn, query = found
-        missing = []
-        if not query.grant:
-            missing.append(f"the SCN comes from {query.name} and may be three seconds old: {grant}")
-        name = qualified(table.owner, table.name)
-        try:
-            check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)
-        except SourceError as error:
-            if not self._session.alive:
-                raise
-            missing.append(f"{error.message}: {error.hint}")
-        return tuple(missing)
 
 
 def _name(table: TableInfo) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,12 @@ from unloader.model import (
 )
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Capabilities, Catalog, Held, error_or_none, result_or_error
+from unloader.sources.base import Capabilities, Catalog, Held, result_or_error
 from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
-from unloader.sources.postgres.errors import AGAIN
-from unloader.sources.postgres.keeping.client import StartedKeeper, kept_by_another
+from unloader.sources.postgres.dictionary import SHORT_SECONDS
+from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
+from unloader.sources.postgres.keeping.client import kept_by_another, start_keeper
 from unloader.sources.postgres.reader import hasher_of, session_in
 from unloader.sources.postgres.relations import (
     batches,
@@ -36,9 +38,7 @@ from unloader.sources.postgres.relations import (
     counted_together,
     described,
     described_tables,
-    held_tables,
     hold_called,
-    is_single,
     listed_tables,
     summed,
 )
@@ -112,8 +112,10 @@ class PostgresCatalog(Catalog):
         self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
 
     def tables(self) -> tuple[TableSummary, ...]:
-        found = [row for row in dictionary.relations(self._session) if not row.is_partition]
-        sizes = dictionary.sizes(self._session, [row.oid for row in found])
+        rows = self._session.rows(dictionary.RELATIONS, None)
+        found = [row for row in rows if not row.is_partition]
+        oids = [row.oid for row in found]
+        sizes = {row.root: row for row in dictionary.sized(self._session, dictionary.SIZES, oids)}
         return tuple(_summary(row, sizes.get(row.oid)) for row in found)
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
@@ -121,12 +123,7 @@ class PostgresCatalog(Catalog):
         with self._apart():
             oid, schema, name = self._resolve(table)
             observe(PhaseStarted(phase="columns"))
-            columns = dictionary.columns(self._session, oid)
-            observe(PhaseStarted(phase="partitions"))
-            leaves = dictionary.leaves(self._session, oid)
-            # What policies say counts only where partitions could be read by their own names.
-            guarded = not is_single(leaves, schema, name) and bool(self._policies(oid))
-        return described(schema, name, columns, leaves, guarded=guarded)
+            return described(self._session, {oid: (schema, name)}, observe)[oid]
 
     def list_tables(self) -> Listing:
         """Return all tables as of the snapshot; rights are as of now."""
@@ -151,7 +148,8 @@ class PostgresCatalog(Catalog):
                 # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
                 self._session.column_names(query)
                 found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
-            types = dictionary.types(self._session, [oid for _, oid in found])
+            oids = [oid for _, oid in found]
+            types = {row.oid: row.name for row in self._session.rows(dictionary.TYPES, oids)}
         check_distinct([name for name, _ in found])
         # A description has no precision for numerics: they stay exact text.
         return query_table(
@@ -164,7 +162,7 @@ class PostgresCatalog(Catalog):
         relation = qualified(table.schema, table.name)
         with self._apart():
             oid = self._session.value("SELECT $1::text::regclass::oid", relation)
-            leaves = dictionary.leaves(self._session, oid)
+            leaves = dictionary.leaves_of(self._session, [oid]).get(oid, ())
             found = self._policies(oid)
         missing = [
             f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
@@ -189,10 +187,8 @@ class PostgresCatalog(Catalog):
             return Snapshot(kind="none", value="", taken_at=now)
         earlier = self._spec.session.snapshot
         if earlier is not None or seconds:
-            # Loaded where it is asked for: few runs are.
-
             if earlier is None:
-                self._kept = StartedKeeper(self._spec, lambda: self._cancelled)
+                self._kept = start_keeper(self._spec, lambda: self._cancelled)
             else:
                 self._kept = kept_by_another(earlier)
             value = self._kept.value if self._kept else earlier or ""
@@ -272,25 +268,59 @@ class PostgresCatalog(Catalog):
             self._kept.hold(extract, selectors)
 
     def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
-        """Lock many tables as `hold` locks one; see `unloader.sources.postgres.relations`."""
-        if not self._in_snapshot:
-            return tuple(error_or_none(partial(self.hold, *each)) for each in tables)
+        """Lock many tables as `hold` locks one.
+
+        A run that waits for a lock blocks changes of the tables that it has locked, and these
+        changes block readers. So the wait is short at first. Tables that are locked by others are
+        waited for at the end, all of them together no longer than one would be.
+        """
+        if not self._in_snapshot or len(tables) == 1:
+            return super().hold_tables(tables)
+        patience = self._spec.session.lock_timeout_seconds
+        short = min(SHORT_SECONDS, patience or SHORT_SECONDS)
+        # A query's own names are checked separately; a keeper locks tables one by one.
+        several = [each for each in tables if each[0].query is None and self._kept is None]
+        alone = [at for at, each in enumerate(tables) if each[0].query is not None or self._kept]
+        found: list[SourceError | None] = [None] * len(tables)
         with self._holding():
-            return held_tables(
-                self._session,
-                tables,
-                # A query's own names are checked separately; a keeper locks tables one by one.
-                alone=lambda each: each[0].query is not None or self._kept is not None,
-                together=self._held_together,
-                one=lambda each: self.hold(*each),
-                patience_seconds=self._spec.session.lock_timeout_seconds,
-            )
+            try:
+                with self._session.waiting(short), self._session.apart():
+                    if not self._held_together(several):
+                        raise SourceError("a table has changed")
+            except SourceError:
+                self._check_alive()
+                alone = list(range(len(tables)))
+            for at in alone:
+                with self._session.waiting(short):
+                    found[at] = self._error_of(tables[at])
+            end = time.monotonic() + patience
+            for at, error in enumerate(found):
+                if error is None or state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
+                    continue
+                wait = self._session.waiting(max(end - time.monotonic(), SHORT_SECONDS))
+                with wait if patience else nullcontext():
+                    found[at] = self._error_of(tables[at])
+        return tuple(found)
+
+    def _error_of(self, table: Held) -> SourceError | None:
+        try:
+            self.hold(*table)
+        except SourceError as error:
+            if not self._session.alive:
+                raise
+            return error
+        return None
+
+    def _check_alive(self) -> None:
+        if not self._session.alive:
+            # The statement fails with the words of a lost connection.
+            self._session.value("SELECT 1")
+            raise SnapshotGone("the connection that holds the snapshot is lost", "run again")
 
     def _held_together(self, tables: Sequence[Held]) -> bool:
         """Lock tables; return whether all are as they were, and no policy hides rows of them."""
-        if not self._policies_apply and dictionary.any_guarded(
-            self._session, [qualified(each.table.schema, each.table.name) for each, _ in tables]
-        ):
+        own = [qualified(each.table.schema, each.table.name) for each, _ in tables]
+        if not self._policies_apply and self._session.value(dictionary.GUARDED, own):
             return False
         relations = [(extract, each) for extract, selectors in tables for each in selectors]
         names = sorted({relation_name(*each) for each in relations})
@@ -306,7 +336,7 @@ class PostgresCatalog(Catalog):
             for batch in batches(list(others)):
                 self._session.execute("; ".join(batch))
         called = self._hold_called([each.where for each, _ in tables if each.where])
-        return self._changed(names, by_name=called) is None
+        return dictionary.changed(self._session, names, by_name=called) is None
 
     def _check_policies(self, extract: Extract) -> None:
         """Refuse a table whose rows policies choose, unless the user asked for those rows."""
@@ -323,11 +353,7 @@ class PostgresCatalog(Catalog):
 
     def _policies(self, oid: int) -> str:
         found = dictionary.policies(self._session, oid)
-        if found is None:
-            return ""
-        relation, names = found
-        why = f"by policy {names}" if names else "because no policy shows any row to this user"
-        return f"row-level security may hide rows of {relation}, {why}"
+        return "row-level security may hide rows of {}, {}".format(*found) if found else ""
 
     def _locked_and_changed(self, extract: Extract, selectors: tuple[Selector, ...]) -> str | None:
         relations = {each: relation_of(extract, each) for each in selectors}
@@ -346,7 +372,7 @@ class PostgresCatalog(Catalog):
         called = self._hold_called(texts)
         by_name = [] if extract.query is not None else selectors
         names = sorted({relation_name(extract, each) for each in by_name})
-        return self._changed(names, by_name=bool(texts) or called)
+        return dictionary.changed(self._session, names, by_name=bool(texts) or called)
 
     def _hold_called(self, texts: Sequence[str]) -> bool:
         called = hold_called(self._session, texts)
@@ -354,16 +380,6 @@ class PostgresCatalog(Catalog):
         self._unlocked |= dict.fromkeys(called.unlocked)
         self._foreign |= dict.fromkeys(called.foreign)
         return bool(called.functions)
-
-    def _changed(self, names: Sequence[str], *, by_name: bool) -> str | None:
-        """Return a locked relation that is not as it was at the snapshot.
-
-        Args:
-            names: Names of the relations that are read by name.
-            by_name: Texts of the user or of functions name further relations.
-        """
-        found = dictionary.changed(self._session, names)
-        return found or (dictionary.renamed(self._session) if by_name else None)
 
     def unheld(self) -> tuple[str, ...]:
         found = []
@@ -468,7 +484,7 @@ class PostgresCatalog(Catalog):
         Another spelling in its search path counts only if the server finds nothing.
         """
         oid = dictionary.meant(self._session, table)
-        rows = dictionary.relations(self._session, oid)
+        rows = self._session.rows(dictionary.RELATIONS, oid)
         listed = [_summary(row) for row in rows]
         if oid is not None:
             if not rows:

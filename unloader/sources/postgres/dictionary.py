@@ -82,7 +82,7 @@ SELECT DISTINCT ON (tree.root, tree.oid) tree.root, tree.oid, tree.path,
                             THEN tree.names || tree.names[cardinality(tree.names)]
                             ELSE tree.names END, '/') AS name,
        n.nspname AS schema, c.relname AS relation,
-       c.relkind::text AS kind, coalesce(am.amname, '') AS access_method,
+       coalesce(am.amname, '') AS access_method,
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
        CASE WHEN c.oid = ANY ($2::oid[]) THEN
               c.relpages * current_setting('block_size')::bigint
@@ -153,6 +153,10 @@ GUARDED = """
 SELECT EXISTS (SELECT FROM unnest($1::text[]) AS given (name)
                WHERE row_security_active(to_regclass(given.name)))
 """
+"""Whether policies choose the rows of any of these relations for this user."""
+
+MAY_READ_TABLEOID = "SELECT has_column_privilege($1::oid, 'tableoid', 'SELECT')"
+"""It takes a right on all of the table."""
 
 OIDS = """
 SELECT given.at, to_regclass(given.name)::oid AS oid
@@ -195,18 +199,8 @@ class Leaf(Struct, frozen=True, kw_only=True):
     """Heap blocks; () where ranges of them cannot be read alone."""
     granted: bool
     """The user may read it by its own name."""
-    is_view: bool
     guarded: bool
     """Its own policies would choose its rows, which do not count for who reads the table."""
-
-
-def relations(session: Session, oid: int | None = None) -> list[Any]:
-    """Return the relations the user may read: oid, schema, name, is_partition, kind.
-
-    Args:
-        oid: Of the only one to look for.
-    """
-    return session.rows(RELATIONS, oid)
 
 
 def meant(session: Session, table: TableName) -> int | None:
@@ -233,17 +227,7 @@ def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
         return tuple(session.value(sql, implicit) or ())
 
 
-def types(session: Session, oids: Sequence[int]) -> dict[int, str]:
-    """Return the names of types without precision, by oid; users' types have their schema."""
-    return {row.oid: row.name for row in session.rows(TYPES, list(oids))}
-
-
-def sizes(session: Session, oids: list[int]) -> dict[int, Any]:
-    """Return bytes, rows and leaves of whole partition trees, by the oid of their root."""
-    return {row.root: row for row in _sized(session, SIZES, oids)}
-
-
-def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
+def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
     """Return the rows of a statement that asks for sizes.
 
     A function that returns a size waits for a session with an exclusive lock on the relation. Many
@@ -263,12 +247,11 @@ def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
         return session.rows(sql, oids, locked)
 
 
-def columns(session: Session, oid: int) -> tuple[ColumnInfo, ...]:
-    return columns_of(session, [oid]).get(oid, ())
-
-
 def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
-    """Return the columns of tables in table order, by oid; one that is gone is left out."""
+    """Return the columns of tables in table order, by oid; one that is gone is left out.
+
+    Domains come with the type behind them.
+    """
     found: dict[int, list[tuple[str, str, bool, str]]] = {}
     for oid, *column in session.rows(COLUMNS, oids):
         found.setdefault(oid, []).append(tuple(column))
@@ -276,63 +259,47 @@ def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo,
     made: dict[tuple[tuple[str, str, bool, str], ...], tuple[ColumnInfo, ...]] = {}
     for some in map(tuple, found.values()):
         if some not in made:
-            made[some] = tuple(_column(*each) for each in some)
+            made[some] = tuple(
+                ColumnInfo(
+                    name=name,
+                    native_type=native,
+                    nullable=not required,
+                    attributes=(("base_type", base),) if base != native else (),
+                )
+                for name, native, required, base in some
+            )
     return {oid: made[tuple(some)] for oid, some in found.items()}
 
 
-def _column(name: str, native: str, required: bool, base: str) -> ColumnInfo:
-    return ColumnInfo(
-        name=name,
-        native_type=native,
-        nullable=not required,
-        attributes=(("base_type", base),) if base != native else (),
-    )
-
-
-def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
-    return leaves_of(session, [oid]).get(oid, ())
-
-
 def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
+    """Return the relations that hold the rows of tables, by oid; partitions as created."""
     ranges = session.version[0] >= TID_RANGE_VERSION
     found: dict[int, list[Leaf]] = {}
-    for row in sorted(_sized(session, LEAVES, oids), key=lambda row: list(row.path)):
-        found.setdefault(row.root, []).append(_leaf(row, ranges=ranges))
+    for row in sorted(sized(session, LEAVES, oids), key=lambda row: list(row.path)):
+        in_ranges = ranges and row.access_method == "heap" and row.blocks is not None
+        leaf = Leaf(
+            oid=row.oid,
+            name=row.name,
+            relation=(row.schema, row.relation),
+            rows=row.rows,
+            bytes=row.bytes,
+            extents=(RowExtent(first=0, last=row.blocks),) if in_ranges else (),
+            granted=row.granted,
+            guarded=row.guarded,
+        )
+        found.setdefault(row.root, []).append(leaf)
     return {oid: tuple(some) for oid, some in found.items()}
 
 
-def _leaf(row: Any, *, ranges: bool) -> Leaf:
-    return Leaf(
-        oid=row.oid,
-        name=row.name,
-        relation=(row.schema, row.relation),
-        rows=row.rows,
-        bytes=row.bytes,
-        extents=(RowExtent(first=0, last=row.blocks),)
-        if ranges and row.access_method == "heap" and row.blocks is not None
-        else (),
-        granted=row.granted,
-        is_view=row.kind == "v",
-        guarded=row.guarded,
-    )
-
-
-def tells_partitions(session: Session, oid: int) -> bool:
-    """Return whether the user may ask a table for `tableoid`, which takes a right on all of it."""
-    return bool(session.value("SELECT has_column_privilege($1::oid, 'tableoid', 'SELECT')", oid))
-
-
 def policies(session: Session, oid: int) -> tuple[str, str] | None:
-    """Return a relation's name and the policies that choose its rows for this user, if any do.
-
-    Without a policy for the user no row is let through at all; the second text is empty then.
-    """
+    """Return a relation's name and why it hides rows from this user; None if it does not."""
     found = session.rows(POLICIES, oid)
-    return (str(found[0].relation), str(found[0].names)) if found else None
+    return (str(found[0].relation), hiding(found[0].names)) if found else None
 
 
-def any_guarded(session: Session, names: Sequence[str]) -> bool:
-    return bool(session.value(GUARDED, list(names)))
+def hiding(names: str) -> str:
+    """Return why policies with these names choose rows; without any no row is let through."""
+    return f"by policy {names}" if names else "because no policy shows any row to this user"
 
 
 def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
@@ -358,7 +325,7 @@ def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> lis
     return locked
 
 
-def changed(session: Session, names: Sequence[str] = ()) -> str | None:
+def changed(session: Session, names: Sequence[str] = (), *, by_name: bool = True) -> str | None:
     """Return a relation that the session has locked and that is not as it was at the snapshot.
 
     Its files differ (TRUNCATE, a rewritten table), it did not exist (dropped and created again), or
@@ -368,14 +335,11 @@ def changed(session: Session, names: Sequence[str] = ()) -> str | None:
     Args:
         session: A session within a snapshot that has locked every relation that will be read.
         names: Relations that are read by name, schema and name quoted.
+        by_name: Texts of the user or of functions name further relations.
     """
     found = session.rows(CHANGED) or session.rows(REPLACED, list(names))
-    return str(found[0][0]) if found else None
-
-
-def renamed(session: Session) -> str | None:
-    """Return a relation that the session has locked and that had another name at the snapshot."""
-    found = session.rows(RENAMED)
+    if by_name and not found:
+        found = session.rows(RENAMED)
     return str(found[0][0]) if found else None
 
 

@@ -185,7 +185,7 @@ class PostgresReader:
         is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
         apply = extract.source.session.enable_row_security
         if self._session.in_transaction and not (is_plain and not apply):
-            check_unchanged(dictionary.changed(self._session) or dictionary.renamed(self._session))
+            check_unchanged(dictionary.changed(self._session))
 
     def _connected(self) -> Session:
         if not self._session.alive:

@@ -7,10 +7,6 @@ A table has the leaves that pg_inherits has at the snapshot: a partition attache
 of it, a partition detached later is. So its leaves are counted. If the user may read them through
 the table only, its rows in these leaves are counted.
 
-A run that waits for a lock blocks changes of the tables that it has locked, and these changes block
-readers. So the wait is short at first. Tables that are locked by others are waited for at the end,
-all of them together no longer than one would be.
-
 A SELECT locks the relations that the server plans. The plan does not include the relations that a
 function reads when it is called, except SQL that is inlined into the statement. So relations that a
 function names are locked here: by the dependencies of a parsed body, or by the words of its text.
@@ -21,23 +17,20 @@ whether a relation that it has locked itself had changed, see `PostgresReader`.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from partition_planner.model import ColumnInfo, TableInfo
-from unloader.errors import SnapshotGone, SourceError, TransientSourceError
+from partition_planner.model import TableInfo
+from unloader.errors import SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Extract
 from unloader.request.names import matching_partitions
-from unloader.selection.listing import Family, ListedTable, Obstacle, UnreadableColumn, family_of
-from unloader.sources.base import Held
+from unloader.selection.listing import ListedTable, Obstacle, UnreadableColumn, family_of
 from unloader.sources.many_tables import GONE
 from unloader.sources.postgres import dictionary
-from unloader.sources.postgres.dictionary import SHORT_SECONDS, Leaf
-from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
+from unloader.sources.postgres.dictionary import Leaf
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import (
     derived_table,
@@ -93,38 +86,23 @@ def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable
     """Return all tables, including the tables of the database itself, in any order.
 
     Args:
+        session: The parent's session.
         policies_apply: The user asked for the rows that policies let through.
     """
-    return [_listed(row, policies_apply) for row in _rows(session, None)]
-
-
-def obstacles(session: Session, oids: list[int], *, policies_apply: bool) -> dict[int, Obstacle]:
-    found: dict[int, Obstacle] = {}
-    for row in _rows(session, oids):
-        for obstacle in _obstacles(row, policies_apply):
-            found.setdefault(int(row.oid), obstacle)
-    return found
-
-
-def _rows(session: Session, oids: list[int] | None) -> list[Any]:
     session.value(SEE_CHANGES)
-    return session.rows(TABLES, oids)
-
-
-def _listed(row: Any, policies_apply: bool) -> ListedTable:
-    kind = row.kind
-    family: Family = family_of(kind)
-    parent = row.parent
-    return ListedTable(
-        schema=row.schema,
-        name=row.name,
-        kind=kind,
-        family=family,
-        system=row.system,
-        part_of=(parent[0], parent[1]) if parent else None,
-        obstacles=tuple(_obstacles(row, policies_apply)),
-        unreadable=tuple(_hidden_columns(row)),
-    )
+    return [
+        ListedTable(
+            schema=row.schema,
+            name=row.name,
+            kind=row.kind,
+            family=family_of(row.kind),
+            system=row.system,
+            part_of=tuple(row.parent) if row.parent else None,
+            obstacles=tuple(_obstacles(row, policies_apply)),
+            unreadable=tuple(_hidden_columns(row)),
+        )
+        for row in session.rows(TABLES, None)
+    ]
 
 
 def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
@@ -142,23 +120,18 @@ def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
         what = f"user {reader} may not read it"
         yield Obstacle(kind="no right", what=what, mend=tuple(grants))
     if row.policies is not None and not policies_apply:
-        yield _hidden_rows(row.policies, reader)
+        yield Obstacle(
+            kind="rows hidden",
+            what=f"row-level security may hide rows of it, {dictionary.hiding(row.policies)}",
+            mend=(f"ALTER ROLE {quoted(reader)} BYPASSRLS",),
+            hint="unload only the visible rows with --enable-row-security",
+        )
     if not row.populated:
         yield Obstacle(
             kind="not populated",
             what="it is a materialized view that was never filled",
             mend=(f"REFRESH MATERIALIZED VIEW {name}",),
         )
-
-
-def _hidden_rows(policies: str, reader: str) -> Obstacle:
-    why = f"by policy {policies}" if policies else "because no policy shows any row to this user"
-    return Obstacle(
-        kind="rows hidden",
-        what=f"row-level security may hide rows of it, {why}",
-        mend=(f"ALTER ROLE {quoted(reader)} BYPASSRLS",),
-        hint="unload only the visible rows with --enable-row-security",
-    )
 
 
 def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
@@ -173,12 +146,17 @@ def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
 
 
 OIDS = """
-SELECT given.at, c.oid, row_security_active(c.oid) AS guarded
+SELECT given.at, c.oid
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (schema, name, at)
 JOIN pg_namespace n ON n.nspname = given.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = given.name
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
+
+ACTIVE = (
+    "SELECT given.oid FROM unnest($1::oid[]) AS given (oid) WHERE row_security_active(given.oid)"
+)
+"""Tables of which policies choose the rows."""
 
 
 def described_tables(
@@ -188,73 +166,68 @@ def described_tables(
     policies_apply: bool,
     observe: Observer = silent,
 ) -> tuple[TableInfo | Obstacle, ...]:
-    """Return each table's description in the order of `tables`, or its obstacle in its place.
-
-    Args:
-        policies_apply: The user asked for the rows that policies let through.
-    """
+    """Return each table's description in the order of `tables`, or its obstacle in its place."""
     observe(PhaseStarted(phase="columns"))
     schemas, names = [table.schema for table in tables], [table.name for table in tables]
-    found = {row.at - 1: row for row in session.rows(OIDS, schemas, names)}
-    oids = [int(row.oid) for row in found.values()]
-    columns = dictionary.columns_of(session, oids)
-    observe(PhaseStarted(phase="partitions"))
-    leaves = dictionary.leaves_of(session, oids)
+    oids = {row.at - 1: int(row.oid) for row in session.rows(OIDS, schemas, names)}
+    keys = {oid: (tables[at].schema or "", tables[at].name) for at, oid in oids.items()}
+    infos = described(session, keys, observe)
     # Last, so that tables dropped during the other queries are known, too.
-    against = obstacles(session, oids, policies_apply=policies_apply)
-    made: list[TableInfo | Obstacle] = []
-    for at, table in enumerate(tables):
-        row = found.get(at)
-        if row is None:
-            made.append(GONE)
-        elif row.oid in against:
-            made.append(against[row.oid])
-        else:
-            oid, schema = row.oid, table.schema or ""
-            own = leaves.get(oid, ())
-            guarded = not is_single(own, schema, table.name) and row.guarded
-            made.append(described(schema, table.name, columns.get(oid, ()), own, guarded=guarded))
-    return tuple(made)
-
-
-def is_single(leaves: tuple[Leaf, ...], schema: str, name: str) -> bool:
-    return len(leaves) == 1 and leaves[0].relation == (schema, name)
+    session.value(SEE_CHANGES)
+    against: dict[int, Obstacle] = {}
+    for row in session.rows(TABLES, list(keys)):
+        for obstacle in _obstacles(row, policies_apply):
+            against.setdefault(int(row.oid), obstacle)
+    return tuple(
+        against.get(oids[at], infos[oids[at]]) if at in oids else GONE for at in range(len(tables))
+    )
 
 
 def described(
-    schema: str,
-    name: str,
-    columns: tuple[ColumnInfo, ...],
-    leaves: tuple[Leaf, ...],
-    *,
-    guarded: bool,
-) -> TableInfo:
-    """Return what follows from a table's columns and leaves.
+    session: Session, keys: Mapping[int, tuple[str, str]], observe: Observer = silent
+) -> dict[int, TableInfo]:
+    """Return what follows from the columns and leaves of tables, by oid.
 
     Args:
-        guarded: Policies of the table choose its rows; not asked where it is a single relation.
+        session: The parent's session.
+        keys: Schema and name of each table, by its oid.
+        observe: Called as each slow step begins.
     """
-    known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
-    known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
-    single = is_single(leaves, schema, name)
-    # Rights on some columns do not include ctid, and rights on a table do not include its
-    # partitions. A user who reads partitions by name is subject to their policies, not the table's.
-    readable = all(leaf.granted for leaf in leaves) and (
-        single or not (any(leaf.guarded for leaf in leaves) or guarded)
-    )
-    row_ranges = readable and any(leaf.extents for leaf in leaves)
-    return TableInfo(
-        schema=schema,
-        name=name,
-        columns=columns,
-        partitions=dictionary.partitions(leaves, name) if readable and not single else (),
-        rows=sum(known_rows) if known_rows else None,
-        bytes=sum(known_bytes) if known_bytes else None,
-        extents=leaves[0].extents if readable and single else (),
-        ranges_from="pg_relation_size" if row_ranges else None,
-        named_partitions=True,
-        row_ranges=row_ranges,
-    )
+    columns = dictionary.columns_of(session, list(keys))
+    observe(PhaseStarted(phase="partitions"))
+    leaves_of = dictionary.leaves_of(session, list(keys))
+    several = [oid for oid, key in keys.items() if not _is_single(leaves_of.get(oid, ()), key)]
+    # What policies say counts only where partitions could be read by their own names.
+    guarded = {int(row.oid) for row in session.rows(ACTIVE, several)} if several else set()
+    found = {}
+    for oid, key in keys.items():
+        leaves, single = leaves_of.get(oid, ()), oid not in several
+        known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
+        known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
+        # Rights on some columns do not include ctid, and rights on a table do not include its
+        # partitions. A user who reads partitions by name is subject to their policies, not the
+        # table's.
+        readable = all(leaf.granted for leaf in leaves) and (
+            single or not (any(leaf.guarded for leaf in leaves) or oid in guarded)
+        )
+        row_ranges = readable and any(leaf.extents for leaf in leaves)
+        found[oid] = TableInfo(
+            schema=key[0],
+            name=key[1],
+            columns=columns.get(oid, ()),
+            partitions=dictionary.partitions(leaves, key[1]) if readable and not single else (),
+            rows=sum(known_rows) if known_rows else None,
+            bytes=sum(known_bytes) if known_bytes else None,
+            extents=leaves[0].extents if readable and single else (),
+            ranges_from="pg_relation_size" if row_ranges else None,
+            named_partitions=True,
+            row_ranges=row_ranges,
+        )
+    return found
+
+
+def _is_single(leaves: tuple[Leaf, ...], key: tuple[str, str]) -> bool:
+    return len(leaves) == 1 and leaves[0].relation == key
 
 
 T = TypeVar("T")
@@ -272,15 +245,20 @@ def counted(session: Session, extract: Extract) -> int:
         return _number(session, sql)
     name = qualified(extract.table.schema, extract.table.name)
     oid = session.value("SELECT $1::text::regclass::oid", name)
-    leaves = dictionary.leaves(session, oid)
+    leaves = dictionary.leaves_of(session, [oid]).get(oid, ())
     if extract.partitions:
         parts = dictionary.partitions(leaves, extract.table.name)
         asked = matching_partitions((part.name for part in parts), extract.partitions)
         relations = [part.relation for part in parts if part.name in asked and part.relation]
-    elif [leaf.oid for leaf in leaves] != [oid] and _through_the_parent(session, oid, leaves):
-        # Who has rights on columns alone may not ask which partition a row is from.
-        if dictionary.tells_partitions(session, oid):
-            own = f"ARRAY[{_oids(leaves)}]::pg_catalog.oid[]"
+    elif [leaf.oid for leaf in leaves] != [oid] and (
+        any(not leaf.granted or leaf.guarded for leaf in leaves)
+        or dictionary.policies(session, oid)
+    ):
+        # Rows of partitions can be read through their table alone. Who has rights on columns alone
+        # may not ask which partition a row is from.
+        if session.value(dictionary.MAY_READ_TABLEOID, oid):
+            oids = ", ".join(str(leaf.oid) for leaf in leaves)
+            own = f"ARRAY[{oids}]::pg_catalog.oid[]"
             conditions.insert(0, f"{name}.tableoid OPERATOR(pg_catalog.=) ANY ({own})")
         return _number(session, select_count(name, conditions, most, ROWS))
     else:
@@ -332,82 +310,6 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
 def batches(items: list[T]) -> Iterator[list[T]]:
     for start in range(0, len(items), BATCH_RELATIONS):
         yield items[start : start + BATCH_RELATIONS]
-
-
-def _through_the_parent(session: Session, oid: int, leaves: tuple[dictionary.Leaf, ...]) -> bool:
-    """Return whether rows of partitions can be read through their table alone."""
-    kept = any(not leaf.granted or leaf.guarded for leaf in leaves)
-    return kept or dictionary.policies(session, oid) is not None
-
-
-def _oids(leaves: tuple[dictionary.Leaf, ...]) -> str:
-    return ", ".join(str(leaf.oid) for leaf in leaves)
-
-
-def held_tables(
-    session: Session,
-    tables: Sequence[Held],
-    *,
-    alone: Callable[[Held], bool],
-    together: Callable[[Sequence[Held]], bool],
-    one: Callable[[Held], None],
-    patience_seconds: float,
-) -> tuple[SourceError | None, ...]:
-    """Hold tables; return what keeps each from being held.
-
-    Args:
-        session: Within the transaction of the snapshot.
-        alone: Returns whether a table can only be held separately.
-        together: Holds the others, and returns whether they are as they were at the snapshot.
-        one: Holds one, or raises.
-        patience_seconds: Limit of the wait for all locks of other sessions; 0 keeps the server's
-            setting.
-
-    Raises:
-        SourceError: The connection is lost.
-    """
-    short = min(SHORT_SECONDS, patience_seconds or SHORT_SECONDS)
-    several = [number for number, table in enumerate(tables) if not alone(table)]
-    found: list[SourceError | None] = [None] * len(tables)
-    try:
-        with session.waiting(short), session.apart():
-            if not together([tables[number] for number in several]):
-                raise SourceError("a table has changed")
-    except SourceError:
-        _check_alive(session)
-        several = []
-    for number in sorted(set(range(len(tables))) - set(several)):
-        with session.waiting(short):
-            found[number] = _error_of(session, one, tables[number])
-    end = time.monotonic() + patience_seconds
-    for at, error in enumerate(found):
-        if error is None or state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
-            continue
-        if not patience_seconds:
-            found[at] = _error_of(session, one, tables[at])
-            continue
-        with session.waiting(max(end - time.monotonic(), SHORT_SECONDS)):
-            found[at] = _error_of(session, one, tables[at])
-    return tuple(found)
-
-
-def _error_of(session: Session, one: Callable[[Held], None], table: Held) -> SourceError | None:
-    try:
-        one(table)
-    except SourceError as error:
-        _check_alive(session, error)
-        return error
-    return None
-
-
-def _check_alive(session: Session, error: SourceError | None = None) -> None:
-    if session.alive:
-        return
-    if error is not None:
-        raise error
-    # The statement fails with the words of a lost connection.
-    session.value("SELECT 1")
-    raise SnapshotGone("the connection that holds the snapshot is lost", "run again")
 
 
 CALLED = """

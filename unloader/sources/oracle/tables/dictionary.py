@@ -4,15 +4,15 @@ Source of truth: the static views of the Database Reference. ALL_ views show the
 the user has any right. Rows, blocks and row lengths come from the statistics; they are missing if
 no statistics were gathered.
 
-A question asks for one table, or for many tables in one statement. Its callers ask for one table
+A question asks for one table or for many tables in one statement. Its callers ask for one table
 and do not see the difference, so a table is described in the same way alone and among others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -44,57 +44,16 @@ class Question(Struct, frozen=True, kw_only=True):
     order: str = ""
     """The ORDER BY columns of the rows of one table."""
 
-    def of_one(self) -> str:
-        """Return the statement for one table, with the binds `owner` and `name`."""
-        return self._statement(self.select, ":name", within="= {}")
 
-    def of_many(self, count: int) -> str:
-        """Return the statement for tables of an owner; owner and name come before the answer."""
-        owner = self.owner or "NULL"
-        names = ", ".join(f":n{at}" for at in range(count))
-        return self._statement(f"{owner}, {self.name}, {self.select}", names, within="IN ({})")
+class Dictionary:
+    """Asks each question once for all tables, when it first comes up; refusals are remembered.
 
-    def _statement(self, columns: str, names: str, *, within: str) -> str:
-        conditions = [f"{self.owner} = :owner"] if self.owner else []
-        conditions.append(f"{self.name} {within.format(names)}")
-        conditions += [self.where] if self.where else []
-        text = f"SELECT {columns} FROM {self.view} WHERE {' AND '.join(conditions)}"
-        return f"{text} ORDER BY {self.order}" if self.order else text
-
-
-class Dictionary(Protocol):
-    """What answers questions."""
-
-    @property
-    def session(self) -> Session:
-        """The parent's session."""
-
-    def rows(self, question: Question, owner: str, name: str) -> list[Row]:
-        """Return the answer for one table.
-
-        Raises:
-            SourceError: The user may not see the view, or the connection is lost.
-        """
-
-
-class OneTable:
-    """Queries the dictionary separately for each table, in its current state."""
-
-    def __init__(self, session: Session) -> None:
-        """Ask by this session."""
-        self.session = session
-
-    def rows(self, question: Question, owner: str, name: str) -> list[Row]:
-        """Run a statement."""
-        binds = {"owner": owner, "name": name} if question.owner else {"name": name}
-        return self.session.run(question.of_one(), binds)
-
-
-class ManyTables:
-    """Asks each question once for all tables, when it first comes up; refusals are remembered."""
+    Args:
+        session: The parent's session.
+        tables: Owner and name of each table that will be asked about.
+    """
 
     def __init__(self, session: Session, tables: Iterable[tuple[str, str]]) -> None:
-        """Ask by this session for these tables, by owner and name."""
         self.session = session
         self._names: dict[str, list[str]] = {}
         for owner, name in tables:
@@ -102,7 +61,11 @@ class ManyTables:
         self._answers: dict[tuple[Question, str], dict[str, list[Row]] | SourceError] = {}
 
     def rows(self, question: Question, owner: str, name: str) -> list[Row]:
-        """Return the cached answer; run the query on the first call."""
+        """Return the answer for one table.
+
+        Raises:
+            SourceError: The user may not see the view, or the connection is lost.
+        """
         asked = (question, owner)
         if asked not in self._answers:
             self._answers[asked] = self._asked(question, owner)
@@ -117,20 +80,26 @@ class ManyTables:
         found: dict[str, list[Row]] = {}
         try:
             for start in range(0, len(names), NAMES_TOGETHER):
-                some = names[start : start + NAMES_TOGETHER]
-                for _, name, *row in self._run(question, owner, some):
+                binds = {
+                    f"n{at}": name for at, name in enumerate(names[start : start + NAMES_TOGETHER])
+                }
+                conditions = [f"{question.name} IN ({', '.join(f':{each}' for each in binds)})"]
+                if question.owner:
+                    conditions.insert(0, f"{question.owner} = :owner")
+                    binds["owner"] = owner
+                conditions += [question.where] if question.where else []
+                order = f" ORDER BY {question.order}" if question.order else ""
+                for name, *row in self.session.run(
+                    f"SELECT {question.name}, {question.select} FROM {question.view} "
+                    f"WHERE {' AND '.join(conditions)}{order}",
+                    binds,
+                ):
                     found.setdefault(name, []).append(tuple(row))
         except SourceError as error:
             if not self.session.alive:
                 raise
             return error
         return found
-
-    def _run(self, question: Question, owner: str, names: Sequence[str]) -> list[Row]:
-        binds = {f"n{at}": name for at, name in enumerate(names)}
-        if question.owner:
-            binds["owner"] = owner
-        return self.session.run(question.of_many(len(names)), binds)
 
 
 BLOCK_BYTES = 8192
@@ -252,12 +221,6 @@ def candidates(session: Session, name: str) -> tuple[TableSummary, ...]:
         TableSummary(schema=owner, name=found, kind=kind, rows=None, bytes=None, partitions=0)
         for (owner, found), kind in sorted(kinds.items())
     )
-
-
-def synonym_target(session: Session, owner: str, name: str) -> tuple[str | None, str, str | None]:
-    """Return the schema, name and database link that a synonym refers to."""
-    rows = session.run(SYNONYM, {"owner": owner, "name": name})
-    return rows[0] if rows else (None, name, None)
 
 
 def relation(dictionary: Dictionary, owner: str, name: str, kind: str) -> Relation:

@@ -136,29 +136,21 @@ def lay_out(
         parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
     )
     try:
-        by_extents = _by_extents(layout, extents(asked, table))
+        found = asked.rows(EXTENTS, table.owner, table.name)
     except SourceError as error:
         if not asked.session.alive:
             raise
         logger.info("cannot read DBA_EXTENTS: %s", error.message)
         return _by_sample(asked, table, layout, user, "DBA_EXTENTS")
-    if ids:
-        return by_extents
-    # Extents are of no use without the segments' numbers, which sampled rows have in them.
-    return _by_sample(asked, table, layout, user, "DBA_OBJECTS")
-
-
-def _leaf(part: PartitionInfo) -> str | None:
-    return last_level(part.name) if part.name else None
-
-
-def _by_extents(layout: Layout, found: list[tuple[str | None, int, int, int, int]]) -> Layout:
+    if not ids:
+        # Extents are of no use without the segments' numbers, which sampled rows have in them.
+        return _by_sample(asked, table, layout, user, "DBA_OBJECTS")
     extents: dict[str | None, list[RowExtent]] = {}
     sizes: dict[str | None, int] = {}
     for leaf, file, block, blocks, size in found:
-        first = (file << FILE_SHIFT) + block
-        extents.setdefault(leaf, []).append(RowExtent(first=first, last=first + blocks))
-        sizes[leaf] = sizes.get(leaf, 0) + size
+        first = (int(file) << FILE_SHIFT) + int(block)
+        extents.setdefault(leaf, []).append(RowExtent(first=first, last=first + int(blocks)))
+        sizes[leaf] = sizes.get(leaf, 0) + int(size)
     parts = tuple(
         replace(
             part,
@@ -168,6 +160,10 @@ def _by_extents(layout: Layout, found: list[tuple[str | None, int, int, int, int
         for part in layout.parts
     )
     return replace(layout, parts=parts, ranges_from="DBA_EXTENTS")
+
+
+def _leaf(part: PartitionInfo) -> str | None:
+    return last_level(part.name) if part.name else None
 
 
 def _by_sample(
@@ -183,7 +179,8 @@ def _by_sample(
     session = asked.session
     sizes: dict[str | None, int] = {}
     try:
-        sizes = segment_bytes(asked, table, question)
+        rows = asked.rows(question, table.owner, table.name)
+        sizes = {part: int(size) for part, size in rows}
     except SourceError as error:
         if not session.alive:
             raise
@@ -199,7 +196,7 @@ def _by_sample(
     total = sum(part.bytes or 0 for part in chosen)
     percent = SAMPLED_BLOCKS * BLOCK_BYTES / total * 100 if total else None
     try:
-        found = sample_blocks(session, table, chosen, percent, exact=bool(sizes))
+        found = _sample_blocks(session, table, chosen, percent, exact=bool(sizes))
     except SourceError as error:
         if not session.alive:
             raise
@@ -233,20 +230,25 @@ def _by_keys(
     session = asked.session
     name = dictionary.key_column(asked, table)
     column = next((each for each in columns if each.name == name), None)
-    if column is None or not can_be_key(column):
+    if column is None or parse_native(column.native_type).name not in _KEY_TYPES:
         what = "is not visible" if column is None else f"begins with {column.native_type}"
         missing = f"the table is read as a whole or by partition, because its primary key {what}"
         return replace(layout, missing=(missing,))
-    chosen = [part for part in layout.parts if part.rows]
-    chosen = sorted(chosen, key=lambda part: -(part.rows or 0))[:MAX_SAMPLED]
-    if not chosen:
+    known = [part for part in layout.parts if part.rows]
+    if not known:
         missing = (
             "the table has no statistics, so its keys are not sampled: "
             f"DBMS_STATS.GATHER_TABLE_STATS('{table.owner}', '{table.name}')"
         )
         return replace(layout, missing=(missing,))
+    chosen = sorted(known, key=lambda part: -(part.rows or 0))[:MAX_SAMPLED]
+    rows = sum(part.rows or 0 for part in chosen)
+    percent = min(max(SAMPLED_KEYS / rows * 100, LEAST_PERCENT), MOST_PERCENT)
+    keys: dict[str, KeySample] = {}
     try:
-        keys = sample_keys(session, table, tuple(chosen), column)
+        for part in chosen:
+            if texts := _keys(session, table, part, column, percent):
+                keys[part.name] = KeySample(column=column.name, keys=texts)
     except SourceError as error:
         if not session.alive:
             raise
@@ -278,7 +280,7 @@ MAX_LITERAL = 1000
 _KEY_TYPES = ("NUMBER", "FLOAT", "VARCHAR2", "DATE", "TIMESTAMP")
 
 
-def sample_blocks(
+def _sample_blocks(
     session: Session,
     table: Relation,
     parts: Sequence[PartitionInfo],
@@ -332,32 +334,10 @@ def _with_blocks(
     return replace(part, bytes=size, extents=coalesced(blocks), object_id=objects.pop())
 
 
-def can_be_key(column: ColumnInfo) -> bool:
-    return parse_native(column.native_type).name in _KEY_TYPES
-
-
-def sample_keys(
-    session: Session, table: Relation, parts: Sequence[PartitionInfo], column: ColumnInfo
-) -> dict[str, KeySample]:
-    """Return keys in the database's order, by the name of the part; without any where they fail.
-
-    Args:
-        parts: Those worth a statement; their rows are known.
-        column: The first one of its primary key.
-    """
-    rows = sum(part.rows or 0 for part in parts)
-    percent = min(max(SAMPLED_KEYS / rows * 100, LEAST_PERCENT), MOST_PERCENT)
-    found = {}
-    for part in parts:
-        keys = _keys(session, table, part, column, percent)
-        if keys:
-            found[part.name] = KeySample(column=column.name, keys=keys)
-    return found
-
-
 def _keys(
     session: Session, table: Relation, part: PartitionInfo, column: ColumnInfo, percent: float
 ) -> tuple[str, ...]:
+    """Return keys of a part in the database's order; none where Python has not their values."""
     name = quoted(column.name)
     with session.translating(), session.cursor() as cursor:
         cursor.arraysize = cursor.prefetchrows = SAMPLED_KEYS
@@ -438,22 +418,3 @@ def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]
                 raise
             logger.info("cannot read DBA_OBJECTS: %s", error.message)
     return {part: int(number) for part, number in found}
-
-
-def segment_bytes(
-    dictionary: Dictionary, table: Relation, question: Question
-) -> dict[str | None, int]:
-    """Return the bytes of the segments on disk, by the name of the leaf; None for the table.
-
-    Args:
-        question: ALL_SEGMENTS, for the segments of all users, or OWN_SEGMENTS.
-    """
-    rows = dictionary.rows(question, table.owner, table.name)
-    return {part: int(size) for part, size in rows}
-
-
-def extents(dictionary: Dictionary, table: Relation) -> list[tuple[str | None, int, int, int, int]]:
-    return [
-        (part, int(file), int(block), int(blocks), int(size))
-        for part, file, block, blocks, size in dictionary.rows(EXTENTS, table.owner, table.name)
-    ]

@@ -16,7 +16,6 @@ from unloader.errors import SourceError
 from unloader.model import TableName, TableSummary
 from unloader.request.names import Folding, matching, resolve
 from unloader.selection.listing import (
-    Family,
     ListedTable,
     Obstacle,
     UnreadableColumn,
@@ -25,7 +24,7 @@ from unloader.selection.listing import (
 )
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import OTHERS, OneTable, Relation
+from unloader.sources.oracle.tables.dictionary import OTHERS, Dictionary, Relation
 from unloader.sources.oracle.types import TYPES, parse_native
 from unloader.sources.statement import literal, qualified, quoted
 
@@ -93,30 +92,17 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
     rights = _rights(session)
     unreadable = _unreadable(session)
     return [
-        _listed(
-            table,
-            tuple(_obstacles(table, user, rights, at_scn=at_scn)),
-            tuple(unreadable.get((table.schema or "", table.name), ())),
+        ListedTable(
+            schema=table.schema,
+            name=table.name,
+            kind=table.kind,
+            family=family_of(table.kind),
+            system=table.name.startswith(_SERVING),
+            obstacles=tuple(_obstacles(table, user, rights, at_scn=at_scn)),
+            unreadable=tuple(unreadable.get((table.schema or "", table.name), ())),
         )
         for table in dictionary.tables(session)
     ]
-
-
-def _listed(
-    table: TableSummary,
-    obstacles: tuple[Obstacle, ...],
-    unreadable: tuple[UnreadableColumn, ...],
-) -> ListedTable:
-    family: Family = family_of(table.kind)
-    return ListedTable(
-        schema=table.schema,
-        name=table.name,
-        kind=table.kind,
-        family=family,
-        system=table.name.startswith(_SERVING),
-        obstacles=obstacles,
-        unreadable=unreadable,
-    )
 
 
 def _rights(session: Session) -> _Rights:
@@ -193,15 +179,15 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
     # Other users' private synonyms are not looked at unless their schema is named.
     found = tuple(table for table in found if table.kind != "synonym" or table.schema in near)
     table = resolve(wanted, found, folding=FOLDING, default_schemas=(schema, PUBLIC), where=where)
-    return _behind_synonyms(session, table, wanted)
-
-
-def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -> Relation:
     for _ in range(MAX_SYNONYMS):
         assert table.schema is not None
         if table.kind != "synonym":
-            return dictionary.relation(OneTable(session), table.schema, table.name, table.kind)
-        owner, name, link = dictionary.synonym_target(session, table.schema, table.name)
+            asked = Dictionary(session, [(table.schema, table.name)])
+            return dictionary.relation(asked, table.schema, table.name, table.kind)
+        binds = {"owner": table.schema, "name": table.name}
+        owner, name, link = (session.run(dictionary.SYNONYM, binds) or [(None, table.name, None)])[
+            0
+        ]
         if link is not None:
             raise SourceError(
                 f"{wanted} is a synonym of {name} in another database, by the link {link}",

@@ -17,8 +17,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from partition_planner.model import Selector
 from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
 from unloader.failures import error_of
@@ -27,53 +25,6 @@ from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping import records
 from unloader.sources.postgres.keeping.records import Keeper
-
-
-class Begin(Struct, frozen=True, kw_only=True):
-    """Take the snapshot; answered by `Begun`."""
-
-    source: SourceSpec
-    seconds: float
-    """How long it is kept where no run uses it."""
-    folder: str
-    """Of the records."""
-    tick_seconds: float
-    """The time between two looks at connection, run and clock."""
-
-
-class Begun(Struct, frozen=True, kw_only=True):
-    """The snapshot is taken."""
-
-    value: str
-    record: str
-    """Path of the keeper's record."""
-    kept_until: str
-
-
-class Hold(Struct, frozen=True, kw_only=True):
-    """Lock what a run reads, as `Catalog.hold` does."""
-
-    extract: Extract
-    selectors: tuple[Selector, ...]
-
-
-class KeepUntilGone(Struct, frozen=True, kw_only=True):
-    """Keep the snapshot beyond the run, for as long as one of these files names it."""
-
-    marks: tuple[str, ...]
-
-
-class Check(Struct, frozen=True, kw_only=True):
-    """Report whether the snapshot is still held."""
-
-
-class Done(Struct, frozen=True, kw_only=True):
-    """The request was carried out."""
-
-
-Message = Begin | Hold | KeepUntilGone | Check
-Answer = Begun | Done | AttemptFailure
-
 
 TICK_SECONDS = 15.0
 """Between two looks of a keeper at its connection, its run and the clock."""
@@ -85,127 +36,108 @@ _PROGRAM = "unloader.sources.postgres.keeping.process"
 
 
 class Kept:
-    """A snapshot that a keeper holds, and that a run uses until `close`."""
+    """A snapshot that a keeper holds, and that a run uses until `close`.
 
-    def __init__(self, path: Path, value: str, kept_until: str) -> None:
-        """Use the snapshot of a keeper.
+    A run that has started the keeper has a pipe to it. Requests are tuples of a name and arguments:
+    `hold`, `keep_until_gone` and `check`. The answer is None or an `AttemptFailure`. The keeper of
+    an earlier run has locked the relations and knows the files already.
 
-        Raises:
-            OSError: The keeper has ended.
-        """
+    Raises:
+        OSError: The keeper has ended.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        value: str,
+        kept_until: str,
+        ask: Callable[..., object] | None = None,
+        pipe: Connection | None = None,
+    ) -> None:
         self.value = value
         """What workers and parent enter."""
         self.kept_until = kept_until
         """ISO 8601, UTC."""
-        self._path = path
+        self.path = path
+        self._ask = ask
+        self._pipe = pipe
         self._use = records.use(path)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Lock the run's relations beyond its end. An earlier keeper has locked them already."""
+        """Lock the run's relations beyond its end, as `Catalog.hold` does."""
+        if self._ask is not None:
+            self._ask("hold", extract, selectors)
 
     def keep_until_gone(self, marks: tuple[str, ...]) -> None:
-        """Send the files that name the run. An earlier run's keeper knows them already."""
+        """Send the files that name the run: from now on the keeper may outlive it."""
+        if self._ask is not None:
+            self._ask("keep_until_gone", marks)
 
     def check(self) -> None:
-        """Return if the snapshot is still held.
-
-        Raises:
-            SnapshotGone: It is not.
-        """
-        if not records.is_alive(self._path):
+        """Raise `SnapshotGone` if the snapshot is not held any more."""
+        if self._ask is not None:
+            self._ask("check", seconds=_CHECK_SECONDS)
+        elif not records.is_alive(self.path):
             raise _ended()
 
     def end(self) -> None:
         self.close()
         for keeper in records.living():
-            if keeper.path == self._path:
+            if keeper.path == self.path:
                 records.end(keeper)
-
-    def close(self) -> None:
-        if self._use >= 0:
-            os.close(self._use)
-        self._use = -1
-
-
-class StartedKeeper(Kept):
-    """A keeper that this run has started, for the runs that continue it."""
-
-    def __init__(self, source: SourceSpec, cancelled: Callable[[], bool]) -> None:
-        """Start a keeper that takes the snapshot.
-
-        Args:
-            source: Its database, and how long it keeps the snapshot.
-            cancelled: True ends the wait for an answer, now and later.
-
-        Raises:
-            ConfigError: Its record cannot be stored, or a driver is missing.
-        """
-        self._cancelled = cancelled
-        self._pipe = _start()
-        try:
-            begin = Begin(
-                source=source,
-                seconds=source.session.keep_snapshot_seconds,
-                folder=str(records.folder()),
-                tick_seconds=TICK_SECONDS,
-            )
-            begun = self._ask(begin)
-            assert isinstance(begun, Begun)
-            super().__init__(Path(begun.record), begun.value, begun.kept_until)
-            self._end_earlier(source.session.run_id)
-        except BaseException:
-            self._pipe.close()
-            raise
-
-    def _end_earlier(self, run_id: str) -> None:
-        """End earlier keepers of the same run: the run starts again with our snapshot."""
-        for keeper in records.living():
-            if run_id and keeper.record.run_id == run_id and keeper.path != self._path:
-                records.end(keeper)
-
-    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Ask the keeper to lock the relations that the run reads.
-
-        Raises:
-            SourceError: A relation cannot be locked, or has changed since the snapshot.
-        """
-        self._ask(Hold(extract=extract, selectors=selectors))
-
-    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
-        """Tell the keeper which files name the run: from now on it may outlive us."""
-        self._ask(KeepUntilGone(marks=marks))
-
-    def check(self) -> None:
-        """Ask the keeper whether its connection stands.
-
-        Raises:
-            SnapshotGone: It does not.
-        """
-        self._ask(Check(), seconds=_CHECK_SECONDS)
 
     def close(self) -> None:
         """Stop using the snapshot; the keeper continues if the run can be continued."""
-        super().close()
-        self._pipe.close()
+        if self._use >= 0:
+            os.close(self._use)
+        self._use = -1
+        if self._pipe is not None:
+            self._pipe.close()
 
-    def _ask(self, message: Message, seconds: float | None = None) -> Answer:
+
+def start_keeper(source: SourceSpec, cancelled: Callable[[], bool]) -> Kept:
+    """Start a keeper that takes the snapshot, and end earlier keepers of the same run.
+
+    Args:
+        source: Its database, and how long it keeps the snapshot.
+        cancelled: True ends the wait for an answer, now and later.
+
+    Raises:
+        ConfigError: Its record cannot be stored, or a driver is missing.
+        SourceError: The server refused.
+    """
+    pipe = _start()
+
+    def ask(*request: object, seconds: float | None = None) -> Any:
         until = None if seconds is None else time.monotonic() + seconds
         try:
-            self._pipe.send(message)
-            while not self._pipe.poll(_POLL_SECONDS):
-                if self._cancelled():
+            pipe.send(request)
+            while not pipe.poll(_POLL_SECONDS):
+                if cancelled():
                     raise SourceError("the call was cancelled", "run again")
                 if until is not None and time.monotonic() > until:
                     raise SourceError(
                         "the keeper of the run's snapshot does not answer",
                         "check with `unloader keepers` whether it is alive, and why it waits",
                     )
-            answer: Answer | AttemptFailure = self._pipe.recv()
+            answer = pipe.recv()
         except (EOFError, OSError) as error:
             raise _ended() from error
         if isinstance(answer, AttemptFailure):
             raise error_of(answer)
         return answer
+
+    try:
+        path, record = ask(source, str(records.folder()), TICK_SECONDS)
+        kept = Kept(Path(path), record.snapshot, record.kept_until, ask, pipe)
+        # The run starts again with our snapshot.
+        for keeper in records.living():
+            if record.run_id and keeper.record.run_id == record.run_id and keeper.path != kept.path:
+                records.end(keeper)
+    except BaseException:
+        pipe.close()
+        raise
+    return kept
 
 
 def _ended() -> SnapshotGone:

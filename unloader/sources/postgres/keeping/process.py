@@ -17,24 +17,14 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
 from unloader.errors import UnloaderError
 from unloader.failures import failure_of
-from unloader.model import SourceSpec
+from unloader.model import AttemptFailure, SourceSpec
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.keeping.client import (
-    Answer,
-    Begin,
-    Begun,
-    Check,
-    Done,
-    Hold,
-    KeepUntilGone,
-    Message,
-)
 from unloader.sources.postgres.keeping.records import OwnRecord, Record, boundary
 from unloader.sources.postgres.session import Session
 
@@ -49,23 +39,34 @@ _MISSES = 2
 class _Keeper:
     """One keeper, from its first message to its end."""
 
-    def __init__(self, pipe: Connection, begin: Begin) -> None:
+    def __init__(
+        self, pipe: Connection, source: SourceSpec, folder: str, tick_seconds: float
+    ) -> None:
         """Connect, take the snapshot, put it on record.
+
+        Args:
+            pipe: To the run.
+            source: The database, and how long the snapshot is kept where no run uses it.
+            folder: Of the records.
+            tick_seconds: The time between two looks at connection, run and clock.
 
         Raises:
             OSError: The record cannot be written.
         """
         self._pipe: Connection | None = pipe
-        self._tick = begin.tick_seconds
-        session = Session(begin.source, program=PROGRAM)
-        self._catalog = PostgresCatalog(session, _alone(begin.source))
+        self._tick = tick_seconds
+        seconds = source.session.keep_snapshot_seconds
+        # This process itself keeps the snapshot.
+        own = replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
+        session = Session(source, program=PROGRAM)
+        self._catalog = PostgresCatalog(session, own)
         snapshot = self._catalog.snapshot("snapshot")
-        self._ends = _now() + begin.seconds
+        self._ends = _now() + seconds
         self._misses = 0
-        until = datetime.now(UTC) + timedelta(seconds=begin.seconds)
-        self._told = Record(
-            run_id=begin.source.session.run_id,
-            source=begin.source.location,
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        self._facts = Record(
+            run_id=source.session.run_id,
+            source=source.location,
             snapshot=snapshot.value,
             taken_at=snapshot.taken_at,
             kept_until=until.isoformat(timespec="seconds"),
@@ -74,14 +75,8 @@ class _Keeper:
             host=platform.node(),
             boundary=boundary(),
         )
-        self._record = OwnRecord(Path(begin.folder), self._told)
-        pipe.send(
-            Begun(
-                value=snapshot.value,
-                record=str(self._record.path),
-                kept_until=self._told.kept_until,
-            )
-        )
+        self._record = OwnRecord(Path(folder), self._facts)
+        pipe.send((str(self._record.path), self._facts))
 
     def run(self) -> None:
         """Serve the run while it lives, then wait for the end."""
@@ -90,7 +85,7 @@ class _Keeper:
             while True:
                 if self._answered(max(0.0, due - _now())):
                     continue
-                if self._pipe is None and not self._told.marks:
+                if self._pipe is None and not self._facts.marks:
                     return  # The run never came to where it could be continued.
                 if _now() >= due:
                     if not self._is_needed():
@@ -114,18 +109,19 @@ class _Keeper:
             return False
         return True
 
-    def _answer(self, message: Message) -> Answer:
+    def _answer(self, request: tuple[Any, ...]) -> AttemptFailure | None:
+        name, *arguments = request
         try:
-            if isinstance(message, Hold):
-                self._catalog.hold(message.extract, message.selectors)
-            elif isinstance(message, KeepUntilGone):
-                self._told = replace(self._told, marks=message.marks)
-                self._record.write(self._told)
-            elif isinstance(message, Check):
+            if name == "hold":
+                self._catalog.hold(*arguments)
+            elif name == "keep_until_gone":
+                self._facts = replace(self._facts, marks=arguments[0])
+                self._record.write(self._facts)
+            elif name == "check":
                 self._catalog.check_snapshot()
         except Exception as error:  # Every error is reported to the run.
             return failure_of(error)
-        return Done()
+        return None
 
     def _is_needed(self) -> bool:
         """Return whether the snapshot is there and anybody may still want it."""
@@ -137,7 +133,7 @@ class _Keeper:
             return False
         if self._record.in_use or self._pipe is not None:
             return True
-        named = names_run(self._told.marks, self._told.run_id)
+        named = names_run(self._facts.marks, self._facts.run_id)
         self._misses = 0 if named else self._misses + 1
         return self._misses < _MISSES and _now() < self._ends
 
@@ -159,10 +155,6 @@ def names_run(marks: tuple[str, ...], run_id: str) -> bool:
     return False
 
 
-def _alone(source: SourceSpec) -> SourceSpec:
-    return replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
-
-
 def _now() -> float:
     """Return seconds of a clock that counts while the machine sleeps and cannot be set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
@@ -182,7 +174,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _asked_to_end)
     os.umask(0o077)
     try:
-        keeper = _Keeper(pipe, pipe.recv())
+        keeper = _Keeper(pipe, *pipe.recv())
     except EOFError:
         return
     except Exception as error:  # Every error is reported to the run.

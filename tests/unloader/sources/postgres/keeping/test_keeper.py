@@ -266,7 +266,7 @@ def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, ma
 def test_what_the_keeper_is_refused_the_run_is_told(postgres: Any, url: str) -> None:
     """A lock that the keeper cannot get ends the run as it would without a keeper."""
     spec = spec_of(url)
-    with closing(client.StartedKeeper(spec, lambda: False)) as kept:
+    with closing(client.start_keeper(spec, lambda: False)) as kept:
         snapshot = Snapshot(kind="exported-snapshot", value=kept.value, taken_at="")
         with closing(again(url, snapshot)) as catalog:
             extract = extract_of(catalog, spec, catalog.snapshot("snapshot"))
@@ -275,4 +275,4 @@ def test_what_the_keeper_is_refused_the_run_is_told(postgres: Any, url: str) -> 
             kept.hold(extract, plan(extract.table, PlanLimits(parallelism=2)).selectors)
     nowhere = replace(spec, location=url.replace("/keeping?", "/no_such_database?"))
     with pytest.raises(SourceError, match="no_such_database"):
-        client.StartedKeeper(nowhere, lambda: False)
+        client.start_keeper(nowhere, lambda: False)
