@@ -94,23 +94,40 @@ def _chosen_once(
     encoded: bool,
 ) -> Projection:
     """Return the result of `choose`; `encoded` is true if the database renders the output."""
-    scan = _Scan()
-    taken = tuple(
-        tuple(
-            scan.place(column, reading)
-            for column, reading in _chosen(columns, output, as_text, encoded=encoded)
+    scan: list[tuple[ReadColumn, Reading]] = []
+    places: dict[tuple[ReadColumn, tuple[tuple[str, str], ...]], int] = {}
+    """By the column without its note, and the metadata of its field."""
+
+    def place(column: ColumnReadings, reading: Reading) -> int:
+        """Return the index of a reading in the scan; add the reading if it is missing."""
+        plain = ReadColumn(
+            name=column.name,
+            source_type=column.source_type,
+            expression=reading.expression,
+            output_type=reading.output_type,
+            nullable=column.nullable,
+            lossless=reading.lossless,
+            note="",
         )
+        at = places.setdefault((plain, reading.metadata), len(scan))
+        if at == len(scan):
+            scan.append((replace(plain, note=reading.note) if reading.note else plain, reading))
+        elif reading.note and not scan[at][0].note:
+            scan[at] = (replace(plain, note=reading.note), scan[at][1])
+        return at
+
+    taken = tuple(
+        tuple(place(*each) for each in _chosen(columns, output, as_text, encoded=encoded))
         for output in outputs
     )
     filters = tuple(
-        tuple(scan.place(column, reading) for column, reading in _filtered(columns, output))
-        for output in outputs
+        tuple(place(*each) for each in _filtered(columns, output)) for output in outputs
     )
     has_filters = any(output.filter_columns is not None for output in outputs)
     return Projection(
-        columns=tuple(read for read, _ in scan.columns),
+        columns=tuple(read for read, _ in scan),
         route="encoded" if encoded else "arrow",
-        schema="" if encoded else schema_message([(read.name, how) for read, how in scan.columns]),
+        schema="" if encoded else schema_message([(read.name, how) for read, how in scan]),
         outputs=taken,
         filters=filters if has_filters else None,
     )
@@ -143,7 +160,8 @@ def _chosen(
         reading = _first(column.readings, use, output, asked=asked)
         if column.name in output.values and not column.beside:
             value = _first(column.readings, "parquet", output, asked=asked)
-            reading = reading if _is_value(reading) else value or reading
+            if reading is None or reading.output_type == "string":
+                reading = value or reading
         if reading is not None:
             found.append((column, reading))
         elif not column.beside:
@@ -152,7 +170,14 @@ def _chosen(
                 f"exactly for {'Parquet' if output.text is None else 'text'}",
                 f"leave it out with --exclude {column.name}",
             )
-    _check_names([column for column, _ in found])
+    counted = Counter(column.name for column, _ in found)
+    for column, _ in found:
+        if column.beside and counted[column.name] > 1:
+            raise SourceError(
+                f"the column {column.name} already exists, and {column.added_by} would add another",
+                f"leave one of them out with --exclude {column.name}, or run without "
+                f"{column.added_by}",
+            )
     return found
 
 
@@ -193,10 +218,6 @@ def _first(
     return None
 
 
-def _is_value(reading: Reading | None) -> bool:
-    return reading is not None and reading.output_type != "string"
-
-
 def _use(column: ColumnReadings, output: OutputNeeds) -> Use:
     text = output.text
     if text is None:
@@ -208,45 +229,6 @@ def _use(column: ColumnReadings, output: OutputNeeds) -> Use:
         "timestamp_tz": text.timestamp_tz_format,
     }
     return "text" if masks[column.mask] is None else "masked"
-
-
-def _check_names(columns: Sequence[ColumnReadings]) -> None:
-    counted = Counter(column.name for column in columns)
-    for column in columns:
-        if column.beside and counted[column.name] > 1:
-            raise SourceError(
-                f"the column {column.name} already exists, and {column.added_by} would add another",
-                f"leave one of them out with --exclude {column.name}, or run without "
-                f"{column.added_by}",
-            )
-
-
-class _Scan:
-    """The columns of one scan, each reading once."""
-
-    def __init__(self) -> None:
-        self.columns: list[tuple[ReadColumn, Reading]] = []
-        self._places: dict[tuple[ReadColumn, tuple[tuple[str, str], ...]], int] = {}
-        """By the column without its note, and the metadata of its field."""
-
-    def place(self, column: ColumnReadings, reading: Reading) -> int:
-        """Return the index of a reading in the scan; add the reading if it is missing."""
-        plain = ReadColumn(
-            name=column.name,
-            source_type=column.source_type,
-            expression=reading.expression,
-            output_type=reading.output_type,
-            nullable=column.nullable,
-            lossless=reading.lossless,
-            note="",
-        )
-        at = self._places.setdefault((plain, reading.metadata), len(self.columns))
-        if at == len(self.columns):
-            noted = replace(plain, note=reading.note) if reading.note else plain
-            self.columns.append((noted, reading))
-        elif reading.note and not self.columns[at][0].note:
-            self.columns[at] = (replace(plain, note=reading.note), self.columns[at][1])
-        return at
 
 
 def with_origin(extract: Extract) -> Extract:

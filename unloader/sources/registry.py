@@ -48,10 +48,7 @@ TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
 TOKEN_KEY_FILE = "UNLOADER_ORACLE_TOKEN_KEY_FILE"
 
 VARIABLES = frozenset(
-    (
-        *(WALLET_PASSWORD_VARIABLE, WALLET_PASSWORD_FILE),
-        *(TOKEN_VARIABLE, TOKEN_FILE, TOKEN_KEY_FILE),
-    )
+    (WALLET_PASSWORD_VARIABLE, WALLET_PASSWORD_FILE, TOKEN_VARIABLE, TOKEN_FILE, TOKEN_KEY_FILE)
 )
 """Variables without an option that connections read."""
 
@@ -81,7 +78,15 @@ def source_of(scheme: str) -> Source:
     if target is None:
         for point in _installed():
             if point.name == scheme:
-                return _loaded(point)
+                try:
+                    return cast("Source", point.load()())
+                except Exception as error:
+                    package = point.dist.name if point.dist is not None else "a package"
+                    raise ConfigError(
+                        f"the source {point.name!r} of {package} ({point.value}) cannot be loaded: "
+                        f"{type(error).__name__}: {error}",
+                        "correct or remove that package",
+                    ) from error
         known = ", ".join(schemes())
         raise ConfigError(f"the source {scheme}:// is unknown", f"use one of: {known}")
     module, _, name = target.partition(":")
@@ -92,23 +97,6 @@ def unknown_to(kind: str) -> frozenset[str]:
     """Return the keys of the options in `OPTIONS` that this kind of source does not know."""
     names = {name for options in OPTIONS.values() for name in options}
     return frozenset(name.replace("-", "_") for name in names - set(source_of(kind).options))
-
-
-def _loaded(point: EntryPoint) -> Source:
-    """Return the source of another package.
-
-    Raises:
-        ConfigError: Its code cannot be loaded.
-    """
-    try:
-        return cast("Source", point.load()())
-    except Exception as error:
-        package = point.dist.name if point.dist is not None else "a package"
-        raise ConfigError(
-            f"the source {point.name!r} of {package} ({point.value}) cannot be loaded: "
-            f"{type(error).__name__}: {error}",
-            "correct or remove that package",
-        ) from error
 
 
 _OURS = {**{scheme: scheme for scheme in SOURCES}, **ALIASES}

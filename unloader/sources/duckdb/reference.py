@@ -167,14 +167,28 @@ def build_reference_table(
         )
     if is_current(path, rows, partitions=partitions, table=table):
         return
+
+    def pulse(written: int | None = None) -> None:
+        if written is not None and observe is not None:
+            observe(written)
+        if stop():
+            raise Interrupted(
+                "the reference table was not finished", "run the same command again to build it"
+            )
+
     with _database(path) as (database, building):
-        _lay_down(database, rows, partitions, table, _Pulse(observe, stop))
+        _lay_down(database, rows, partitions, table, pulse)
         _record_partitions(database, rows, partitions, table)
         label = literal(_label(rows, partitions))
         database.execute(f"COMMENT ON TABLE {quoted(table)} IS {label}")
         database.execute("CHECKPOINT")
         database.close()
-        _publish(building, path)
+        os.replace(building, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def is_current(
@@ -207,22 +221,6 @@ def _existing_label(path: Path, table: str) -> str:
     return str(found[0])
 
 
-class _Pulse:
-    """Reports the progress of the build, and ends the build when `stop` returns True."""
-
-    def __init__(self, observe: Callable[[int], None] | None, stop: Callable[[], bool]) -> None:
-        self._observe = observe
-        self._stop = stop
-
-    def beat(self, rows: int | None = None) -> None:
-        if rows is not None and self._observe is not None:
-            self._observe(rows)
-        if self._stop():
-            raise Interrupted(
-                "the reference table was not finished", "run the same command again to build it"
-            )
-
-
 @contextmanager
 def _database(path: Path) -> Iterator[tuple[Any, Path]]:
     """Open a new database under the building name; in the end remove it unless it was renamed."""
@@ -234,7 +232,9 @@ def _database(path: Path) -> Iterator[tuple[Any, Path]]:
         _remove(building, spill)
         database = duckdb.connect(str(building))
         try:
-            database.execute(f"SET threads = {_threads()}")
+            allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+            threads = min(len(allowed) or os.cpu_count() or 1, _MAX_THREADS)
+            database.execute(f"SET threads = {threads}")
             database.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
             database.execute(f"SET temp_directory = {literal(str(spill))}")
             database.execute("SET preserve_insertion_order = true")
@@ -247,15 +247,6 @@ def _database(path: Path) -> Iterator[tuple[Any, Path]]:
             f"cannot build the reference table in {path}: {first_line(error)}",
             "check the free space and the permissions of the directory, or ask for fewer --rows",
         ) from error
-
-
-def _publish(building: Path, path: Path) -> None:
-    os.replace(building, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _remove(building: Path, spill: Path) -> None:
@@ -278,7 +269,9 @@ def _remove(building: Path, spill: Path) -> None:
     shutil.rmtree(spill, ignore_errors=True)
 
 
-def _lay_down(database: Any, rows: int, partitions: int, table: str, pulse: _Pulse) -> None:
+def _lay_down(
+    database: Any, rows: int, partitions: int, table: str, pulse: Callable[..., None]
+) -> None:
     """Insert the rows partition by partition, within one in the order of their numbers.
 
     Only row numbers are sorted: the wide columns are made in their final place, in slices.
@@ -291,7 +284,7 @@ def _lay_down(database: Any, rows: int, partitions: int, table: str, pulse: _Pul
             f"INSERT INTO keyed SELECT i, hash({KEY.expression}) % {partitions} "
             f"FROM range({first}, {last}) t(i)"
         )
-        pulse.beat()
+        pulse()
     database.execute("CREATE TEMP TABLE placed AS SELECT i FROM keyed ORDER BY p, i")
     database.execute("DROP TABLE keyed")
     columns = ", ".join(
@@ -305,7 +298,7 @@ def _lay_down(database: Any, rows: int, partitions: int, table: str, pulse: _Pul
             f"INSERT INTO {quoted(table)} SELECT {values} FROM placed "
             f"WHERE rowid BETWEEN {first} AND {last - 1}"
         )
-        pulse.beat(last)
+        pulse(last)
 
 
 def _record_partitions(database: Any, rows: int, partitions: int, table: str) -> None:
@@ -354,8 +347,3 @@ def _driver() -> Any:
     except ImportError as error:
         raise missing_driver(error, "duckdb") from error
     return duckdb
-
-
-def _threads() -> int:
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-    return min(len(allowed) or os.cpu_count() or 1, _MAX_THREADS)

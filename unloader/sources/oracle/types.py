@@ -68,26 +68,22 @@ class Output(Struct, frozen=True, kw_only=True):
     lossless: bool = True
 
 
-class Purpose(Struct, frozen=True, kw_only=True):
-    """What a value is read for."""
-
-    parquet: bool
-    """For Parquet, not for text."""
-    values: ValueOptions
+Rule = Callable[["NativeType", bool, ValueOptions], Output]
+"""Takes the type, whether the value is for Parquet and not for text, and the user's options."""
 
 
-def fixed(kind: str, note: str = "") -> Callable[[NativeType, Purpose], Output]:
-    return lambda native, purpose: Output(kind=kind, note=note)
+def fixed(kind: str, note: str = "") -> Rule:
+    return lambda native, parquet, values: Output(kind=kind, note=note)
 
 
-def _number(native: NativeType, purpose: Purpose) -> Output:
+def _number(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
     precision, scale = decimal_digits(native)
     if precision is None:
-        return _free_number(purpose, "no precision")
+        return _free_number(parquet, values, "no precision")
     if scale < 0:
-        return _free_number(purpose, "negative scale")
+        return _free_number(parquet, values, "negative scale")
     if max(precision, scale) > _MAX_DECIMAL:
-        return _free_number(purpose, "more digits than decimal(38)")
+        return _free_number(parquet, values, "more digits than decimal(38)")
     if scale == 0 and precision <= 18:
         return Output(kind="int32" if precision <= 9 else "int64")
     return Output(kind=f"decimal128({max(precision, scale)}, {scale})")
@@ -101,9 +97,9 @@ def decimal_digits(native: NativeType) -> tuple[int | None, int]:
     return (_MAX_DECIMAL if native.numbers[0] is None else native.numbers[0]), scale or 0
 
 
-def _free_number(purpose: Purpose, why: str) -> Output:
-    form = purpose.values.number_without_precision
-    if not purpose.parquet or form == "string":
+def _free_number(parquet: bool, values: ValueOptions, why: str) -> Output:
+    form = values.number_without_precision
+    if not parquet or form == "string":
         return Output(kind="string", note=f"{why}: exact text")
     if form == "double":
         note = f"{why}: nearest double, because of --number-without-precision"
@@ -118,30 +114,32 @@ def _free_number(purpose: Purpose, why: str) -> Output:
     return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
 
 
-def _timestamp(native: NativeType, purpose: Purpose) -> Output:
-    return _by_digits(native, purpose, "timestamp[us]", "timestamp[ns]", "")
+def _timestamp(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
+    return _by_digits(native, parquet, values, "timestamp[us]", "timestamp[ns]", "")
 
 
-def _local_timestamp(native: NativeType, purpose: Purpose) -> Output:
+def _local_timestamp(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
     kinds = ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]")
-    return _by_digits(native, purpose, *kinds, "instant in UTC")
+    return _by_digits(native, parquet, values, *kinds, "instant in UTC")
 
 
-def _zoned_timestamp(native: NativeType, purpose: Purpose) -> Output:
-    if not purpose.parquet:
+def _zoned_timestamp(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
+    if not parquet:
         return Output(kind="string", note="exact text with offset, and region if there is one")
-    output = _local_timestamp(native, purpose)
-    if output.kind == "string" or purpose.values.zone_columns:
+    output = _local_timestamp(native, parquet, values)
+    if output.kind == "string" or values.zone_columns:
         return output
     return Output(
         kind=output.kind, note=f"{output.note}; its zone with --zone-columns", lossless=False
     )
 
 
-def _by_digits(native: NativeType, purpose: Purpose, usual: str, finest: str, note: str) -> Output:
+def _by_digits(
+    native: NativeType, parquet: bool, values: ValueOptions, usual: str, finest: str, note: str
+) -> Output:
     if fraction_digits(native) <= 6:
         return Output(kind=usual, note=note)
-    if purpose.parquet and purpose.values.nanoseconds == "timestamp":
+    if parquet and values.nanoseconds == "timestamp":
         span = "years 1677 to 2262"
         return Output(kind=finest, note=f"{note}, {span}" if note else span)
     return Output(kind="string", note="7 to 9 digits of a second: exact text")
@@ -154,7 +152,7 @@ def fraction_digits(native: NativeType) -> int:
     return 6 if native.first is None else native.first
 
 
-TYPES: dict[str, Callable[[NativeType, Purpose], Output]] = {
+TYPES: dict[str, Rule] = {
     "NUMBER": _number,
     "FLOAT": _number,
     "BINARY_FLOAT": fixed("float"),
@@ -215,8 +213,7 @@ def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReading
             f"column {column.name} has the type {column.native_type}, which cannot be read exactly",
             f"leave it out with --exclude {column.name}",
         )
-    text = rule(native, Purpose(parquet=False, values=values))
-    parquet = rule(native, Purpose(parquet=True, values=values))
+    text, parquet = rule(native, False, values), rule(native, True, values)
     if text == parquet:
         usual: tuple[Reading, ...] = (_reading(column, native, text, BATCHES, as_text=False),)
     else:

@@ -49,6 +49,7 @@ _BINARY_TEXTS = {
     "hex": "pg_catalog.encode({}, 'hex')",
     "base64": r"pg_catalog.replace(pg_catalog.encode({}, 'base64'), E'\n', '')",
 }
+_IN_PARQUET = frozenset(("true/false", "prefixed-hex"))
 _AS_ASKED = "exact text, as requested"
 _MAX_DECIMAL = 38
 """Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
@@ -84,13 +85,17 @@ def encodable(text: TextFormat) -> bool:
 @lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
 def readings_of(column: ColumnInfo) -> ColumnReadings:
     base = base_type(column)
+    # For Parquet, under a mask, and where the type has only the server's text.
+    value = _value(quoted(column.name), base)
+    values = [replace(value, serves=frozenset(("parquet", "masked")), as_text=False)]
+    values += [replace(value, serves=TEXT)] if base in _TYPED else []
     return ColumnReadings(
         name=column.name,
         source_type=column.native_type,
         nullable=column.nullable,
         readings=tuple(
             replace(each, metadata=_metadata(column, each.output_type))
-            for each in (*_texts(column), *_values(column, base))
+            for each in (*_texts(column), *values)
         ),
         mask=_MASKS.get(_TYPMOD.sub("", base)),
     )
@@ -114,7 +119,8 @@ def _texts(column: ColumnInfo) -> Iterator[Reading]:
                 serves: frozenset[Use] = TEXT if asked else frozenset(("text",))
                 yield replace(encoded, output_type="string", serves=serves)
     yield Reading(
-        expression=_parquet_text(column, base),
+        # No option of text applies in Parquet.
+        expression=next(sql for sql, _, forms in _text_expressions(column) if forms <= _IN_PARQUET),
         output_type="string",
         serves=frozenset(("parquet",)),
         as_text=True,
@@ -133,33 +139,15 @@ def _text_expressions(column: ColumnInfo) -> Iterator[tuple[str, str, frozenset[
             yield _BINARY_TEXTS[binary].format(name), "", frozenset((binary,))
     elif base == "money":
         yield f"{name}::numeric", "amount without the currency of the locale", frozenset()
-    elif _is_zoned(base):
+    elif _TYPMOD.sub("", base) == _ZONED:
         # The session is in UTC, so the only + belongs to the offset.
         yield _utc(name, "+00:00"), "instant in UTC", frozenset()
     else:
         yield name, "", frozenset()
 
 
-def _parquet_text(column: ColumnInfo, base: str) -> str:
-    """Return SQL for a column's exact text in Parquet, where no option of text applies."""
-    wanted = {"boolean": "true/false", "bytea": "prefixed-hex"}.get(base)
-    return next(
-        expression
-        for expression, _, forms in _text_expressions(column)
-        if wanted is None or wanted in forms
-    )
-
-
-def _values(column: ColumnInfo, base: str) -> Iterator[Reading]:
-    """Yield the column's values under an Arrow type: for Parquet, under a mask, and where the type
-    has only the server's text."""
-    value = _value(column, quoted(column.name), base)
-    yield replace(value, serves=frozenset(("parquet", "masked")), as_text=False)
-    if base in _TYPED:
-        yield replace(value, serves=TEXT)
-
-
-def _value(column: ColumnInfo, name: str, base: str) -> Reading:
+def _value(name: str, base: str) -> Reading:
+    """Return the column's values under an Arrow type."""
     if base in _INTEGERS:
         return Reading(expression=name, output_type=_INTEGERS[base])
     if base in _FLOATS:
@@ -167,28 +155,20 @@ def _value(column: ColumnInfo, name: str, base: str) -> Reading:
     if base == "boolean":
         return Reading(expression=name, output_type="bool")
     if base.startswith("numeric"):
-        return _numeric(name, base)
+        match = _NUMERIC.fullmatch(base)
+        if match is None:
+            note = "numeric without precision: exact text"
+            return Reading(expression=name, output_type="string", note=note)
+        precision, scale = int(match.group(1)), int(match.group(2))
+        if precision > _MAX_DECIMAL or scale > precision or scale < 0:
+            note = "does not fit decimal(38): exact text"
+            return Reading(expression=name, output_type="string", note=note)
+        return Reading(expression=name, output_type=f"decimal128({precision}, {scale})")
     if base == "money":
         note = "amount without the currency of the locale, exact text"
         return Reading(expression=f"{name}::numeric", output_type="string", note=note)
     if base == "bytea":
         return Reading(expression=_BINARY_TEXTS["hex"].format(name), output_type="binary")
-    return _temporal_or_text(name, base)
-
-
-def _numeric(name: str, base: str) -> Reading:
-    match = _NUMERIC.fullmatch(base)
-    if match is None:
-        note = "numeric without precision: exact text"
-        return Reading(expression=name, output_type="string", note=note)
-    precision, scale = int(match.group(1)), int(match.group(2))
-    if precision > _MAX_DECIMAL or scale > precision or scale < 0:
-        note = "does not fit decimal(38): exact text"
-        return Reading(expression=name, output_type="string", note=note)
-    return Reading(expression=name, output_type=f"decimal128({precision}, {scale})")
-
-
-def _temporal_or_text(name: str, base: str) -> Reading:
     plain = _TYPMOD.sub("", base)
     if plain == _DATE:
         return Reading(expression=name, output_type="date32[day]")
@@ -220,10 +200,6 @@ def _metadata(column: ColumnInfo, output_type: str) -> tuple[tuple[str, str], ..
     if output_type == "string" and _TYPMOD.sub("", base) in _MASKS:
         found["text_class"] = "moment"
     return tuple(found.items())
-
-
-def _is_zoned(base: str) -> bool:
-    return _TYPMOD.sub("", base) == _ZONED
 
 
 _TEXTS = ("CHARACTER VARYING", "VARCHAR", "CHARACTER", "CHAR", "BPCHAR")

@@ -145,7 +145,13 @@ class Session:
             self._reservation.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._release()
-            raise _not_reserved(self.path, str(error)) from error
+            if "locked" in str(error):
+                raise TransientSourceError(
+                    f"another program is writing {self.path}: {error}",
+                    "run again when that program has finished, or read without a snapshot: "
+                    "--consistency none",
+                ) from error
+            raise driver_error(f"cannot lock {self.path} against writers", str(error)) from error
         if not self._excludes():
             self._release()
             raise SourceError(
@@ -168,7 +174,13 @@ class Session:
         return self._reservation is None or self._data_version() == self._version
 
     def close(self) -> None:
-        for connection in self._closing_order():
+        # The last connection that may write copies a WAL into the file and deletes it. A WAL with
+        # content must stay as it was found, and does while a reader is open; an empty one goes.
+        order = [self._connection, self._reservation]
+        with suppress(OSError):
+            if os.stat(f"{os.path.realpath(self.path)}-wal").st_size:
+                order.reverse()
+        for connection in filter(None, order):
             with suppress(sqlite3.Error):
                 connection.rollback()
             with suppress(sqlite3.Error):
@@ -192,15 +204,6 @@ class Session:
             self._reservation.close()
         self._reservation = None
 
-    def _closing_order(self) -> tuple[sqlite3.Connection, ...]:
-        if self._reservation is None:
-            return (self._connection,)
-        # The last connection that may write copies a WAL into the file and deletes it. A WAL with
-        # content must stay as it was found, and does while a reader is open; an empty one goes.
-        if _size(f"{os.path.realpath(self.path)}-wal"):
-            return (self._reservation, self._connection)
-        return (self._connection, self._reservation)
-
     def _data_version(self) -> int:
         return int(self.rows("PRAGMA data_version")[0][0])
 
@@ -222,19 +225,3 @@ def _driver_errors(doing: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise driver_error(doing, str(error)) from error
-
-
-def _not_reserved(path: str, cause: str) -> SourceError:
-    if "locked" in cause:
-        return TransientSourceError(
-            f"another program is writing {path}: {cause}",
-            "run again when that program has finished, or read without a snapshot: --consistency "
-            "none",
-        )
-    return driver_error(f"cannot lock {path} against writers", cause)
-
-
-def _size(path: str) -> int:
-    with suppress(OSError):
-        return os.stat(path).st_size
-    return 0

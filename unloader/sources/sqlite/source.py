@@ -189,22 +189,16 @@ class SQLiteReader:
             except SourceError as error:
                 if rows == 1 or TOO_WIDE not in error.message:
                     raise
-                self._check_order(extract, error)
+                if not in_rowid_order(extract):
+                    # A second statement may give the rows in another order: all rows of the unit
+                    # are read one by one.
+                    self._one_by_one = True
+                    raise ReadAgain from error
                 rows, stretch_rows = max(1, rows // NARROWER), longest
                 continue
             if stretch_rows is None or done - before < stretch_rows:
                 return
             rows, stretch_rows, longest = usual, None, 2 * longest
-
-    def _check_order(self, extract: Extract, error: SourceError) -> None:
-        """Return if a second statement certainly gives the rows in rowid order, as the first did.
-
-        Raises:
-            ReadAgain: This is not certain; all rows of the unit are read one by one.
-        """
-        if not in_rowid_order(extract):
-            self._one_by_one = True
-            raise ReadAgain from error
 
     def _batch_rows(self, extract: Extract, selector: Selector, batch_bytes: int) -> int:
         if extract.query is not None or not extract.table.row_ranges:

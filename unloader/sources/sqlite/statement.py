@@ -93,19 +93,15 @@ def selector_statement(extract: Extract, selector: Selector, stretch: Stretch = 
     # An index that holds all columns would be read in its own order.
     relation = relation_of(extract) + (" NOT INDEXED" if _is_plain(extract) else "")
     rows = select(items, relation, where)
-    most = _most(extract, stretch)
+    most = stretch.rows
+    # The worker counts the rows of a sample.
+    if extract.limit_rows is not None and extract.keys is None:
+        left = max(0, extract.limit_rows - stretch.skip)
+        most = left if most is None else min(left, most)
     if stretch.skip or most is not None:
         limit = -1 if most is None else most
         rows = f"SELECT * FROM ({rows} LIMIT {limit} OFFSET {stretch.skip})"
     return f"SELECT {first_row(columns)} UNION ALL {rows}"
-
-
-def _most(extract: Extract, stretch: Stretch) -> int | None:
-    """Return how many rows a stretch has at most; the worker counts the rows of a sample."""
-    if extract.limit_rows is None or extract.keys is not None:
-        return stretch.rows
-    left = max(0, extract.limit_rows - stretch.skip)
-    return left if stretch.rows is None else min(left, stretch.rows)
 
 
 def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:
@@ -226,10 +222,15 @@ def chosen(batches: Iterator[pa.RecordBatch], extract: Extract) -> Iterator[pa.R
     Args:
         batches: Batches with the columns of `with_key`.
     """
+    import pyarrow as pa
+
     left = extract.limit_rows
     for batch in batches:
         if extract.keys is not None:
-            batch = _sampled(batch, extract.keys.share)
+            # As bytes: a text may be no UTF-8.
+            keys = batch.column(batch.num_columns - 1).cast(pa.binary()).to_pylist()
+            sampled = pa.array([is_sampled(key, extract.keys.share) for key in keys], pa.bool_())
+            batch = batch.select(range(batch.num_columns - 1)).filter(sampled)
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows
@@ -237,12 +238,3 @@ def chosen(batches: Iterator[pa.RecordBatch], extract: Extract) -> Iterator[pa.R
         del batch
         if left == 0:
             return
-
-
-def _sampled(batch: pa.RecordBatch, share: float) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    # As bytes: a text may be no UTF-8.
-    keys = batch.column(batch.num_columns - 1).cast(pa.binary()).to_pylist()
-    rows = batch.select(range(batch.num_columns - 1))
-    return rows.filter(pa.array([is_sampled(key, share) for key in keys], pa.bool_()))

@@ -53,15 +53,6 @@ _SIZES = (1, 2, 3, 50, 1000)
 """Rows of one response after the other: values repeat across each of their boundaries."""
 
 
-class Agreement(Struct, frozen=True, kw_only=True):
-    """What a comparison showed."""
-
-    rows: int
-    """Compared; every cell was the same."""
-    sorts: frozenset[str]
-    """Of the columns, as far as one of the values was not NULL."""
-
-
 def confirm_fetch(
     spec: SourceSpec, session: Session, statements: Sequence[str], plan: FetchPlan
 ) -> None:
@@ -79,22 +70,27 @@ def confirm_fetch(
         raise SourceError(
             f"the native fetch does not work for this run: {tap}", "leave --confirm-fetch out"
         )
-    found = compare(session, tap, statements, plan)
-    if not found.sorts:
+    rows, sorts = compare(session, tap, statements, plan)
+    if not sorts:
         raise SourceError(
             "the native fetch cannot be confirmed: no row has a value",
             "leave --confirm-fetch out, or confirm with another table",
         )
-    path = confirm(peers_of(spec, session), found.sorts, found.rows)
-    logger.info("%d rows agree; remembered in %s", found.rows, path)
+    path = confirm(peers_of(spec, session), sorts, rows)
+    logger.info("%d rows agree; remembered in %s", rows, path)
 
 
-def compare(session: Session, tap: Tap, statements: Sequence[str], plan: FetchPlan) -> Agreement:
-    """Fetch rows of a table both ways and compare them.
+def compare(
+    session: Session, tap: Tap, statements: Sequence[str], plan: FetchPlan
+) -> tuple[int, frozenset[str]]:
+    """Fetch rows of a table both ways and compare every cell.
 
     Args:
         session: Nothing else happens on it meanwhile; lost if the two ways differ.
         statements: The statements of a run's units, read in order until there are enough rows.
+
+    Returns:
+        The number of rows, and the sorts of the columns with a value that is not NULL.
 
     Raises:
         SourceError: The two ways differ, or a statement is not for the native fetch.
@@ -136,7 +132,7 @@ def compare(session: Session, tap: Tap, statements: Sequence[str], plan: FetchPl
                     f"the driver cannot read a date of this table: {error}",
                     "confirm with another table",
                 ) from error
-    return Agreement(rows=rows, sorts=frozenset(seen))
+    return rows, frozenset(seen)
 
 
 FORMAT = 1

@@ -34,7 +34,6 @@ from unloader.sources.oracle.native.confirming import confirmed_sorts, peers_of
 from unloader.sources.oracle.native.decoder import Refused, library, may_be_native, sorts_of
 from unloader.sources.oracle.reading.arrow import (
     BatchMaker,
-    Fetched,
     NumberRefused,
     arrow_batches,
     as_stored,
@@ -50,37 +49,8 @@ from writers.schema import read_schema
 if TYPE_CHECKING:
     import oracledb
 
-    from unloader.sources.oracle.connection.session import Session
-    from unloader.sources.oracle.reading.fetch import FetchPlan
-    from writers.large_rows import LargeRow
-
 
 logger = logging.getLogger(__name__)
-
-
-class _Planned(Struct, frozen=True, kw_only=True):
-    """What all units of one extract have in common."""
-
-    extract: Extract
-    moments_as_text: bool
-    batch_bytes: int
-    schema: pa.Schema
-    plan: FetchPlan
-    rows: int
-    """Of one batch."""
-
-
-def _planned(extract: Extract, batch_bytes: int, *, moments_as_text: bool) -> _Planned:
-    schema = read_schema(extract.projection.schema)
-    plan = fetch_plan(extract, moments_as_text=moments_as_text)
-    return _Planned(
-        extract=extract,
-        moments_as_text=moments_as_text,
-        batch_bytes=batch_bytes,
-        schema=schema,
-        plan=plan,
-        rows=batch_rows(plan, usual_rows(schema, batch_bytes), batch_bytes),
-    )
 
 
 class OracleReader:
@@ -98,26 +68,41 @@ class OracleReader:
         self._moments_as_text = False
         self._stale = False
         """The driver stopped within a response. Closing is delayed, as a LOB may be in use."""
-        self._last: _Planned | None = None
+        self._planned: tuple[Any, ...] = ()
+        """The last extract, batch size and way of reading dates, and what follows from them."""
 
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the piece's rows; `ReadAgain` where the driver cannot make a date."""
-        planned = self._planned(extract, batch_bytes)
-        schema, plan = planned.schema, planned.plan
+        asked = (batch_bytes, self._moments_as_text)
+        # Tasks of one run hold one extract, see `Extract.__reduce__`.
+        if not self._planned or self._planned[0] is not extract or self._planned[1] != asked:
+            schema = read_schema(extract.projection.schema)
+            plan = fetch_plan(extract, moments_as_text=self._moments_as_text)
+            rows = batch_rows(plan, usual_rows(schema, batch_bytes), batch_bytes)
+            self._planned = (extract, asked, schema, plan, rows)
+        schema, plan, rows = self._planned[2:]
         session = self._connected()
-        session.act(_action(extract, piece))
-        finder = LobFinder(
-            session=session, plan=plan, relation=relation(extract, piece.selector), schema=schema
-        )
+        # A long name of a table is cut, a unit's never.
+        room = MAX_ACTION_BYTES - len(piece.unit) - 1
+        name = extract.table.name.encode()[:room].decode(errors="ignore")
+        session.act(f"{name}.{piece.unit}")
         maker = BatchMaker(plan=plan, schema=schema)
-        for fetched in self._fetched(planned, piece):
-            batch = maker.batch(fetched)
-            if not plan.has_lobs:
-                yield batch
-            else:
-                yield from finder.rows(batch, fetched)
+        read_from = relation(extract, piece.selector)
+        sql = selector_statement(plan.select_list, extract, piece.selector)
+        source = self._route.batches(plan, session)(session.connection, sql, plan, rows)
+        with closing(source):
+            while True:
+                with self._translating(plan, extract, piece):
+                    fetched = next(source, None)
+                if fetched is None:
+                    return
+                batch = maker.batch(fetched)
+                if not plan.has_lobs:
+                    yield batch
+                else:
+                    yield from _large_rows(batch, fetched, plan, session, read_from)
 
     def close(self) -> None:
         self._session.close()
@@ -128,32 +113,6 @@ class OracleReader:
             self._session = self._connect()
             self._stale = False
         return self._session
-
-    def _planned(self, extract: Extract, batch_bytes: int) -> _Planned:
-        last = self._last
-        # Tasks of one run hold one extract, see `Extract.__reduce__`.
-        if (
-            last is None
-            or last.extract is not extract
-            or last.batch_bytes != batch_bytes
-            or last.moments_as_text is not self._moments_as_text
-        ):
-            last = _planned(extract, batch_bytes, moments_as_text=self._moments_as_text)
-            self._last = last
-        return last
-
-    def _fetched(self, planned: _Planned, piece: Piece) -> Iterator[Fetched]:
-        extract, plan = planned.extract, planned.plan
-        sql = selector_statement(plan.select_list, extract, piece.selector)
-        fetch = self._route.batches(plan, self._session)
-        source = fetch(self._session.connection, sql, plan, planned.rows)
-        with closing(source):
-            while True:
-                with self._translating(plan, extract, piece):
-                    fetched = next(source, None)
-                if fetched is None:
-                    return
-                yield fetched
 
     @contextmanager
     def _translating(self, plan: FetchPlan, extract: Extract, piece: Piece) -> Iterator[None]:
@@ -167,11 +126,20 @@ class OracleReader:
                 logger.info("%s: %s; dates are read as text", piece.unit, refusal)
                 self._moments_as_text = True
             else:
-                self._route.leave(f"{piece.unit}: {_told(refusal, plan)}")
+                at = refusal.column
+                name = plan.columns[plan.items[at].column].name if at >= 0 else ""
+                column = f" (column {name})" if name else ""
+                self._route.leave(f"{piece.unit}: {refusal.reason}{column}")
             raise ReadAgain from refusal
         except UnicodeDecodeError as error:
             self._stale = True
-            raise _undecodable(plan, error) from error
+            # The driver names no column.
+            names = [
+                plan.columns[item.column].name
+                for item in plan.items
+                if item.part == "value" and item.fetched == "string"
+            ]
+            raise bad_text(" or ".join(names), bytes(error.object)) from error
         except NumberRefused as error:
             raise self._misfit(error, plan, extract, piece) from error
         except (ValueError, OverflowError) as error:
@@ -214,28 +182,6 @@ class OracleReader:
         self._stale = True
         found = self._connected().value(sql)
         return None if found is None else str(found)
-
-
-def _action(extract: Extract, piece: Piece) -> str:
-    """Return `TABLE.UNIT`; a long name of a table is cut, a unit's never."""
-    room = MAX_ACTION_BYTES - len(piece.unit) - 1
-    return extract.table.name.encode()[:room].decode(errors="ignore") + "." + piece.unit
-
-
-def _told(refusal: Refused, plan: FetchPlan) -> str:
-    if refusal.column < 0:
-        return refusal.reason
-    return f"{refusal.reason} (column {plan.columns[plan.items[refusal.column].column].name})"
-
-
-def _undecodable(plan: FetchPlan, error: UnicodeDecodeError) -> OutputFailed:
-    """Return the error for text that the driver cannot decode; the driver names no column."""
-    names = [
-        plan.columns[item.column].name
-        for item in plan.items
-        if item.part == "value" and item.fetched == "string"
-    ]
-    return bad_text(" or ".join(names), bytes(error.object))
 
 
 PIECE_UNITS = 512 * 1024
@@ -312,46 +258,46 @@ def _units(piece: str | bytes) -> int:
     return len(piece) if isinstance(piece, bytes) else len(piece.encode("utf-16-le")) // 2
 
 
-class LobFinder(Struct, frozen=True, kw_only=True):
-    """Takes the rows with large values out of batches."""
+def _large_rows(
+    batch: pa.RecordBatch,
+    fetched: Sequence[Any],
+    plan: FetchPlan,
+    session: Session,
+    read_from: str,
+) -> Iterator[pa.RecordBatch | LargeRow]:
+    """Yield the rows of a batch in order; each row with large values is a `LargeRow`.
 
-    session: Session
-    plan: FetchPlan
-    relation: str
-    """The table or query that the unit reads, at the snapshot."""
-    schema: pa.Schema
-
-    def rows(
-        self, batch: pa.RecordBatch, fetched: Sequence[Any]
-    ) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the rows of a batch in order; each row with large values is a `LargeRow`."""
-        large: dict[int, list[tuple[int, LargeValue]]] = {}
-        for item, values in zip(self.plan.items, fetched, strict=True):
-            if item.part in ("rowid", "locator"):
-                places = values if isinstance(values, list) else values.to_pylist()
-                for row, place in enumerate(places):
-                    if place is not None:
-                        value = self._stored(item.column, place)
-                        large.setdefault(row, []).append((item.column, value))
-        start = 0
-        for row in sorted(large):
-            if row > start:
-                yield batch.slice(start, row - start)
-            yield LargeRow(row=batch.slice(row, 1), values=tuple(large[row]))
-            start = row + 1
-        if start < batch.num_rows:
-            yield batch.slice(start)
-
-    def _stored(self, column: int, place: Any) -> StoredLob:
-        read = self.plan.columns[column]
-        return StoredLob(
-            session=self.session,
-            column=read.name,
-            source_type=read.source_type,
-            hexed=read.source_type == "BLOB" and pa.types.is_string(self.schema.field(column).type),
-            place=place,
-            sql=f"SELECT {read.expression} FROM {self.relation} WHERE ROWID = CHARTOROWID(:1)",
-        )
+    Args:
+        batch: Of the run's schema.
+        fetched: What it was made of.
+        plan: The columns and items to fetch.
+        session: Reads the large values.
+        read_from: The table or query that the unit reads, at the snapshot.
+    """
+    large: dict[int, list[tuple[int, LargeValue]]] = {}
+    for item, values in zip(plan.items, fetched, strict=True):
+        if item.part not in ("rowid", "locator"):
+            continue
+        read, kind = plan.columns[item.column], batch.schema.field(item.column).type
+        for row, place in enumerate(values if isinstance(values, list) else values.to_pylist()):
+            if place is not None:
+                value = StoredLob(
+                    session=session,
+                    column=read.name,
+                    source_type=read.source_type,
+                    hexed=read.source_type == "BLOB" and pa.types.is_string(kind),
+                    place=place,
+                    sql=f"SELECT {read.expression} FROM {read_from} WHERE ROWID = CHARTOROWID(:1)",
+                )
+                large.setdefault(row, []).append((item.column, value))
+    start = 0
+    for row in sorted(large):
+        if row > start:
+            yield batch.slice(start, row - start)
+        yield LargeRow(row=batch.slice(row, 1), values=tuple(large[row]))
+        start = row + 1
+    if start < batch.num_rows:
+        yield batch.slice(start)
 
 
 class Route:
@@ -372,20 +318,20 @@ class Route:
         """
         way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
         ordinary = arrow_batches if way == "arrow" else tuple_batches
-        if not self._may_be_native(plan, session):
+        asked = self._spec.session.fetch
+        if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
             return ordinary
+        if asked == "auto":
+            if self._confirmed is None:
+                self._confirmed = confirmed_sorts(peers_of(self._spec, session))
+            if not self._confirmed.issuperset(sorts_of(plan)):
+                return ordinary
         tap = self._tap_on(session)
         return ordinary if tap is None else native_unless_left(tap, ordinary)
 
     def leave(self, reason: str) -> None:
         self._left = reason
         logger.warning("the driver fetches the rows from here on: %s", reason)
-
-    def _may_be_native(self, plan: FetchPlan, session: Session) -> bool:
-        asked = self._spec.session.fetch
-        if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
-            return False
-        return asked == "native" or set(sorts_of(plan)) <= self._confirmed_sorts(session)
 
     def _tap_on(self, session: Session) -> Tap | None:
         """Return a tap on the session's connection, None where there can be none."""
@@ -404,8 +350,3 @@ class Route:
             return None
         self._tap = found
         return found
-
-    def _confirmed_sorts(self, session: Session) -> frozenset[str]:
-        if self._confirmed is None:
-            self._confirmed = confirmed_sorts(peers_of(self._spec, session))
-        return self._confirmed

@@ -36,7 +36,6 @@ from unloader.sources.postgres.errors import (
 from unloader.sources.postgres.libpq.copying import (
     FIRST_LOOK_SECONDS,
     LAST_LOOK_SECONDS,
-    Ended,
     Rows,
     libpq,
     native,
@@ -219,7 +218,7 @@ class Connection:
             except BaseException:
                 self.close()
                 raise
-        if rows.ended is Ended.WOKEN:
+        if rows.was_woken:
             self._await_cancelled()
         counted = [result.command_tuples for result in results]
         if counted != [rows.count]:

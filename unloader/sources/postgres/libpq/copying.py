@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import select
 import time
-from enum import Enum
 from functools import cache
 from importlib import import_module
 
@@ -47,16 +46,6 @@ Proxies send long records of TLS. Older versions of libpq take a part of a recor
 socket does not show the rest: without these reads the wait for it would never end."""
 
 FIRST_BUFFER_BYTES = 64 * 1024
-
-
-class Ended(Enum):
-    """Why no more rows come."""
-
-    DONE = 0
-    """The server has said so, or that it failed: the next result tells."""
-    BROKEN = 1
-    WOKEN = 2
-    """The descriptor for cancelling is ready."""
 
 
 _FULL, _WIDE, _DONE, _BROKEN, _WOKEN, _SIGNAL, _NO_MEMORY, _REFUSED = range(8)
@@ -113,7 +102,9 @@ class Rows:
     ) -> None:
         self.count = 0
         """Rows of all chunks so far."""
-        self.ended: Ended | None = None
+        self.was_woken = False
+        """No more rows come, because the descriptor for cancelling is ready."""
+        self._ended = False
         self._chunk_bytes = chunk_bytes
         self._buffer_bytes = FIRST_BUFFER_BYTES
         self._form = form
@@ -126,7 +117,7 @@ class Rows:
             self._loop = _PlainLoop(pgconn, wake)
 
     def next(self) -> memoryview | None:
-        """Return the next chunk, None after the last; `ended` then says why.
+        """Return the next chunk, None after the last.
 
         Its memory is from Arrow's pool, which keeps it for the next chunk: the C library would
         return it to the kernel each time. A row too long for a buffer is a view of libpq's memory.
@@ -137,7 +128,7 @@ class Rows:
         most = self._chunk_bytes
         buffer = pa.allocate_buffer(min(self._buffer_bytes, most))
         size = 0
-        while self.ended is None:
+        while not self._ended:
             status = self._loop.fill(buffer, size, most)
             filled = self._loop.filled
             size = filled.size
@@ -147,7 +138,8 @@ class Rows:
             if status == _WIDE:
                 return self._loop.wide()
             if status == _REFUSED:
-                raise self._malformed()
+                columns = len(self._form.forced) if self._form is not None else 0
+                raise Malformed(f"of its text form with {columns} columns, in row {self.count + 1}")
             if status == _FULL and buffer.size < most:
                 # Most tables are small.
                 larger = pa.allocate_buffer(min(4 * buffer.size, most))
@@ -155,22 +147,15 @@ class Rows:
                 buffer = larger
                 self._buffer_bytes = buffer.size
                 continue
-            if status in _ENDS:
-                self.ended = _ENDS[status]
+            self._ended = status in (_DONE, _BROKEN, _WOKEN)
+            self.was_woken = status == _WOKEN
             # After a signal its handler has run by now, and there is more to come.
             if size and status != _SIGNAL:
                 return _view(buffer)[:size]
         return None
 
-    def _malformed(self) -> Malformed:
-        columns = len(self._form.forced) if self._form is not None else 0
-        return Malformed(f"of its text form with {columns} columns, in row {self.count + 1}")
-
     def close(self) -> None:
         self._loop.close()
-
-
-_ENDS = {_DONE: Ended.DONE, _BROKEN: Ended.BROKEN, _WOKEN: Ended.WOKEN}
 
 
 class _NativeLoop:
