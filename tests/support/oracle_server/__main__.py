@@ -47,7 +47,6 @@ def order(text: str) -> Fault:
 
 
 def arguments() -> argparse.Namespace:
-    """Return the command line's arguments."""
     parser = argparse.ArgumentParser(prog="python -m oracle_server", description=__doc__)
     parser.add_argument("--reference", type=count, default=0, metavar="ROWS", help="e.g. 10M")
     parser.add_argument("--partitions", type=int, default=32, help="of the reference table")

@@ -61,7 +61,6 @@ class Fault:
 
     @property
     def error(self) -> OracleError | None:
-        """The error it is, if it is one."""
         found = _ORA.fullmatch(self.kind)
         if found is None:
             return None
@@ -70,7 +69,6 @@ class Fault:
 
     @property
     def closes(self) -> bool:
-        """The connection ends with it."""
         found = _ORA.fullmatch(self.kind)
         if found:
             return bool(found[2]) or int(found[1]) in DEAD_SESSION

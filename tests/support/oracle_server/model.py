@@ -60,7 +60,6 @@ class Rowid(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Rowid:
-        """Return the address of 18 characters."""
         if len(text) != 18 or set(text) - set(_ROWID_DIGITS):
             raise OracleError(1410, "invalid ROWID")
         parts = []
@@ -129,7 +128,6 @@ class OracleError(Exception):
     """Offset of the error in the statement."""
 
     def __str__(self) -> str:
-        """Return the first line as Oracle writes it."""
         return f"ORA-{self.code:05d}: {self.text}"
 
 

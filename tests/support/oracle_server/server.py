@@ -42,7 +42,6 @@ class OracleServer(Host):
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> OracleServer:
-        """Start to listen."""
         self.port = self._listen(self.port, is_redirected=False)
         if self.redirects:
             self.second_port = self._listen(0, is_redirected=True)
@@ -61,12 +60,10 @@ class OracleServer(Host):
 
     @property
     def dsn(self) -> str:
-        """Connect string for python-oracledb."""
         scheme = "tcps://" if self._tls is not None else ""
         return f"{scheme}{self.host}:{self.port}/{self.service}"
 
     def url(self, user: str) -> str:
-        """Return the source URL that a user unloads from."""
         protocol = "?protocol=tcps" if self._tls is not None else ""
         return f"oracle://{user}@{self.host}:{self.port}/{self.service}{protocol}"
 
@@ -127,7 +124,6 @@ class OracleServer(Host):
                 raise RuntimeError(f"{connection.name} does not end")
 
     def _opened(self, connection: Connection, state: SessionState) -> None:
-        """Note whose session a connection has, for V$SESSION as well."""
         with self._lock:
             self._by_sid[state.sid] = connection
         seen = getattr(self.database, "sessions", None)

@@ -21,7 +21,6 @@ class WritableDatabase(Changeable):
     """A Database whose users change their own tables; a DBA changes all tables."""
 
     def __init__(self, *, version: str = "23ai") -> None:
-        """Start with the user SYS alone."""
         super().__init__(version=version)
         self._definition = DataDefinition(self)
         self._manipulation = DataManipulation(self)

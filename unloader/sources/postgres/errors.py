@@ -145,10 +145,17 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
         return SourceError(str(error), "run again")
     if isinstance(error, Malformed):
         return SourceError(f"COPY sent text that is not {error}", CHANGED)
-    text, state = _with_state(error), error.sqlstate
+    state = error.sqlstate
+    text = one_line(error) + (f" (SQLSTATE {state})" if state else "")
     if isinstance(error, BadSetting):
-        return SourceError(f"PostgreSQL: {text}", _setting_hint(text))
-    if _is_full(error):
+        hint = "correct it in the URL, in the service file or in the PG... variable that sets it"
+        if "no password supplied" in text:
+            hint = (
+                "set UNLOADER_PASSWORD, give --password-file or --password-prompt, or put the "
+                "password into ~/.pgpass"
+            )
+        return SourceError(f"PostgreSQL: {text}", hint)
+    if state == FULL or (state.startswith("08") and POOLER_FULL in str(error)):
         return SessionsRefused(f"PostgreSQL: {text}", HINTS[FULL])
     if is_loss(error, phase) or (phase == "connecting" and state in TRANSIENT_STATES):
         what = "failed" if phase == "connecting" else "was lost"
@@ -164,15 +171,6 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
     return kind(f"PostgreSQL: {text}", hints.get(state) or hints.get(state[:2], ""))
 
 
-def _setting_hint(text: str) -> str:
-    if "no password supplied" in text:
-        return (
-            "set UNLOADER_PASSWORD, give --password-file or --password-prompt, or put the password "
-            "into ~/.pgpass"
-        )
-    return "correct it in the URL, in the service file or in the PG... variable that sets it"
-
-
 def one_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
@@ -184,15 +182,6 @@ def is_loss(error: LibpqError, phase: Phase) -> bool:
         ends = not isinstance(error, ServerError) or error.ends_session
         return ends and error.sqlstate.startswith(LOST_STATES)
     return isinstance(error, Broken) or (phase == "closed" and not isinstance(error, BadSetting))
-
-
-def _is_full(error: LibpqError) -> bool:
-    state = error.sqlstate
-    return state == FULL or (state.startswith("08") and POOLER_FULL in str(error))
-
-
-def _with_state(error: LibpqError) -> str:
-    return one_line(error) + (f" (SQLSTATE {error.sqlstate})" if error.sqlstate else "")
 
 
 def state_of(error: BaseException | None) -> str:

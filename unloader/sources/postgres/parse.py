@@ -111,7 +111,7 @@ class CopyParser:
         table, refused = self._table(_joined(chunks))
         arrays: list[pa.Array] = []
         for position, column in enumerate(table.columns):
-            array = _single(column)
+            array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
             field = self._schema.field(position)
             if self._binary[position]:
                 array = _unhexed(array)
@@ -122,7 +122,13 @@ class CopyParser:
                     refused[field.name] = str(error)
             arrays.append(array)
         if refused:
-            raise _misfits([name for name in self._schema.names if name in refused], refused)
+            names = [name for name in self._schema.names if name in refused]
+            reported = "; ".join(f"column {name}: {refused[name]}" for name in names)
+            raise OutputFailed(
+                f"values do not fit the output type: {reported}",
+                f"write them as exact text with --as-text {','.join(names)}, or leave them out "
+                "with --exclude",
+            )
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _table(self, data: pa.Buffer) -> tuple[pa.Table, dict[str, str]]:
@@ -171,15 +177,6 @@ class CopyParser:
         )
 
 
-def _misfits(names: list[str], reasons: dict[str, str]) -> OutputFailed:
-    reported = "; ".join(f"column {name}: {reasons[name]}" for name in names)
-    return OutputFailed(
-        f"values do not fit the output type: {reported}",
-        f"write them as exact text with --as-text {','.join(names)}, or leave them out with "
-        "--exclude",
-    )
-
-
 def _joined(chunks: Sequence[Text]) -> pa.Buffer:
     """Return the chunks in one piece of Arrow's memory.
 
@@ -194,18 +191,15 @@ def _joined(chunks: Sequence[Text]) -> pa.Buffer:
     return buffer
 
 
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def _unhexed(array: pa.Array) -> pa.Array:
     """Return binary values for an array of hex text, decoding the value buffer in one go."""
     length = len(array)
     lengths = pc.fill_null(pc.binary_length(array), 0)
     ends = pc.cumulative_sum(pc.divide(lengths, 2))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
-    text = "".join(value for value in (pc.binary_join(_as_list(array), "")[0].as_py(),) if value)
-    values = pa.py_buffer(bytes.fromhex(text))
+    dense = array.drop_null()
+    whole = pa.ListArray.from_arrays(pa.array([0, len(dense)], pa.int32()), dense)
+    values = pa.py_buffer(bytes.fromhex(pc.binary_join(whole, "")[0].as_py() or ""))
     validity = array.is_valid()
     if array.null_count == 0:
         return pa.Array.from_buffers(pa.binary(), length, [None, offsets.buffers()[1], values])
@@ -213,11 +207,6 @@ def _unhexed(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(
         pa.binary(), length, [bitmap, offsets.buffers()[1], values], array.null_count
     )
-
-
-def _as_list(array: pa.Array) -> pa.Array:
-    dense = array.drop_null()
-    return pa.ListArray.from_arrays(pa.array([0, len(dense)], pa.int32()), dense)
 
 
 _END_OF_FIELD = re.compile(rb"[,\n]")

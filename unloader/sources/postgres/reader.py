@@ -27,7 +27,6 @@ from writers.schema import read_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unloader.sources.postgres.parse import CopyParser, WideRows
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
 
@@ -82,7 +81,13 @@ class PostgresReader:
         parser = CopyParser(schema)
         wide = WideRows(schema, parser, batch_bytes)
         for chunks in self._copied(extract, piece.selector, CopyDialect(), batch_bytes):
-            yield from _parsed(chunks, parser, wide)
+            for chunk in chunks:
+                # The usual rows of a chunk come together, each wide one separately.
+                if len(chunk) < batch_bytes:
+                    yield parser.parse(chunk)
+                else:
+                    yield from wide.rows(memoryview(chunk))
+                del chunk
             del chunks
 
     def encoded(
@@ -192,13 +197,3 @@ class PostgresReader:
             self._session.close()
             self._session = self._connect()
         return self._session
-
-
-def _parsed(
-    chunks: tuple[Text, ...], parser: CopyParser, wide: WideRows
-) -> Iterator[pa.RecordBatch | LargeRow]:
-    for chunk in chunks:
-        if len(chunk) < wide.least_bytes:
-            yield parser.parse(chunk)
-        else:
-            yield from wide.rows(memoryview(chunk))

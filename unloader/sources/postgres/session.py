@@ -127,19 +127,14 @@ class Session:
             if spec.session.lock_timeout_seconds:
                 self._lock_timeout = str(_lock_timeout(spec))
                 self._run(f"SET lock_timeout = {self._lock_timeout}")
-            self._watch_connection()
+            if self.version[0] >= CHECKING_VERSION:
+                # The server ends a query whose client was killed; where it cannot, it finds out
+                # later. The setting works on systems that can poll a socket's end.
+                with suppress(SourceError):
+                    self._run("SET client_connection_check_interval = '10s'")
         except BaseException:
             self.close()
             raise
-
-    def _watch_connection(self) -> None:
-        """Let the server end a query whose client was killed; where it cannot, it finds out later.
-
-        The setting works on systems that can poll a socket's end.
-        """
-        if self.version[0] >= CHECKING_VERSION:
-            with suppress(SourceError):
-                self._run("SET client_connection_check_interval = '10s'")
 
     def _connect(self, spec: SourceSpec) -> Connection:
         try:
@@ -307,15 +302,11 @@ class Session:
         try:
             return call()
         except LibpqError as error:
-            phase = self._phase
+            phase: Phase = "open" if self.alive else "closed"
+            if self._connection is None:
+                phase = "connecting"
             self._lost = self._lost or is_loss(error, phase)
             raise translated(error, phase=phase) from error
-
-    @property
-    def _phase(self) -> Phase:
-        if self._connection is None:
-            return "connecting"
-        return "open" if self.alive else "closed"
 
 
 def _lock_timeout(spec: SourceSpec) -> int:

@@ -62,7 +62,6 @@ class Catalog:
     next_object: int = 70_000
 
     def object_id(self) -> int:
-        """Return a number no object has."""
         self.next_object += 1
         return self.next_object
 
@@ -116,7 +115,6 @@ class Definitions:
         return self.catalog.users
 
     def add_user(self, name: str, password: str, *, dba: bool = False) -> User:
-        """Create an account."""
         with self.lock:
             user = User(name=name, password=password, user_id=100 + len(self.catalog.users))
             self.catalog.users[name] = user
@@ -219,7 +217,6 @@ class Definitions:
         self.catalog.version += 1
 
     def _fill(self, table: Table, rows: Iterable[Sequence[Any]]) -> int:
-        """Lay rows down in the segments of a table, as one commit."""
         groups: dict[int, list[Row]] = {}
         for row in table.prepared(rows):
             groups.setdefault(id(table.segment_for(row)), []).append(row)
@@ -411,7 +408,6 @@ class Definitions:
             return view
 
     def describe(self, session: SessionState, sql: str) -> tuple[Column, ...] | None:
-        """Return the columns of a query."""
         raise NotImplementedError
 
     def create_synonym(self, owner: str, name: str, target: tuple[str, str]) -> None:

@@ -58,7 +58,6 @@ def nanos_of(moment: Moment) -> int:
 
 
 def moment_of(nanos: int, zone: str | None = None) -> Moment:
-    """Return the fields of an instant that `nanos_of` gave."""
     days, rest = divmod(nanos, DAY_NANOS)
     seconds, fraction = divmod(rest, 10**9)
     minutes, second = divmod(seconds, 60)
@@ -67,7 +66,6 @@ def moment_of(nanos: int, zone: str | None = None) -> Moment:
 
 
 def shifted(moment: Moment, nanos: int) -> Moment:
-    """Return a later moment in the same zone."""
     return moment_of(nanos_of(moment) + nanos, moment.zone)
 
 
@@ -123,7 +121,6 @@ def in_utc(moment: Moment) -> Moment:
 
 
 def at_zone(utc: Moment, zone: str) -> Moment:
-    """Return an instant given in UTC as the fields of a zone."""
     rules = region(zone)
     if rules is None:
         seconds = fixed_offset(zone)
@@ -138,7 +135,6 @@ def at_zone(utc: Moment, zone: str) -> Moment:
 
 
 def now() -> Moment:
-    """Return the present in UTC, to the microsecond."""
     at = datetime.now(UTC)
     fields = (at.year, at.month, at.day, at.hour, at.minute, at.second)
     return Moment(*fields, at.microsecond * 1000, "+00:00")

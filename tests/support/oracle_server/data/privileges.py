@@ -44,17 +44,14 @@ class Privileges:
     """The rights of all users; `version` grows with every change."""
 
     def __init__(self) -> None:
-        """Know no one yet."""
         self._users: dict[str, Rights] = {}
         self.version = 0
 
     def add_user(self, user: str, *, dba: bool) -> None:
-        """Begin with the rights of a plain user, or of a DBA."""
         self._users[user] = Rights(dba)
         self.version += 1
 
     def grant(self, user: str, right: str, on: ObjectName | None = None) -> None:
-        """Give a right, on an object or in general."""
         self._change(user, right, on, given=True)
 
     def revoke(self, user: str, right: str, on: ObjectName | None = None) -> None:
@@ -74,7 +71,6 @@ class Privileges:
         return self._users.setdefault(user, Rights(False))
 
     def has(self, user: str, right: str) -> bool:
-        """Return whether a user has a right in general."""
         rights, word = self._rights(user), view_name(right.upper())
         if user == "SYS":
             return True
@@ -89,7 +85,6 @@ class Privileges:
         return dictionary and bool(catalog)
 
     def may_read(self, user: str, owner: str, name: str) -> bool:
-        """Return whether a user may select from an object."""
         rights = self._rights(user)
         if ("SELECT", owner, name) in rights.revoked_objects:
             return False
@@ -98,7 +93,6 @@ class Privileges:
         return bool({("SELECT", owner, name), ("READ", owner, name)} & rights.objects)
 
     def may_flash_back(self, user: str, owner: str, name: str) -> bool:
-        """Return whether a user may read an object as it was."""
         rights = self._rights(user)
         if "FLASHBACK ANY TABLE" in rights.granted:
             return True
@@ -109,19 +103,16 @@ class Privileges:
         return ("FLASHBACK", owner, name) in rights.objects
 
     def sees(self, user: str, owner: str, name: str) -> bool:
-        """Return whether ALL_ views show an object to a user."""
         if owner in (user, "PUBLIC") or self.may_read(user, owner, name):
             return True
         return any(found[1:] == (owner, name) for found in self._rights(user).objects)
 
     def system(self, user: str) -> Iterator[str]:
-        """Yield the system privileges of a user, as SESSION_PRIVS has them."""
         words = ["CREATE SESSION", "ALTER SESSION", "SELECT ANY TABLE", "FLASHBACK ANY TABLE"]
         words += ["READ ANY TABLE", "SELECT ANY DICTIONARY", "CREATE TABLE"]
         yield from (word for word in words if self.has(user, word))
 
     def roles(self, user: str) -> Iterator[str]:
-        """Yield the roles of a user."""
         rights = self._rights(user)
         if rights.dba:
             yield "DBA"

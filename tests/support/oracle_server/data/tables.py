@@ -37,7 +37,6 @@ class Storage:
     turns: int = 0
 
     def allocate(self, blocks: int, files: Sequence[int]) -> Extent:
-        """Return the next extent, in the next of the files."""
         self.turns += 1
         file = files[self.turns % len(files)]
         start = self.next_block.get(file, 128)
@@ -62,14 +61,12 @@ class Layout:
     capacity: int = 0
 
     def add(self, extent: Extent) -> None:
-        """Append an extent."""
         header = HEADER_BLOCKS if not self.extents else 0
         self.extents.append(extent)
         self.firsts.append(self.capacity)
         self.capacity += max(0, extent.blocks - header) * self.rows_per_block
 
     def rowid(self, data_object: int, position: int) -> Rowid:
-        """Return the address of a row."""
         number = bisect_right(self.firsts, position) - 1
         block, slot = divmod(position - self.firsts[number], self.rows_per_block)
         return Rowid(
@@ -156,11 +153,9 @@ class Segment:
     """Whether it was truncated, exchanged or dropped while someone may still read it."""
 
     def __len__(self) -> int:
-        """Return how many positions there are."""
         return len(self.base) + len(self.tail)
 
     def first_values(self, position: int) -> Row:
-        """Return a row as it was inserted."""
         at = position - len(self.base)
         return self.tail[at] if at >= 0 else self.base[position]
 
@@ -175,7 +170,6 @@ class Segment:
         return count
 
     def mark(self, scn: int) -> None:
-        """Note that the rows changed."""
         if not self.scns or self.scns[-1] != scn:
             self.scns.append(scn)
 
@@ -191,7 +185,6 @@ class Segment:
         self.mark(scn)
 
     def view(self, scn: int) -> SegmentView:
-        """Return the visible rows at an SCN."""
         count = 0
         for number, (_, born) in enumerate(self.births):
             if born > scn:
@@ -221,7 +214,6 @@ class SegmentView:
         self._gone = sorted(position for position, row in overrides.items() if row is None)
 
     def __len__(self) -> int:
-        """Return the number of visible rows."""
         return self.count - len(self._gone)
 
     @property
@@ -235,7 +227,6 @@ class SegmentView:
         return position - bisect_left(self._gone, position)
 
     def ordinals(self, ranges: Iterable[Slice]) -> Iterator[Slice]:
-        """Yield position ranges as ranges of ordinals, the ones that touch as one."""
         last: Slice | None = None
         for start, stop in ranges:
             found = (self.ordinal(start), self.ordinal(stop))
@@ -361,7 +352,6 @@ class Table:
             yield tuple(row)
 
     def segment_for(self, row: Row) -> Segment:
-        """Return the segment a new row belongs in."""
         if len(self.segments) == 1:
             return self.segments[0]
         if self.partition_of is None:
@@ -421,12 +411,10 @@ class RepeatedRows(Sequence[Row]):
     """The rows of a sequence, one turn after the other."""
 
     def __init__(self, rows: Sequence[Row], times: int) -> None:
-        """Take the rows of a turn, at least one, and the number of turns."""
         self.rows = rows
         self._times = times
 
     def __len__(self) -> int:
-        """Return the number of rows of all turns."""
         return len(self.rows) * self._times
 
     @overload

@@ -93,7 +93,6 @@ def _described(column: Column) -> dict[str, Any]:
 
 
 def tab_cols(database: Definitions) -> Iterator[dict[str, Any]]:
-    """TAB_COLS and TAB_COLUMNS, of tables and views."""
     for relation in database.catalog.relations():
         for number, column in enumerate(relation.columns, 1):
             yield {
@@ -114,7 +113,6 @@ Rows = Iterator[dict[str, Any]]
 
 
 def key_name(table: Table) -> str:
-    """Return the name of a table's primary key and its index."""
     return f"PK_{table.name}"
 
 
@@ -130,13 +128,11 @@ def row_bytes(table: Table) -> int:
 
 
 def live_rows(segment: Segment) -> int:
-    """Return the rows of a segment that are not deleted."""
     gone = sum(1 for versions in segment.changes.values() if versions[-1].died is not None)
     return len(segment) - gone
 
 
 def block_count(segment: Segment) -> int:
-    """Return the blocks of a segment's extents."""
     return sum(extent.blocks for extent in segment.layout.extents)
 
 
@@ -169,7 +165,6 @@ def _segments(database: Definitions) -> Iterator[tuple[str, str, str | None, str
 
 
 def extents(database: Definitions) -> Rows:
-    """EXTENTS."""
     for owner, name, part, kind, segment in _segments(database):
         for number, extent in enumerate(segment.layout.extents):
             yield {
@@ -190,7 +185,6 @@ def extents(database: Definitions) -> Rows:
 
 
 def segments(database: Definitions) -> Rows:
-    """SEGMENTS."""
     for owner, name, part, kind, segment in _segments(database):
         if not segment.layout.extents:
             continue
@@ -221,7 +215,6 @@ class Shape:
 
 
 def tables(database: Definitions) -> Rows:
-    """TABLES."""
     for table in database.catalog.tables.values():
         heap = table.organization == "heap"
         yield {
@@ -243,14 +236,12 @@ def tables(database: Definitions) -> Rows:
 
 
 def views(database: Definitions) -> Rows:
-    """VIEWS."""
     for view in database.catalog.views.values():
         yield {"OWNER": view.owner, "VIEW_NAME": view.name, "TEXT": view.sql,
                "TEXT_VC": view.sql, "TEXT_LENGTH": len(view.sql), "READ_ONLY": "N"}  # fmt: skip
 
 
 def tab_comments(database: Definitions) -> Rows:
-    """TAB_COMMENTS."""
     comments = database.catalog.comments
     for table in database.catalog.tables.values():
         yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE",
@@ -258,7 +249,6 @@ def tab_comments(database: Definitions) -> Rows:
 
 
 def mviews(database: Definitions) -> Rows:
-    """MVIEWS."""
     for table in database.catalog.tables.values():
         if table.materialized:
             yield {"OWNER": table.owner, "MVIEW_NAME": table.name, "CONTAINER_NAME": table.name,
@@ -274,7 +264,6 @@ def _object(owner: str, name: str, kind: str, number: int, data: int | None, sub
 
 
 def objects(database: Definitions) -> Rows:
-    """OBJECTS."""
     catalog = database.catalog
     for table in catalog.tables.values():
         yield from _table_objects(table)
@@ -304,14 +293,12 @@ def _table_objects(table: Table) -> Rows:
 
 
 def synonyms(database: Definitions) -> Rows:
-    """SYNONYMS."""
     for (owner, name), (target_owner, target) in database.catalog.synonyms.items():
         yield {"OWNER": owner, "SYNONYM_NAME": name, "TABLE_OWNER": target_owner,
                "TABLE_NAME": target, "DB_LINK": None}  # fmt: skip
 
 
 def tab_partitions(database: Definitions) -> Rows:
-    """TAB_PARTITIONS."""
     for table in database.catalog.tables.values():
         for position, spec in enumerate(table.partitions, 1):
             parts = [s for s in table.segments if s.partition == spec.name]
@@ -325,7 +312,6 @@ def tab_partitions(database: Definitions) -> Rows:
 
 
 def tab_subpartitions(database: Definitions) -> Rows:
-    """TAB_SUBPARTITIONS."""
     for table in database.catalog.tables.values():
         for part, spec in enumerate(table.partitions, 1):
             for position, sub in enumerate(spec.subpartitions, 1):
@@ -339,7 +325,6 @@ def tab_subpartitions(database: Definitions) -> Rows:
 
 
 def constraints(database: Definitions) -> Rows:
-    """CONSTRAINTS."""
     for table in database.catalog.tables.values():
         if table.key:
             yield {"OWNER": table.owner, "CONSTRAINT_NAME": key_name(table),
@@ -349,7 +334,6 @@ def constraints(database: Definitions) -> Rows:
 
 
 def cons_columns(database: Definitions) -> Rows:
-    """CONS_COLUMNS."""
     for table in database.catalog.tables.values():
         for position, column in enumerate(table.key, 1):
             yield {"OWNER": table.owner, "CONSTRAINT_NAME": key_name(table),
@@ -366,7 +350,6 @@ def tab_privs(database: Definitions) -> Rows:
 
 
 def external_tables(database: Definitions) -> Rows:
-    """EXTERNAL_TABLES."""
     for table in database.catalog.tables.values():
         if table.organization == "external":
             yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TYPE_NAME": "ORACLE_LOADER",

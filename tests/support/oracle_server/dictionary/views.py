@@ -71,18 +71,15 @@ class Dictionary:
     """Makes dictionary views from the catalogue."""
 
     def __init__(self, database: Definitions) -> None:
-        """Describe that database."""
         self._database = database
         self._moments = count()
 
     def has(self, owner: str | None, name: str, user: str) -> bool:
-        """Return whether a name is a dictionary view that a user may read."""
         allowed = owner in (None, "SYS", "PUBLIC") and self.knows(name)
         return allowed and self._database.privileges.has(user, view_name(name))
 
     @staticmethod
     def knows(name: str) -> bool:
-        """Return whether there is a dictionary view of that name."""
         plain = view_name(name)
         return _shape(plain) is not None or plain in VIEWS
 

@@ -42,11 +42,9 @@ class ArrowRows(Sequence[Row]):
     """
 
     def __init__(self, table: pa.Table) -> None:
-        """Take the columns that `_selected` names."""
         self._table = table
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self._table.num_rows)
 
     @overload
@@ -120,7 +118,6 @@ def reference_table(
 
 
 def _generated(rows: int, partitions: int, name: str) -> tuple[pa.Table, list[tuple[Any, ...]]]:
-    """Return the generator's rows, and (name, first row, rows) of each partition."""
     with tempfile.TemporaryDirectory(prefix="oracle-server-") as directory:
         path = Path(directory) / "reference.duckdb"
         build_reference_table(path, rows, partitions=partitions, table=name, stop=lambda: False)

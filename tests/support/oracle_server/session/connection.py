@@ -89,7 +89,6 @@ class Connection(threading.Thread):
             self._closed(self)
 
     def _check(self) -> None:
-        """End a pause of the session."""
         if self._host.is_closing:
             raise Disconnected("the server is closing")
         if self.is_killed:
@@ -153,7 +152,6 @@ class Connection(threading.Thread):
         return head.function != calls.LOGOFF
 
     def _parsed(self, head: Head, reader: Reader) -> Callable[[], Reply]:
-        """Read a call and return what makes its reply."""
         session = self._open_session
         function = head.function
         if function == calls.EXECUTE:
@@ -181,7 +179,6 @@ class Connection(threading.Thread):
         return Reply(pieces=[answer, status(session.status, session.calls)])
 
     def _simple(self, function: int) -> Reply:
-        """Answer a call that has nothing to report."""
         session = self._open_session
         value = session.status
         if function in (calls.COMMIT, calls.ROLLBACK):

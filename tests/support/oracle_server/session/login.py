@@ -64,7 +64,6 @@ def encrypt(key: bytes, data: bytes) -> bytes:
 
 
 def decrypt(key: bytes, data: bytes) -> bytes:
-    """Return whole blocks decrypted."""
     decryptor = Cipher(algorithms.AES(key), modes.CBC(bytes(_BLOCK))).decryptor()
     return decryptor.update(data) + decryptor.finalize()
 
@@ -83,7 +82,6 @@ class Login:
     """The session key, once the client has sent its part."""
 
     def __post_init__(self) -> None:
-        """Make the salt of the verifier."""
         self.salt = secrets.token_bytes(_SALT_BYTES[self.verifier])
 
     def challenge(self) -> tuple[tuple[str, str, int], ...]:
@@ -323,11 +321,9 @@ class Host:
         self._sids = itertools.count(_FIRST_SID)
 
     def serves(self, name: str) -> bool:
-        """Report whether a service or SID of this name is here."""
         return name.upper() == self.service.upper()
 
     def new_state(self, user: str, pairs: Mapping[str, str]) -> SessionState:
-        """Return the state of a new session and remember it."""
         with self._lock:
             sid = next(self._sids)
             serial = _FIRST_SERIAL + 7 * (sid - _FIRST_SID)
@@ -336,7 +332,6 @@ class Host:
         return state
 
     def report(self, error: Exception) -> None:
-        """Note an error that is the server's own."""
         self.problems.append("".join(traceback.format_exception(error)))
 
 

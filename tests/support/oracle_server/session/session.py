@@ -357,7 +357,6 @@ class Session:
 
     @property
     def status(self) -> int:
-        """Status of a call that changes nothing."""
         return STATUS_DONE | (STATUS_TRANSACTION if self._in_transaction else 0)
 
     def fail(self, head: Head, error: OracleError) -> bytes:
@@ -522,7 +521,6 @@ VERSIONS = {
 
 
 def nls_parameters(session: SessionState | None) -> dict[str, str]:
-    """Return the NLS parameters of a session, or the database's."""
     if session is None:
         return dict(_NLS)
     return {name: session.settings.get(name, value) for name, value in _NLS.items()}

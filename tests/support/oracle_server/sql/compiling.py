@@ -72,7 +72,6 @@ def _constant(value: Any) -> Compiled:
 
 
 def type_of_value(value: Any) -> Type:
-    """Return the type of a bind by its Python value."""
     kinds = ((bool, "BOOLEAN"), (float, "BINARY_DOUBLE"), (int, "NUMBER"), (Decimal, "NUMBER"))
     for python, name in kinds:
         if isinstance(value, python):

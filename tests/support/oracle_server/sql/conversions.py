@@ -187,13 +187,11 @@ def number_text(value: int | Decimal | float, *, limit: int = 64) -> str:
 
 
 def year_month_text(value: YearMonth, precision: int = 2) -> str:
-    """Return an interval as TO_CHAR writes it: `+01-02`."""
     years, months = divmod(abs(value.months), 12)
     return f"{'-' if value.months < 0 else '+'}{years:0{precision}d}-{months:02d}"
 
 
 def day_second_text(value: DaySecond, precision: int = 2, scale: int = 6) -> str:
-    """Return an interval as TO_CHAR writes it: `+02 03:04:05.000000`."""
     seconds, nanos = divmod(abs(value.nanos), 10**9)
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
@@ -291,7 +289,6 @@ def varchar(length: int) -> Type:
 
 
 def expression_number() -> Type:
-    """Return the type of a NUMBER expression."""
     return Type(name="NUMBER", expression=True)
 
 

@@ -50,7 +50,6 @@ class TableText:
     subpartitions: int = 0
 
     def specs(self) -> tuple[PartitionSpec, ...]:
-        """Return the partitions as tables take them."""
         return tuple(
             PartitionSpec(name=p.name, subpartitions=p.subpartitions, high_value=p.high_value)
             for p in self.partitions
@@ -261,7 +260,6 @@ class DataDefinition:
     """Runs statements that define things; each commits."""
 
     def __init__(self, database: Changeable) -> None:
-        """Define things there."""
         self._database = database
 
     def run(self, session: SessionState, sql: str) -> None:
@@ -407,7 +405,6 @@ class DataDefinition:
 
 
 def _placement(text: TableText, session: SessionState) -> Callable[[Row], Any]:
-    """Return what gives the partition or sub-partition of a row."""
     names = [column.name for column in text.columns]
     environment = Environment(user=session.user, settings=session.settings)
     place = names.index(text.partition_key[0])

@@ -30,7 +30,6 @@ class Compiled:
     """Place of the column that this simply is."""
 
     def now(self) -> Any:
-        """Return the value of a constant."""
         return self.value(())
 
 
@@ -70,7 +69,6 @@ def text_length(kind: Type) -> int:
 
 
 def common_type(results: list[Compiled]) -> Type:
-    """Return the type of an expression that has one of several values."""
     kinds = [r.type for r in results if not (r.type.name == "VARCHAR2" and not r.type.length)]
     if not kinds:
         return varchar(0)
@@ -86,7 +84,6 @@ def common_type(results: list[Compiled]) -> Type:
 
 
 def strict(arguments: list[Compiled], function: Callable[..., Any]) -> Value:
-    """Return the function of the arguments' values, NULL if one of them is."""
     values = [argument.value for argument in arguments]
 
     def value(row: Sequence[Any]) -> Any:

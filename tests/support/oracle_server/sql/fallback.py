@@ -58,7 +58,6 @@ def rewrite(tree: exp.Expression, answer: Answer) -> None:
 
 
 def _limit(select: exp.Select) -> None:
-    """Turn a condition ROWNUM <= n into LIMIT n."""
     where = select.args.get("where")
     if where is None:
         return
@@ -222,7 +221,6 @@ class Shadows:
 
 
 def _needs_all(columns: tuple[Column, ...]) -> bool:
-    """Return whether a column's DuckDB type follows from its values."""
     return any(c.type.name in ("NUMBER", "FLOAT") and _decimal(c.type) is None for c in columns)
 
 
@@ -242,7 +240,6 @@ Form = tuple[str, Any, Callable[[Any], Any]]
 
 
 def _form(kind: Type, rows: Iterable[Row], index: int) -> Form:
-    """Return the DuckDB type, the Arrow type and the conversion for a column."""
     name = kind.name
     if name in ("NUMBER", "FLOAT"):
         return _number_form(kind, rows, index)
@@ -314,7 +311,6 @@ def _widest(values: Iterable[Any]) -> tuple[int, int] | None:
 
 
 def from_duckdb(value: Any) -> Any:
-    """Return a value that DuckDB gave in the form of ours."""
     if isinstance(value, datetime):
         zone = None if value.tzinfo is None else "+00:00"
         fields = (value.year, value.month, value.day, value.hour, value.minute, value.second)
@@ -375,7 +371,6 @@ class Reference:
 
 
 def reference(name: str) -> Reference:
-    """Return the relation of a rewritten table name."""
     name, _, scn = name.partition(_SCN)
     name, _, sub = name.partition(_SUBPARTITION)
     name, _, partition = name.partition(_PARTITION)
@@ -388,7 +383,6 @@ def reference(name: str) -> Reference:
 
 
 def literal(value: Any) -> str:
-    """Return a bind's value as SQL text."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -469,7 +463,6 @@ def _rename(found: list[Token], parts: list[str], index: int, mark: str) -> None
 
 
 def scn_of_alias(alias: str) -> int | None:
-    """Return the SCN that the alias of a rewritten subquery names."""
     return int(alias[len(_SCN) :]) if alias.startswith(_SCN) else None
 
 
@@ -597,7 +590,6 @@ class Fallback:
         table.replace(exp.Subquery(this=inner, alias=exp.TableAlias(this=name)))
 
     def _shadow(self, table: Table, scan: TableScan, context: Context) -> str:
-        """Return the shadow of the segments that a scan reads, cut to nothing else."""
         key = (table.object_id, scan.state, tuple(scan.chosen), context.dry, table.definition_scn)
         full = TableScan(table, scan.views, scan.chosen)
         return self._shadows.name_of(
@@ -635,7 +627,6 @@ def _quoted_alias(table: exp.Table) -> bool:
 
 
 def _outer_scn(table: exp.Table) -> int | None:
-    """Return the SCN of the innermost subquery around a table that is read as of one."""
     above = table.parent
     while above is not None:
         if isinstance(above, exp.Subquery):

@@ -108,7 +108,6 @@ def _to_moment(name: str, default_mask: str, kind: Type) -> Callable[..., Compil
 
 
 def _literal_moment(kind: Type) -> Callable[..., Compiled]:
-    """Return the builder of DATE '...' and TIMESTAMP '...'."""
 
     def build(arguments: Arguments, environment: Environment) -> Compiled:
         text = str(arguments[0].now())

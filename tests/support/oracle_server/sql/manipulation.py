@@ -49,7 +49,6 @@ class Changeable(Database):
         return found
 
     def may_change(self, user: str) -> bool:
-        """Return whether a user may change what belongs to others."""
         return user == "SYS" or self.privileges.has(user, "ALTER ANY TABLE")
 
     def make_room(self, table: Table, wanted: dict[int, int]) -> None:
@@ -181,7 +180,6 @@ class DataManipulation:
     """The open transactions of all sessions, by sid."""
 
     def __init__(self, database: Changeable) -> None:
-        """Change that database."""
         self._database = database
         self._pending: dict[int, list[_Pending]] = {}
 
@@ -214,7 +212,6 @@ class DataManipulation:
         return Answer(kind=change.kind, count=count)
 
     def roll_back(self, sid: int) -> None:
-        """Forget a session's transaction."""
         self._pending.pop(sid, None)
 
     def commit(self, sid: int) -> None:
@@ -277,7 +274,6 @@ def _found(pending: _Pending, scn: int) -> Iterator[tuple[Segment, int, Row]]:
 
 
 def _equals(part: Any, table: Table, environment: Environment) -> tuple[int, Any] | None:
-    """Return place and value of `"COLUMN" = number`."""
     if not (isinstance(part, Call) and part.name == "=" and isinstance(part.arguments[0], Name)):
         return None
     left, right = part.arguments

@@ -25,13 +25,11 @@ class RowsScan:
     """Rows that something else made: a subquery, DUAL."""
 
     def __init__(self, columns: tuple[Column, ...], rows: Iterable[Row]) -> None:
-        """Take columns and rows, which are read once."""
         self.columns = columns
         self.rowid: Type | None = None
         self._rows = rows
 
     def rows(self, *, with_rowid: bool) -> Iterator[Row]:
-        """Yield the rows."""
         return iter(self._rows)
 
 
@@ -90,7 +88,6 @@ class TableScan:
         self._sampled = percent
 
     def count(self) -> int:
-        """Return the number of rows that are left."""
         if self._sampled is not None:
             return sum(1 for _ in self.rows(with_rowid=False))
         return sum(
@@ -188,7 +185,6 @@ _UNORDERED = {"CLOB", "NCLOB", "BLOB", "LONG", "LONG RAW", "JSON", "XMLTYPE", "V
 
 
 def aggregated(rows: list[Row], calls: list[Call], inner: list[Compiled | None]) -> Row:
-    """Return the one row of a query of aggregates alone."""
     found: list[Any] = []
     for call, one in zip(calls, inner, strict=True):
         if one is None:
@@ -227,7 +223,6 @@ def projection(values: list[Compiled], width: int) -> Callable[[Iterable[Row]], 
 
 
 def kept(rows: Iterable[Row], condition: Compiled) -> Iterator[Row]:
-    """Yield the rows for which a condition is true."""
     test = condition.value
     if condition.constant:
         # `WHERE 1 = 0` reads nothing of a large table.
@@ -345,7 +340,6 @@ class Queries:
     """Runs queries of one relation against a database."""
 
     def __init__(self, database: Relations) -> None:
-        """Read tables and rights there."""
         self._database = database
 
     def run(self, query: Query, context: Context) -> Result:
@@ -559,7 +553,6 @@ class Queries:
 
 
 def _limited(query: Query) -> Query:
-    """Return a query whose condition on ROWNUM became a limit, if it has one."""
     for condition in query.conditions:
         found = condition.expression
         if (
@@ -602,7 +595,6 @@ def _percent(expression: Any, environment: Environment) -> float:
 
 
 def _address(expression: Any, scan: Scan, environment: Environment) -> tuple[str, Any] | None:
-    """Return (operator, address) of a comparison of ROWID with a constant."""
     if not isinstance(scan, TableScan) or scan.rowid.name != "ROWID":
         return None
     if not isinstance(expression, Call) or expression.name not in ("=", "<", "<=", ">", ">="):

@@ -201,7 +201,6 @@ def _conditions(parser: Parser) -> tuple[Condition, ...]:
 
 
 def _clause(parser: Parser) -> bool:
-    """Return whether the next token begins a clause behind WHERE."""
     following = parser.tokens[parser.at + 1 :]
     if parser.token.word("ORDER", "GROUP"):
         return following[0].word("BY")

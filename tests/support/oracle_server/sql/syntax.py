@@ -36,7 +36,6 @@ class Token(NamedTuple):
     """The token is `sql[start:stop]`."""
 
     def word(self, *values: str) -> bool:
-        """Return whether this is one of the given words or operators, unquoted."""
         return self.kind in ("name", "operator") and self.value in values
 
 
@@ -77,7 +76,6 @@ def _next(sql: str, at: int) -> Token:
 
 
 def _alternative_quote(sql: str, at: int) -> Token | None:
-    """Return a text written as q'[...]'."""
     if sql[at] not in "qQ" or sql[at + 1 : at + 2] != "'":
         return None
     if at and (sql[at - 1].isalnum() or sql[at - 1] in "_$#"):
@@ -154,18 +152,15 @@ class Parser:
     """Reads expressions from a list of tokens that ends in `end`."""
 
     def __init__(self, sql: str, found: list[Token], at: int = 0) -> None:
-        """Begin at the token number `at`."""
         self.sql = sql
         self.tokens = found
         self.at = at
 
     @property
     def token(self) -> Token:
-        """The next token."""
         return self.tokens[self.at]
 
     def take(self) -> Token:
-        """Return the next token and advance."""
         token = self.tokens[self.at]
         if token.kind != "end":
             self.at += 1
@@ -196,14 +191,12 @@ class Parser:
         return token.value
 
     def whole(self) -> Any:
-        """Return the expression that the rest of the tokens is."""
         found = self.condition()
         if self.token.kind != "end":
             raise OracleError(933, "SQL command not properly ended", self.token.start)
         return found
 
     def condition(self) -> Any:
-        """Return a condition or expression."""
         left = self._conjunction()
         while self.accept("OR"):
             left = Call("OR", (left, self._conjunction()))
@@ -262,7 +255,6 @@ class Parser:
         return tuple(items)
 
     def sum(self) -> Any:
-        """Return a sum, difference, concatenation or less."""
         left = self._product()
         while self.token.word("+", "-", "||"):
             left = Call(self.take().value, (left, self._product()))
@@ -382,7 +374,6 @@ class Parser:
         return Call(name, tuple(arguments), extra)
 
     def _text_to_parenthesis(self) -> str:
-        """Return the words up to the parenthesis that closes, which is skipped."""
         depth, words = 0, []
         while not (depth == 0 and self.token.word(")")):
             token = self.take()
@@ -446,20 +437,17 @@ def _item(parser: Parser) -> Item:
 
 
 def number(text: str) -> int | Decimal:
-    """Return the value of a numeric literal."""
     plain = text.rstrip("fFdD")
     return int(plain) if plain.isdigit() else Decimal(plain)
 
 
 def conjuncts(condition: Any) -> list[Any]:
-    """Return the conditions that AND connects in a condition."""
     if isinstance(condition, Call) and condition.name == "AND":
         return [part for side in condition.arguments for part in conjuncts(side)]
     return [condition]
 
 
 def names(expression: Any) -> list[Name]:
-    """Return every column name in an expression."""
     if isinstance(expression, Name):
         return [expression]
     if isinstance(expression, Call):

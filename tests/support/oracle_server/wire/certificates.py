@@ -28,7 +28,6 @@ class Certificates:
 
     @property
     def tls(self) -> tuple[Path, Path]:
-        """What OracleServer takes."""
         return self.certificate, self.key
 
 

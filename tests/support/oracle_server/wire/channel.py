@@ -177,7 +177,6 @@ class Channel:
         return packet.body[2:]
 
     def read_marker(self, kind: int) -> None:
-        """Drop packets until a marker of this kind."""
         while True:
             packet = self.read()
             if packet.type == MARKER and packet.body[2] == kind:
@@ -216,7 +215,6 @@ class Channel:
         self._send((header(type, HEADER_BYTES + len(body), flags, wide=self.wide), body))
 
     def send_marker(self, kind: int) -> None:
-        """Send a marker."""
         self.send(MARKER, bytes((1, 0, kind)), MARKER_FLAG if self.end_of_response else 0)
 
     def send_reply(self, pieces: Iterable[Piece], *, pace: float = 0) -> None:

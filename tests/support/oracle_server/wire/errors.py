@@ -58,7 +58,6 @@ class FatalError(OracleError):
 
 
 def known_error(code: int, text: str = "") -> OracleError:
-    """Return an error with the text that Oracle gives it, if this module has it."""
     return OracleError(code, text or _TEXTS.get(code, "error ordered by a test"))
 
 
@@ -123,7 +122,6 @@ def status(value: int, sequence: int) -> bytes:
 
 
 def parameters(scn: int, cursor: int, in_transaction: bool) -> bytes:
-    """Return message 8 of an execute: SCN and cursor id."""
     numbers = (scn & 0xFFFFFFFF, scn >> 32, cursor, int(in_transaction), 0, 0)
     return b"\x08" + ub(len(numbers)) + b"".join(map(ub, numbers)) + bytes(3)
 
@@ -212,7 +210,6 @@ def login_return(user_id: int, nls: Iterable[tuple[str, int]] = ()) -> bytes:
 
 
 def zone_image(hours: int, minutes: int) -> bytes:
-    """Return a time zone's offset as the message has it."""
     return bytes((0x80, 0, 0, 0, 0x3C + hours, 0x3C + minutes, 0x3C, 0x80, 0, 0, 0))
 
 

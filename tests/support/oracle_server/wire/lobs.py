@@ -178,7 +178,6 @@ class Locators:
         return self._find(locator).length()
 
     def value(self, locator: bytes) -> str | bytes:
-        """Return the whole content of a locator, for a bind."""
         content = self._find(locator)
         data = content.read(0, content.length())
         return data if content.unit == 1 else data.decode("utf-16-be", "surrogatepass")

@@ -109,7 +109,6 @@ class Connect:
 
     @classmethod
     def parse(cls, body: bytes) -> Connect:
-        """Take apart the body of a CONNECT packet."""
         length = int.from_bytes(body[16:18], "big")
         start = int.from_bytes(body[18:20], "big") - 8
         data = body[start : start + length] if len(body) >= start + length else b""
@@ -124,7 +123,6 @@ class Connect:
         )
 
     def with_data(self, data: str) -> Connect:
-        """Return it with the connect data that came in its own packet."""
         return replace(self, data=data)
 
 
@@ -143,7 +141,6 @@ def service_of(data: str) -> tuple[str, str]:
 
 
 def accept(mode: Mode, version: int, sdu: int) -> bytes:
-    """Return the body of an ACCEPT."""
     is_new = version >= END_OF_RESPONSE_VERSION
     extra = (
         _ACCEPT_FLAGS_23.to_bytes(4, "big") + secrets.token_bytes(_UUID_BYTES)
@@ -164,7 +161,6 @@ def accept(mode: Mode, version: int, sdu: int) -> bytes:
 
 
 def refusal(code: int) -> bytes:
-    """Return the body of a REFUSE with a listener's error."""
     text = (
         f"(DESCRIPTION=(TMP=)(VSNNUM=0)(ERR={code})(ERROR_STACK=(ERROR=(CODE={code})(EMFI=4))))"
     ).encode()
@@ -200,7 +196,6 @@ def protocol_reply(mode: Mode, *, charset: int) -> bytes:
 
 
 def compile_capabilities(mode: Mode) -> bytes:
-    """Return the compile time capabilities, of the release's length."""
     caps = bytearray(mode.compile_length)
     caps[0] = 6
     # Every kind of login, the PBKDF2 one of 12c included, which covers 11g verifiers too.
@@ -269,7 +264,6 @@ def parse_protocol(reader: Reader) -> str:
 
 
 def parse_data_types(reader: Reader, driver: str) -> Client:
-    """Read the rest of message 2."""
     reader.raw(5)
     compile_caps = reader.clr() or b""
     runtime_caps = reader.clr() or b""

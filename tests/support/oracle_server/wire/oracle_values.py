@@ -522,7 +522,6 @@ def encoder(type: Type) -> Encoder:
 
 
 def cell(type: Type, value: Any) -> bytes:
-    """Return one value's cell."""
     return encoder(type)(value)
 
 

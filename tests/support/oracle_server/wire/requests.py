@@ -39,7 +39,6 @@ class Reader:
         return data
 
     def u8(self) -> int:
-        """Return one byte."""
         return self.raw(1)[0]
 
     def ub(self) -> int:
@@ -130,7 +129,6 @@ class BindType(NamedTuple):
 
 
 def read_types(reader: Reader, count: int, field_version: int) -> tuple[BindType, ...]:
-    """Read descriptors."""
     return tuple(_read_type(reader, field_version) for _ in range(count))
 
 
@@ -263,7 +261,6 @@ class Execute:
     """How much of each column's LOBs is to come with their locators."""
 
     def has(self, option: int) -> bool:
-        """Report whether an option is set."""
         return bool(self.options & option)
 
 
@@ -290,7 +287,6 @@ class LoginRequest:
 
 
 def read_execute(reader: Reader, field_version: int, locators: Locators) -> Execute:
-    """Read function 94."""
     options = reader.ub()
     cursor = reader.ub()
     reader.skip("b")
@@ -408,7 +404,6 @@ def read_lob_operation(reader: Reader) -> LobOperation:
 
 
 def read_login(reader: Reader) -> LoginRequest:
-    """Read functions 118 and 115."""
     has_user = reader.u8()
     length = reader.ub()
     mode = reader.ub()

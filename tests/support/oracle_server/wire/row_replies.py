@@ -296,7 +296,6 @@ def changes(
 
 @lru_cache(maxsize=4096)
 def bits(changed: tuple[bool, ...]) -> bytes:
-    """Return the bit vector of a row's changes."""
     value = sum(1 << at for at, sent in enumerate(changed) if sent)
     return value.to_bytes((len(changed) + 7) // 8, "little")
 
@@ -313,7 +312,6 @@ def _count(count: int) -> bytes:
 
 
 def sent(row: Iterable[bytes], changed: Sequence[bool]) -> bytes:
-    """Return the cells that are sent, joined."""
     return b"".join(compress(row, changed))
 
 
@@ -329,7 +327,6 @@ def split(columns: Sequence[Column], row: memoryview) -> list[bytes]:
 
 
 def _end(name: str, row: memoryview, position: int) -> int:
-    """Return where a cell ends."""
     first = row[position]
     if name == "ROWID":
         return _skip(row, position + 1, "uubuu") if first else position + 1
@@ -447,7 +444,6 @@ class EncodedTable:
         self._partial_ends.append(len(self._partial))
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self._whole_ends) - 1
 
     def rows(self, slices: Iterable[tuple[int, int]] | None = None) -> EncodedRows:
@@ -455,7 +451,6 @@ class EncodedTable:
         return EncodedRows(self, slices)
 
     def whole(self, start: int, stop: int) -> memoryview:
-        """Return complete row messages."""
         ends = self._whole_ends
         return memoryview(self._whole)[ends[start] : ends[stop]]
 
@@ -484,7 +479,6 @@ class EncodedRows:
 
     @property
     def table(self) -> EncodedTable:
-        """The table of the slices."""
         return self._table
 
     def batch(self, limit: int, position: int, compress: bool, encoders: list[Encoder]) -> Batch:
@@ -744,7 +738,6 @@ class Encodings:
     """The encoded forms, by table, version and projection; the least used go first."""
 
     def __init__(self) -> None:
-        """Keep nothing yet."""
         self._lock = Lock()
         self._found: OrderedDict[tuple[Any, ...], _Slot] = OrderedDict()
 

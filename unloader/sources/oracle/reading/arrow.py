@@ -145,15 +145,9 @@ def _check_encoding(column: ReadColumn, array: pa.Array) -> None:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         values = array.cast(pa.binary())
-        bad = next(value for value in values.to_pylist() if not _is_text(value))
+        found = values.to_pylist()
+        bad = next(each for each in found if each and each.decode(errors="ignore").encode() != each)
         raise bad_text(column.name, bad) from error
-
-
-def _is_text(value: bytes | None) -> bool:
-    try:
-        return value is None or value.decode() is not None
-    except UnicodeDecodeError:
-        return False
 
 
 def bad_text(column: str, value: bytes) -> OutputFailed:

@@ -85,19 +85,16 @@ def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
         for index, column in enumerate(columns)
         for item in _items(column, index, rowid=rowid, moments_as_text=moments_as_text)
     )
-    return FetchPlan(items=items, fetched_as=_fetched_as(extract, items), columns=columns)
+    asked = extract.source.session.fetch
+    fetched_as: FetchedAs = ordinary_fetch() if asked == "auto" else asked
+    if any(item.part == "locator" for item in items):
+        fetched_as = "tuples"
+    return FetchPlan(items=items, fetched_as=fetched_as, columns=columns)
 
 
 def select_columns(extract: Extract) -> str:
     """Return the SELECT list of a unit's statement, as workers send it first."""
     return fetch_plan(extract).select_list
-
-
-def _fetched_as(extract: Extract, items: tuple[Item, ...]) -> FetchedAs:
-    asked = extract.source.session.fetch
-    if any(item.part == "locator" for item in items):
-        return "tuples"
-    return ordinary_fetch() if asked == "auto" else asked
 
 
 def ordinary_fetch() -> Literal["arrow", "tuples"]:

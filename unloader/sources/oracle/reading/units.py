@@ -127,11 +127,17 @@ def rowid_text(object_id: int, address: int) -> str:
 def _conditions(extract: Extract, selector: Selector) -> list[str]:
     conditions = []
     if isinstance(selector, RowRange):
-        conditions += _rowid_conditions(selector)
+        assert selector.object_id is not None
+        ends = ((">=", selector.first), ("<", selector.last))
+        conditions += [
+            f"ROWID {sign} CHARTOROWID({literal(rowid_text(selector.object_id, address))})"
+            for sign, address in ends
+            if address is not None
+        ]
     elif isinstance(selector, KeyRange):
         column = quoted(selector.column)
-        ends = ((">=", selector.first), ("<", selector.last))
-        conditions += [f"{column} {sign} {key}" for sign, key in ends if key is not None]
+        keys = ((">=", selector.first), ("<", selector.last))
+        conditions += [f"{column} {sign} {key}" for sign, key in keys if key is not None]
     else:
         assert isinstance(selector, (NamedPartition, WholeTable))
     return [*conditions, *row_conditions(extract), *_limit(extract)]
@@ -140,16 +146,6 @@ def _conditions(extract: Extract, selector: Selector) -> list[str]:
 def _limit(extract: Extract) -> list[str]:
     """Return the condition that limits the rows; it counts rows that meet all other conditions."""
     return [] if extract.limit_rows is None else [f"ROWNUM <= {extract.limit_rows}"]
-
-
-def _rowid_conditions(selector: RowRange) -> list[str]:
-    assert selector.object_id is not None
-    ends = ((">=", selector.first), ("<", selector.last))
-    return [
-        f"ROWID {sign} CHARTOROWID({literal(rowid_text(selector.object_id, address))})"
-        for sign, address in ends
-        if address is not None
-    ]
 
 
 def _select(columns: str, source: str, conditions: Sequence[str]) -> str:
@@ -255,7 +251,8 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
     try:
         session.run(f"SELECT 1 FROM {relation}{at} WHERE 1 = 0")
     except SourceError as error:
-        if not at or not session.alive or not _is_refusal(error):
+        refused = any(code in error.message for code in ("ORA-01031", "ORA-41900", "ORA-00942"))
+        if not at or not session.alive or not refused:
             raise
         session.run(f"SELECT 1 FROM {relation} WHERE 1 = 0")
         grant = (
@@ -267,10 +264,6 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
             f"{user} may not read {owner_hint or 'the query'} as of an SCN: {error.message}",
             f"{grant}, or run with --consistency none",
         ) from error
-
-
-def _is_refusal(error: SourceError) -> bool:
-    return any(code in error.message for code in ("ORA-01031", "ORA-41900", "ORA-00942"))
 
 
 _INTEGER = re.compile(r"int\d+")

@@ -89,8 +89,24 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
     Args:
         at_scn: They are to be read as of an SCN, which needs an additional right.
     """
-    rights = _rights(session)
-    unreadable = _unreadable(session)
+    schemas: list[tuple[str, str]] = []
+    if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
+        try:
+            schemas = [(schema, word) for schema, word in session.run(ON_SCHEMAS)]
+        except SourceError as error:
+            if not session.alive:
+                raise
+            logger.info("cannot read SESSION_SCHEMA_PRIVS: %s", error.message)
+    rights = _Rights(
+        general=frozenset(word for (word,) in session.run(IN_GENERAL)),
+        schemas=frozenset(schemas),
+        tables=frozenset((owner, name, word) for owner, name, word in session.run(ON_TABLES)),
+    )
+    unreadable: dict[Key, list[UnreadableColumn]] = {}
+    for owner, table, name, data_type, type_owner, length, *facts in session.run(UNUSUAL_COLUMNS):
+        native = dictionary.column_type(data_type, type_owner, length, facts)
+        if parse_native(native).name not in TYPES:
+            unreadable.setdefault((owner, table), []).append(of_unread_type(name, native))
     return [
         ListedTable(
             schema=table.schema,
@@ -103,31 +119,6 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
         )
         for table in dictionary.tables(session)
     ]
-
-
-def _rights(session: Session) -> _Rights:
-    schemas: list[tuple[str, str]] = []
-    if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
-        try:
-            schemas = [(schema, word) for schema, word in session.run(ON_SCHEMAS)]
-        except SourceError as error:
-            if not session.alive:
-                raise
-            logger.info("cannot read SESSION_SCHEMA_PRIVS: %s", error.message)
-    return _Rights(
-        general=frozenset(word for (word,) in session.run(IN_GENERAL)),
-        schemas=frozenset(schemas),
-        tables=frozenset((owner, name, word) for owner, name, word in session.run(ON_TABLES)),
-    )
-
-
-def _unreadable(session: Session) -> dict[Key, list[UnreadableColumn]]:
-    found: dict[Key, list[UnreadableColumn]] = {}
-    for owner, table, name, data_type, type_owner, length, *facts in session.run(UNUSUAL_COLUMNS):
-        native = dictionary.column_type(data_type, type_owner, length, facts)
-        if parse_native(native).name not in TYPES:
-            found.setdefault((owner, table), []).append(of_unread_type(name, native))
-    return found
 
 
 def _obstacles(
