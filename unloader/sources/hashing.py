@@ -6,7 +6,7 @@ text to hash, or reports that SQL cannot make it. The rest is the same for all s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -27,67 +27,28 @@ NO_SQL = "this source has no SQL that makes its text"
 """Why a column is not compared."""
 
 
-class HashedColumn(Struct, frozen=True, kw_only=True):
-    """A column of a scan, and the meaning of its text."""
-
-    read: ReadColumn
-    text_class: str = ""
-
-    @property
-    def expression(self) -> str:
-        """SQL of the value as it is read."""
-        return self.read.expression
-
-    @property
-    def kind(self) -> str:
-        """The Arrow type that it is read as."""
-        return self.read.output_type
-
-
-Statement = Callable[[str, Extract, "Selector"], str]
-"""Returns the query of a select list over the rows of a selector."""
-
-Text = Callable[[HashedColumn], "str | None"]
-"""Returns SQL for the text to hash of a column, None if SQL cannot make this text."""
-
-
 class Hashing(Struct, frozen=True, kw_only=True):
     """How one kind of database computes checksums."""
 
-    text: Text
+    text: Callable[[ReadColumn, str], str | None]
+    """Returns SQL for the text to hash of a column, None if SQL cannot make this text. The second
+    argument is the `text_class` of its Arrow field."""
     sum: str
     """SQL of the sum over a text, whose place is `{}`."""
-    statement: Statement
+    statement: Callable[[str, Extract, Selector], str]
+    """Returns the query of a select list over the rows of a selector."""
     count: str = "count"
     """SQL of the function that counts."""
     reason: str = NO_SQL
 
+    def texts(self, extract: Extract) -> Iterator[str | None]:
+        """Yield the text to hash of each column."""
+        projection = extract.projection
+        return map(self.text, projection.columns, text_classes(projection.schema))
+
     def unhashed(self, extract: Extract) -> dict[int, str]:
-        return {
-            index: self.reason
-            for index, column in enumerate(columns_of(extract))
-            if self.text(column) is None
-        }
-
-    def items(self, columns: Sequence[HashedColumn]) -> str:
-        """Return the select list: rows, then for each column its values and their sum."""
-        found = [f"{self.count}(*)"]
-        for column in columns:
-            text = self.text(column)
-            found.append(f"{self.count}({column.expression})")
-            if text is not None:
-                found.append(self.sum.format(text))
-        return ", ".join(found)
-
-    def result(self, row: Sequence[Any], columns: Sequence[HashedColumn]) -> ContentSums:
-        values = iter(row)
-        rows = int(next(values))
-        nulls, sums = [], []
-        for column in columns:
-            nulls.append(rows - int(next(values)))
-            known = self.text(column) is not None
-            sums.append(hexadecimal(int(next(values) or 0) if known else 0))
-        return ContentSums(rows=rows, nulls=tuple(nulls), sums=tuple(sums))
+        texts = enumerate(self.texts(extract))
+        return {index: self.reason for index, text in texts if text is None}
 
 
 class Hasher(Struct, frozen=True, kw_only=True):
@@ -101,24 +62,21 @@ class Hasher(Struct, frozen=True, kw_only=True):
     close: Callable[[], None]
 
     def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        columns = columns_of(extract)
-        parts = []
+        """Return the checksums of the rows of a selector; ignore the sums of unhashed columns."""
+        count = self.hashing.count
+        columns = list(zip(extract.projection.columns, self.hashing.texts(extract), strict=True))
+        rows, nulls, sums = 0, [], []
         for start in range(0, len(columns), COLUMNS_TOGETHER):
             some = columns[start : start + COLUMNS_TOGETHER]
-            items = self.hashing.items(some)
-            (row,) = self.rows(self.hashing.statement(items, extract, selector))
-            parts.append(self.hashing.result(row, some))
-        return ContentSums(
-            rows=parts[0].rows,
-            nulls=tuple(each for part in parts for each in part.nulls),
-            sums=tuple(each for part in parts for each in part.sums),
-        )
-
-
-def columns_of(extract: Extract) -> tuple[HashedColumn, ...]:
-    projection = extract.projection
-    classes = text_classes(projection.schema)
-    return tuple(
-        HashedColumn(read=read, text_class=text_class)
-        for read, text_class in zip(projection.columns, classes, strict=True)
-    )
+            items = [f"{count}(*)"]
+            for column, text in some:
+                items.append(f"{count}({column.expression})")
+                items += [] if text is None else [self.hashing.sum.format(text)]
+            statement = self.hashing.statement(", ".join(items), extract, selector)
+            (row,) = self.rows(statement)
+            values = iter(row)
+            rows = int(next(values))
+            for _, text in some:
+                nulls.append(rows - int(next(values)))
+                sums.append(hexadecimal(0 if text is None else int(next(values) or 0)))
+        return ContentSums(rows=rows, nulls=tuple(nulls), sums=tuple(sums))

@@ -33,6 +33,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    ReadColumn,
     SampledKeys,
     Snapshot,
     TableSummary,
@@ -43,7 +44,7 @@ from unloader.sources.base import Capabilities
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import OpenFile, relation, translated
 from unloader.sources.file_state import FileCatalog
-from unloader.sources.hashing import HashedColumn, Hasher, Hashing
+from unloader.sources.hashing import Hasher, Hashing
 from unloader.sources.many_tables import asked_together
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
@@ -335,8 +336,8 @@ _ARROW_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 _ARROW_INTEGER = re.compile(r"u?int\d+")
 
 
-def _hashed_text(column: HashedColumn) -> str | None:
-    kind, value = column.kind, column.expression
+def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
+    kind, value = column.output_type, column.expression
     shown = f"CAST({value} AS VARCHAR)"
     if kind in ("string", "bool", "time64[us]") or _ARROW_INTEGER.fullmatch(kind):
         return shown

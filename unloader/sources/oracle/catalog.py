@@ -40,7 +40,7 @@ from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
 from unloader.sources.oracle.reading.fetch import fetch_plan, select_columns
 from unloader.sources.oracle.reading.units import (
-    SCN_QUERIES,
+    SCN_GRANT,
     as_of,
     check_readable,
     count_statement,
@@ -189,14 +189,16 @@ class OracleCatalog(Catalog):
             return ()
         relation, layout = described
         found = current_scn(self._session)
-        grant = f"{SCN_QUERIES[0].grant} TO {self._user}"
+        grant = f"{SCN_GRANT} TO {self._user}"
         if found is None:
             lacks = f"cannot read the current SCN, so only --consistency none works: {grant}"
             return (lacks, *layout.missing)
-        scn, query = found
+        scn, is_exact = found
         missing = []
-        if not query.grant:
-            missing.append(f"the SCN comes from {query.name} and may be three seconds old: {grant}")
+        if not is_exact:
+            missing.append(
+                f"the SCN comes from TIMESTAMP_TO_SCN and may be three seconds old: {grant}"
+            )
         name = qualified(relation.owner, relation.name)
         try:
             check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)

@@ -31,7 +31,6 @@ from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.dictionary import SHORT_SECONDS
 from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.keeping.client import kept_by_another, start_keeper
-from unloader.sources.postgres.reader import hasher_of, session_in
 from unloader.sources.postgres.relations import (
     batches,
     counted,
@@ -49,10 +48,12 @@ from unloader.sources.postgres.session import (
     check_unchanged,
     enter,
     export,
+    session_in,
     session_name,
 )
 from unloader.sources.postgres.statement import (
     HASHING,
+    HASHING_IN_UTF8,
     is_alone,
     reads_only_one,
     relation_name,
@@ -375,11 +376,11 @@ class PostgresCatalog(Catalog):
         return dictionary.changed(self._session, names, by_name=bool(texts) or called)
 
     def _hold_called(self, texts: Sequence[str]) -> bool:
-        called = hold_called(self._session, texts)
-        self._called |= dict.fromkeys(called.functions)
-        self._unlocked |= dict.fromkeys(called.unlocked)
-        self._foreign |= dict.fromkeys(called.foreign)
-        return bool(called.functions)
+        called, unlocked, foreign = hold_called(self._session, texts)
+        self._called |= dict.fromkeys(called)
+        self._unlocked |= dict.fromkeys(unlocked)
+        self._foreign |= dict.fromkeys(foreign)
+        return bool(called)
 
     def unheld(self) -> tuple[str, ...]:
         found = []
@@ -431,7 +432,20 @@ class PostgresCatalog(Catalog):
         return HASHING.unhashed(extract)
 
     def open_hasher(self, extract: Extract) -> Hasher:
-        return hasher_of(session_in(extract.source, extract.snapshot))
+        session = session_in(extract.source, extract.snapshot)
+        # The server knows no encoding for texts in SQL_ASCII, and sends their bytes unchanged.
+        plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
+
+        def rows(sql: str) -> list[Any]:
+            with session.users_path():
+                return session.rows(sql)
+
+        return Hasher(
+            hashing=HASHING if plain else HASHING_IN_UTF8,
+            rows=rows,
+            cancel=session.cancel,
+            close=session.close,
+        )
 
     def end_sessions_sql(self) -> str:
         return (

@@ -11,7 +11,7 @@ A SELECT locks the relations that the server plans. The plan does not include th
 function reads when it is called, except SQL that is inlined into the statement. So relations that a
 function names are locked here: by the dependencies of a parsed body, or by the words of its text.
 Text that is built while the function runs (EXECUTE) is not found. After reading, a worker checks
-whether a relation that it has locked itself had changed, see `PostgresReader`.
+whether a relation that it has locked itself had changed, see `unloader.sources.postgres.source`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
-
-from msgspec import Struct
 
 from partition_planner.model import TableInfo
 from unloader.errors import SourceError, TransientSourceError
@@ -365,22 +363,16 @@ _NAME = re.compile(rf"({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*)(\s*\()?")
 _PART = re.compile(_IDENTIFIER)
 
 
-class Called(Struct, frozen=True, kw_only=True):
-    """The functions of users that are called, by name, and what else cannot be locked."""
-
-    functions: tuple[str, ...]
-    unlocked: tuple[str, ...]
-    """Relations that the functions name and that could not be locked."""
-    foreign: tuple[str, ...]
-    """Foreign tables among the locked relations."""
-
-
-def hold_called(session: Session, texts: Sequence[str]) -> Called:
+def hold_called(session: Session, texts: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     """Lock the relations that functions name.
 
     Args:
         session: Within the transaction of the snapshot, in which everything else is locked.
         texts: Queries and conditions of the user.
+
+    Returns:
+        The functions of users that are called, the relations that they name and that could not be
+        locked, and the foreign tables among the locked relations.
 
     Raises:
         TransientSourceError: A lock is not to be had, or the connection is lost.
@@ -404,9 +396,8 @@ def hold_called(session: Session, texts: Sequence[str]) -> Called:
             names |= {name for _, name, is_call in named if is_call}
             schemas |= {*own, *(schema for schema, _, _ in named if schema)}
             unlocked |= dict.fromkeys(_not_locked(session, row, own, named))
-    foreign = tuple(str(row[0]) for row in session.rows(FOREIGN))
-    functions = tuple(dict.fromkeys(found.values()))
-    return Called(functions=functions, unlocked=tuple(unlocked), foreign=foreign)
+    foreign = [str(row[0]) for row in session.rows(FOREIGN)]
+    return list(dict.fromkeys(found.values())), list(unlocked), foreign
 
 
 def _not_locked(

@@ -36,7 +36,7 @@ from unloader.errors import (
     SourceError,
     UnloaderError,
 )
-from unloader.model import SourceSpec
+from unloader.model import Snapshot, SourceSpec
 from unloader.redaction import learn
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
@@ -362,6 +362,17 @@ def enter(session: Session, value: str) -> None:
             "run began",
             AGAIN,
         )
+
+
+def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
+    session = Session(spec)
+    if snapshot is not None and snapshot.kind == EXPORTED:
+        try:
+            enter(session, snapshot.value)
+        except UnloaderError:
+            session.close()
+            raise
+    return session
 
 
 def check_unchanged(changed: str | None) -> None:

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, NamedPartition, RowRange, Selector, WholeTable
-from unloader.model import Extract, SampledKeys
-from unloader.sources.hashing import HashedColumn, Hashing
+from unloader.model import Extract, ReadColumn, SampledKeys
+from unloader.sources.hashing import Hashing
 from unloader.sources.postgres.types import base_type
 from unloader.sources.statement import (
     below,
@@ -104,10 +104,10 @@ def relation_name(extract: Extract, selector: Selector) -> str:
 _ARROW_INTEGER = re.compile(r"u?int\d+")
 
 
-def _hashed_text(column: HashedColumn) -> str | None:
-    kind, value = column.kind, column.expression
+def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
+    kind, value = column.output_type, column.expression
     if kind == "string":
-        return _string(column)
+        return _string(column, text_class)
     if _ARROW_INTEGER.fullmatch(kind) or kind in ("bool", "date32[day]", "timestamp[us]"):
         return f"({value})::pg_catalog.text"
     if kind.startswith("decimal128"):
@@ -123,14 +123,14 @@ def _hashed_text(column: HashedColumn) -> str | None:
     return None
 
 
-def _string(column: HashedColumn) -> str:
-    value, native = column.expression, column.read.source_type
+def _string(column: ReadColumn, text_class: str) -> str:
+    value, native = column.expression, column.source_type
     if native == "text" or native.startswith("character varying"):
         return f"({value})::pg_catalog.text"
     # A composite of NULLs is not NULL, yet IS NULL.
     is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
     shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
-    if column.text_class != "number":
+    if text_class != "number":
         return shown
     point, exponent = (f"pg_catalog.strpos({shown}, '{each}')" for each in ".e")
     plain = f"{point} OPERATOR(pg_catalog.>) 0 AND {exponent} OPERATOR(pg_catalog.=) 0"
@@ -141,10 +141,10 @@ def _string(column: HashedColumn) -> str:
     )
 
 
-def _in_utf8(column: HashedColumn) -> str | None:
+def _in_utf8(column: ReadColumn, text_class: str) -> str | None:
     """Return SQL for the UTF-8 of a text, in a database that has another encoding."""
-    text = _hashed_text(column)
-    if text is None or column.kind != "string":
+    text = _hashed_text(column, text_class)
+    if text is None or column.output_type != "string":
         return text  # Of ASCII, or bytes.
     return f"pg_catalog.convert_to({text}, 'UTF8')"
 

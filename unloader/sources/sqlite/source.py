@@ -33,7 +33,6 @@ from unloader.sources.sqlite.session import (
 from unloader.sources.sqlite.statement import (
     RESERVATION,
     TOO_WIDE,
-    Stretch,
     chosen,
     in_rowid_order,
     sample_statement,
@@ -179,10 +178,12 @@ class SQLiteReader:
         done, stretch_rows, longest = 0, None, FIRST_STRETCH_ROWS
         while True:
             widest = SHARES * batch_bytes // rows if rows > 1 else None
-            stretch = Stretch(skip=done, rows=stretch_rows, widest_bytes=widest)
+            sql = selector_statement(
+                extract, selector, skip=done, rows=stretch_rows, widest_bytes=widest
+            )
             before = done
             try:
-                for batch in self._stream(selector_statement(extract, selector, stretch), rows):
+                for batch in self._stream(sql, rows):
                     done += batch.num_rows
                     yield batch
                     del batch

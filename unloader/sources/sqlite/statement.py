@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo, WholeTable
@@ -41,16 +40,6 @@ TOO_WIDE = "string or blob too big"
 _STOP = f"zeroblob({2**31 - 1})"
 
 
-class Stretch(Struct, frozen=True, kw_only=True):
-    """A part of a unit's rows, in the order in which SQLite gives them."""
-
-    skip: int = 0
-    rows: int | None = None
-    """How many, None for all that are left."""
-    widest_bytes: int | None = None
-    """A row with more in its texts and blobs stops the statement, before it reaches the driver."""
-
-
 def relation_name(table: TableInfo, query: str | None) -> str:
     """Return the name under which a statement refers to columns of `relation_of`."""
     return table.name if query is None else "query"
@@ -60,9 +49,6 @@ def conditions(extract: Extract, selector: Selector | None) -> list[str]:
     """Return the conditions for the rows of a selector, or of the extract if that is absent."""
     found = [] if selector is None else list(_range(extract.table, selector))
     return found + row_conditions(extract)
-
-
-WHOLE = Stretch()
 
 
 def in_rowid_order(extract: Extract) -> bool:
@@ -80,28 +66,43 @@ def _is_plain(extract: Extract) -> bool:
     return extract.query is None and extract.where is None and extract.table.row_ranges
 
 
-def selector_statement(extract: Extract, selector: Selector, stretch: Stretch = WHOLE) -> str:
+def selector_statement(
+    extract: Extract,
+    selector: Selector,
+    *,
+    skip: int = 0,
+    rows: int | None = None,
+    widest_bytes: int | None = None,
+) -> str:
     """Return the statement that reads the rows of a selector, or a stretch of them.
 
     Its first row is not from the table: it fixes the types of the result.
+
+    Args:
+        extract: The table or query.
+        selector: The rows of a unit.
+        skip: Leave out as many rows, in the order in which SQLite gives them.
+        rows: How many rows follow; None for all that are left.
+        widest_bytes: A row with more in its texts and blobs stops the statement, before it reaches
+            the driver.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
     where = conditions(extract, selector)
-    if stretch.widest_bytes is not None:
-        where += _guards(extract, stretch.widest_bytes)
+    if widest_bytes is not None:
+        where += _guards(extract, widest_bytes)
     # An index that holds all columns would be read in its own order.
     relation = relation_of(extract) + (" NOT INDEXED" if _is_plain(extract) else "")
-    rows = select(items, relation, where)
-    most = stretch.rows
+    found = select(items, relation, where)
+    most = rows
     # The worker counts the rows of a sample.
     if extract.limit_rows is not None and extract.keys is None:
-        left = max(0, extract.limit_rows - stretch.skip)
+        left = max(0, extract.limit_rows - skip)
         most = left if most is None else min(left, most)
-    if stretch.skip or most is not None:
+    if skip or most is not None:
         limit = -1 if most is None else most
-        rows = f"SELECT * FROM ({rows} LIMIT {limit} OFFSET {stretch.skip})"
-    return f"SELECT {first_row(columns)} UNION ALL {rows}"
+        found = f"SELECT * FROM ({found} LIMIT {limit} OFFSET {skip})"
+    return f"SELECT {first_row(columns)} UNION ALL {found}"
 
 
 def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:

@@ -19,8 +19,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from msgspec import Struct
-
 from partition_planner.model import (
     KeyRange,
     NamedPartition,
@@ -30,8 +28,8 @@ from partition_planner.model import (
     WholeTable,
 )
 from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Consistency, Extract, Snapshot, SourceSpec
-from unloader.sources.hashing import HashedColumn, Hasher, Hashing
+from unloader.model import Consistency, Extract, ReadColumn, Snapshot, SourceSpec
+from unloader.sources.hashing import Hasher, Hashing
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.types import (
     form_of,
@@ -159,49 +157,29 @@ SCN = "scn"
 logger = logging.getLogger(__name__)
 
 
-class ScnQuery(Struct, frozen=True, kw_only=True):
-    """One way to learn the present SCN."""
-
-    name: str
-    sql: str
-    grant: str
-    """What makes it possible, apart from the user's name; empty if everybody may."""
-
-
-SCN_QUERIES = (
-    ScnQuery(
-        name="V$DATABASE",
-        sql="SELECT CURRENT_SCN FROM V$DATABASE",
-        grant="GRANT SELECT ON SYS.V_$DATABASE",
-    ),
-    ScnQuery(
-        name="DBMS_FLASHBACK",
-        sql="SELECT DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL",
-        grant="GRANT EXECUTE ON SYS.DBMS_FLASHBACK",
-    ),
-    ScnQuery(
-        name="TIMESTAMP_TO_SCN",
-        sql="SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL",
-        grant="",
-    ),
-)
+SCN_GRANT = "GRANT SELECT ON SYS.V_$DATABASE"
+SCN_QUERIES = {
+    "V$DATABASE": "SELECT CURRENT_SCN FROM V$DATABASE",
+    "DBMS_FLASHBACK": "SELECT DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL",
+    "TIMESTAMP_TO_SCN": "SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL",
+}
 """In the order they are tried, exact ones first. The last may lie up to three seconds back, the
 grain of the database's table of times; that is as consistent, but a table made or altered within
 them cannot be read."""
 
 
-def current_scn(session: Session) -> tuple[int, ScnQuery] | None:
-    """Return the present SCN and how it was learnt, None if the user may not know it."""
-    for query in SCN_QUERIES:
+def current_scn(session: Session) -> tuple[int, bool] | None:
+    """Return the present SCN and whether it is exact, None if the user may not know it."""
+    for name, sql in SCN_QUERIES.items():
         try:
-            found = session.value(query.sql)
+            found = session.value(sql)
         except SourceError as error:
             if not session.alive:
                 raise
-            logger.info("%s does not give the SCN: %s", query.name, error.message)
+            logger.info("%s does not give the SCN: %s", name, error.message)
             continue
         if found is not None:
-            return int(found), query
+            return int(found), name != "TIMESTAMP_TO_SCN"
     return None
 
 
@@ -223,7 +201,7 @@ def take_snapshot(
         return Snapshot(kind="none", value="", taken_at=taken_at)
     found = current_scn(session)
     if wanted is not None:
-        if found is not None and found[1].grant and wanted > found[0]:
+        if found is not None and found[1] and wanted > found[0]:
             # An SCN of an earlier run is in the future if the database was set back since.
             raise SnapshotGone(
                 f"SCN {wanted} is in the future: the database is at {found[0]}",
@@ -233,7 +211,7 @@ def take_snapshot(
     if found is None:
         raise SourceError(
             f"{user} may not read the current SCN, so the workers cannot share one snapshot",
-            f"ask a DBA to run {SCN_QUERIES[0].grant} TO {user}, or run with --consistency none",
+            f"ask a DBA to run {SCN_GRANT} TO {user}, or run with --consistency none",
         )
     return Snapshot(kind=SCN, value=str(found[0]), taken_at=taken_at)
 
@@ -273,17 +251,17 @@ _CHARACTER_SET = "SELECT VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'N
 _UTF_8 = "AL32UTF8"
 
 
-def _text(column: HashedColumn) -> str | None:
-    kind, value = column.kind, column.expression
-    native = parse_native(column.read.source_type)
+def _text(column: ReadColumn, text_class: str) -> str | None:
+    kind, value = column.output_type, column.expression
+    native = parse_native(column.source_type)
     if kind == "string":
-        return _string(column)
+        return _string(column, text_class)
     if _INTEGER.fullmatch(kind) or kind.startswith("decimal128"):
         return plain_digits(number_text(value))
     if kind in ("float", "double"):
         return _real(value, native.name) if _REALS.get(native.name) == kind else None
     if kind.startswith("timestamp["):
-        text = moment_text(column.read)
+        text = moment_text(column)
         return _moment(value, text, fraction_digits(native), utc="tz=" in kind)
     if kind == "binary":
         return value if native.name == "RAW" else None
@@ -292,12 +270,12 @@ def _text(column: HashedColumn) -> str | None:
     return None
 
 
-def _string(column: HashedColumn) -> str | None:
-    form, value = form_of(column.read), column.expression
-    native = parse_native(column.read.source_type)
+def _string(column: ReadColumn, text_class: str) -> str | None:
+    form, value = form_of(column), column.expression
+    native = parse_native(column.source_type)
     if form == "number":
         return plain_digits(value)
-    if column.text_class == "timestamp" and form in ("moment", "utc"):
+    if text_class == "timestamp" and form in ("moment", "utc"):
         return _moment(value, value, fraction_digits(native), utc=form == "utc")
     if form == "plain" and native.name != "LONG":
         return f"TO_CHAR({value})" if native.name in _NATIONAL else value
