@@ -82,7 +82,15 @@ def choose(
     Raises:
         SourceError: No reading of a column serves an output, or an added one has another's name.
     """
-    encoded = len(outputs) == 1 and _is_encoded(outputs[0], columns, encodes)
+    output, text = outputs[0], outputs[0].text
+    encoded = (
+        len(outputs) == 1
+        and text is not None
+        and not (output.batches_only or text.guard_formulas or output.filter_columns is not None)
+        # The server does not enclose an empty text, so its record would be an empty line.
+        and not (text.null and len(_of_names(columns, output.columns)) == 1)
+        and encodes(text)
+    )
     return _chosen_once(tuple(columns), tuple(outputs), tuple(as_text), encoded)
 
 
@@ -120,29 +128,20 @@ def _chosen_once(
         tuple(place(*each) for each in _chosen(columns, output, as_text, encoded=encoded))
         for output in outputs
     )
-    filters = tuple(
-        tuple(place(*each) for each in _filtered(columns, output)) for output in outputs
-    )
+    own = [column for column in columns if not column.beside]
+    filters: list[tuple[int, ...]] = []
+    for output in outputs:
+        # A filter has the values as they would be in Parquet.
+        typed = OutputNeeds(text=None, columns=output.filter_columns or ())
+        filters.append(tuple(place(*each) for each in _chosen(own, typed, (), encoded=False)))
     has_filters = any(output.filter_columns is not None for output in outputs)
     return Projection(
         columns=tuple(read for read, _ in scan),
         route="encoded" if encoded else "arrow",
         schema="" if encoded else schema_message([(read.name, how) for read, how in scan]),
         outputs=taken,
-        filters=filters if has_filters else None,
+        filters=tuple(filters) if has_filters else None,
     )
-
-
-def _is_encoded(output: OutputNeeds, columns: Sequence[ColumnReadings], encodes: Encodes) -> bool:
-    text = output.text
-    if text is None or output.batches_only or text.guard_formulas:
-        return False
-    if output.filter_columns is not None:
-        return False
-    if text.null and len(_of_names(columns, output.columns)) == 1:
-        # The server does not enclose an empty text, so its record would be an empty line.
-        return False
-    return encodes(text)
 
 
 def _chosen(
@@ -155,7 +154,16 @@ def _chosen(
     found = []
     texts = matching_any([column.beside or column.name for column in columns], as_text)
     for column in _of_names(columns, output.columns):
-        use: Use = "encoded" if encoded else _use(column, output)
+        text = output.text
+        use: Use = "parquet" if text is None else "encoded" if encoded else "text"
+        if text is not None and not encoded:
+            masks = {
+                None: None,
+                "date": text.date_format,
+                "timestamp": text.timestamp_format,
+                "timestamp_tz": text.timestamp_tz_format,
+            }
+            use = "text" if masks[column.mask] is None else "masked"
         asked = (column.beside or column.name) in texts
         reading = _first(column.readings, use, output, asked=asked)
         if column.name in output.values and not column.beside:
@@ -179,17 +187,6 @@ def _chosen(
                 f"{column.added_by}",
             )
     return found
-
-
-def _filtered(
-    columns: Sequence[ColumnReadings], output: OutputNeeds
-) -> list[tuple[ColumnReadings, Reading]]:
-    """Return the columns that the filter of an output looks at, with their readings for Parquet."""
-    if output.filter_columns is None:
-        return []
-    own = [column for column in columns if not column.beside]
-    typed = OutputNeeds(text=None, columns=output.filter_columns)
-    return _chosen(own, typed, (), encoded=False)
 
 
 def _of_names(
@@ -216,19 +213,6 @@ def _first(
         ):
             return reading
     return None
-
-
-def _use(column: ColumnReadings, output: OutputNeeds) -> Use:
-    text = output.text
-    if text is None:
-        return "parquet"
-    masks = {
-        None: None,
-        "date": text.date_format,
-        "timestamp": text.timestamp_format,
-        "timestamp_tz": text.timestamp_tz_format,
-    }
-    return "text" if masks[column.mask] is None else "masked"
 
 
 def with_origin(extract: Extract) -> Extract:
