@@ -79,7 +79,16 @@ def open_connection(
     arguments = {**DEFAULTS, "program": PROGRAM, **dict(address.settings)}
     if "wallet_location" in arguments:
         check_wallet(Path(arguments["wallet_location"]))
-    arguments.update(_credentials(spec, address))
+    arguments.update({"user": address.user} if address.user else {})
+    wallet_password = _secret(WALLET_PASSWORD, WALLET_PASSWORD_FILE, "wallet's password file")
+    if wallet_password is not None:
+        arguments["wallet_password"] = wallet_password
+    if (token := _token()) is not None:
+        arguments["access_token"] = token
+    elif address.user and not address.user.startswith("["):
+        arguments["password"] = password_of(spec)
+    else:
+        arguments["externalauth"] = True
     if address.pooled:
         arguments.setdefault("cclass", PROGRAM)
     if not oracledb.is_thin_mode():
@@ -122,21 +131,6 @@ def _connected(
         if done.done():
             raise  # The driver's own.
         raise TimeoutError(f"no answer in {patience_seconds:g} s") from error
-
-
-def _credentials(spec: SourceSpec, address: OracleAddress) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"user": address.user} if address.user else {}
-    token = _token()
-    wallet_password = _secret(WALLET_PASSWORD, WALLET_PASSWORD_FILE, "wallet's password file")
-    if wallet_password is not None:
-        arguments["wallet_password"] = wallet_password
-    if token is not None:
-        arguments["access_token"] = token
-    elif address.user and not address.user.startswith("["):
-        arguments["password"] = password_of(spec)
-    else:
-        arguments["externalauth"] = True
-    return arguments
 
 
 def _token() -> str | tuple[str, str] | None:
@@ -198,16 +192,12 @@ def check_wallet(directory: Path) -> None:
         ConfigError: Another user can.
     """
     check_private(directory / AUTO_LOGIN, "wallet")
-    if _has_open_key(directory / TEXT):
-        check_private(directory / TEXT, "wallet")
-
-
-def _has_open_key(path: Path) -> bool:
     try:
-        text = read_regular(path, follow=True)
+        text = read_regular(directory / TEXT, follow=True)
     except OSError:
-        return False  # The driver reports the error.
-    return text.count(_KEY) > text.count(_PROTECTED)
+        return  # The driver reports the error.
+    if text.count(_KEY) > text.count(_PROTECTED):
+        check_private(directory / TEXT, "wallet")
 
 
 PROTOCOLS = ("tcp", "tcps")
@@ -280,50 +270,33 @@ def parse_location(location: str) -> OracleAddress:
     user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
     user = unquote(user).strip("/")
     target = unquote("(" + target if at == "@(" else target).strip("/ ")
-    _refuse_password(user, target)
-    if not target:
-        raise ConfigError(f"{location} does not name a database", _EXAMPLE)
-    if re.search(r":\d+$", target) and "/" not in target:
-        raise ConfigError(f"{location} does not name a service", f"write {location}/SERVICE")
-    passed, settings = _settings(query)
-    protocol = settings.pop("protocol", "")
-    address = OracleAddress(
-        user=user,
-        connect_string=target,
-        settings=tuple(settings.items()),
-    )
-    return _completed(address, protocol, passed)
-
-
-def _refuse_password(user: str, target: str) -> None:
-    """Refuse `user/password`, as SQL*Plus takes it, and a descriptor's; nothing is repeated.
-
-    A name that has a slash or a colon itself can only be one in double quotes.
-    """
+    # `user/password`, as SQL*Plus takes it, and a descriptor's password; nothing is repeated. A name
+    # that has a slash or a colon itself can only be one in double quotes.
     if re.search("[:/]", _QUOTED.sub("", user)) or _SECRET_FIELD.search(target):
         raise UsageError(
             "the oracle: URL contains a password, which every user of this machine can read in "
             "the list of processes",
             "remove it and set UNLOADER_PASSWORD, or give --password-file or --password-prompt",
         )
-
-
-def _completed(address: OracleAddress, protocol: str, passed: list[str]) -> OracleAddress:
-    """Return the address with what only an Easy Connect string can carry put into it."""
-    if not protocol and not passed:
-        return address
-    target = address.connect_string
-    if address.is_alias or target.startswith("("):
-        what = passed[0].partition("=")[0] if passed else "protocol"
-        raise ConfigError(
-            f"the URL's setting {what} cannot be used with an alias or a descriptor",
-            "put the setting into the descriptor",
-        )
-    if protocol and "://" not in target:
-        target = f"{protocol}://{target}"
-    if passed:
-        target += "?" + "&".join(passed)
-    return OracleAddress(user=address.user, connect_string=target, settings=address.settings)
+    if not target:
+        raise ConfigError(f"{location} does not name a database", _EXAMPLE)
+    if re.search(r":\d+$", target) and "/" not in target:
+        raise ConfigError(f"{location} does not name a service", f"write {location}/SERVICE")
+    passed, settings = _settings(query)
+    protocol = settings.pop("protocol", "")
+    # What only an Easy Connect string can carry is put into it.
+    if protocol or passed:
+        if "/" not in target or target.startswith("("):
+            what = passed[0].partition("=")[0] if passed else "protocol"
+            raise ConfigError(
+                f"the URL's setting {what} cannot be used with an alias or a descriptor",
+                "put the setting into the descriptor",
+            )
+        if protocol and "://" not in target:
+            target = f"{protocol}://{target}"
+        if passed:
+            target += "?" + "&".join(passed)
+    return OracleAddress(user=user, connect_string=target, settings=tuple(settings.items()))
 
 
 def _settings(query: str) -> tuple[list[str], dict[str, str]]:

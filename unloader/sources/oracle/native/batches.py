@@ -145,7 +145,7 @@ class NativeStatement:
     def _expect(self, way: Way, rows: int) -> RowDecoder:
         assert self._decoder is not None
         self._decoder.begin(rows)
-        self._tap.expect(self._decoder, way)
+        self._tap.decoder, self._tap.way, self._tap.refusal = self._decoder, way, None
         self._cursor.arraysize = rows
         return self._decoder
 
@@ -255,8 +255,9 @@ class Tap:
         self._socket = tapped
         self._plain = type(tapped)
         self._idle_seconds = idle_seconds
-        self._decoder: RowDecoder | None = None
-        self._way: Way = "through"
+        self.decoder: RowDecoder | None = None
+        self.way: Way = "through"
+        """Of the next responses to fetches."""
         self._active = False
         self._begun = False
         self._pending = b""
@@ -283,22 +284,18 @@ class Tap:
         with suppress(Exception):
             self.connection.round_trip_callback = None
 
-    def expect(self, decoder: RowDecoder, way: Way) -> None:
-        self._decoder, self._way = decoder, way
-        self.refusal = None
-
     def _before(self, what: str) -> None:
         """Note the kind of the driver's next request, as its round-trip callback."""
-        self._active = what == "fetch" and self._way != "through"
+        self._active = what == "fetch" and self.way != "through"
         self._begun = False
 
     def _receive(self, plain: Callable[..., bytes], size: int, flags: int) -> bytes:
         """Return the part of the next bytes from the server that the driver has to see."""
-        decoder = self._decoder
+        decoder = self.decoder
         if not self._active or decoder is None:
             pending, self._pending = self._pending, b""
             return pending or plain(self._socket, size, flags)
-        if self._way == "copied":
+        if self.way == "copied":
             received = plain(self._socket, size, flags)
             self._feed(decoder, received)
             return received

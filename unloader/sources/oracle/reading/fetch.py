@@ -151,15 +151,15 @@ def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
         batch_bytes: What a batch should take; even of the widest rows it takes a few times that.
     """
     widest = sum(_widest_bytes(plan.columns[item.column], item) for item in plan.items)
-    lobs = sum(item.part == "value" and _is_long(plan, item) for item in plan.items)
+    lobs = sum(
+        item.part == "value"
+        and (item.form in ("lob", "document") or plan.columns[item.column].source_type in _LONGS)
+        for item in plan.items
+    )
     rows = min(usual_rows, SHARES * batch_bytes // widest)
     if lobs:
         rows = min(rows, batch_bytes // (lobs * _USUAL_LOB_BYTES))
     return max(MIN_ROWS, rows)
-
-
-def _is_long(plan: FetchPlan, item: Item) -> bool:
-    return item.form in ("lob", "document") or plan.columns[item.column].source_type in _LONGS
 
 
 def _widest_bytes(column: ReadColumn, item: Item) -> int:

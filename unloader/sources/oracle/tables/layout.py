@@ -302,36 +302,32 @@ def _sample_blocks(
         percent /= GROWTH * GROWTH
     while True:
         percent = min(max(percent, LEAST_PERCENT), MOST_PERCENT)
-        found = {part.name: _blocks(session, table, part, percent) for part in parts}
+        found = {
+            part.name: session.run(
+                "SELECT DISTINCT DBMS_ROWID.ROWID_OBJECT(ROWID), "
+                "DBMS_ROWID.ROWID_RELATIVE_FNO(ROWID), DBMS_ROWID.ROWID_BLOCK_NUMBER(ROWID) "
+                f"FROM {_relation(table, part)} SAMPLE BLOCK ({percent:.6f}) SEED (1)"
+            )
+            for part in parts
+        }
         total = sum(len(blocks) for blocks in found.values())
         if exact or total * ENOUGH >= SAMPLED_BLOCKS or percent == MOST_PERCENT:
-            return {part.name: _with_blocks(part, found[part.name], percent) for part in parts}
+            break
         percent *= GROWTH
-
-
-def _blocks(
-    session: Session, table: Relation, part: PartitionInfo, percent: float
-) -> list[tuple[int, int]]:
-    """Return (segment, address) of the sampled blocks of a part that have rows."""
-    rows = session.run(
-        "SELECT DISTINCT DBMS_ROWID.ROWID_OBJECT(ROWID), DBMS_ROWID.ROWID_RELATIVE_FNO(ROWID), "
-        f"DBMS_ROWID.ROWID_BLOCK_NUMBER(ROWID) FROM {_relation(table, part)} "
-        f"SAMPLE BLOCK ({percent:.6f}) SEED (1)"
-    )
-    return [(int(segment), (int(file) << FILE_SHIFT) + int(block)) for segment, file, block in rows]
-
-
-def _with_blocks(
-    part: PartitionInfo, found: list[tuple[int, int]], percent: float
-) -> PartitionInfo:
-    objects = {segment for segment, _ in found}
-    size = part.bytes
-    if size is None:
-        size = round(len(found) / percent * 100) * BLOCK_BYTES
-    if len(objects) != 1 or part.object_id not in (None, *objects):
-        return replace(part, bytes=size)  # Nothing found, or moved meanwhile.
-    blocks = (RowExtent(first=address, last=address + 1) for _, address in found)
-    return replace(part, bytes=size, extents=coalesced(blocks), object_id=objects.pop())
+    made = {}
+    for part in parts:
+        blocks = found[part.name]
+        objects = {int(segment) for segment, _, _ in blocks}
+        size = part.bytes
+        if size is None:
+            size = round(len(blocks) / percent * 100) * BLOCK_BYTES
+        made[part.name] = replace(part, bytes=size)
+        # Otherwise nothing was found, or the part was moved meanwhile.
+        if len(objects) == 1 and part.object_id in (None, *objects):
+            addresses = [(int(file) << FILE_SHIFT) + int(block) for _, file, block in blocks]
+            extents = coalesced(RowExtent(first=at, last=at + 1) for at in addresses)
+            made[part.name] = replace(part, bytes=size, extents=extents, object_id=objects.pop())
+    return made
 
 
 def _keys(
