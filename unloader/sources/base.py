@@ -19,6 +19,7 @@ from unloader.events import Observer, silent
 from unloader.model import NamePart, TableName
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.readings import Declared
+from writers.large_rows import LargeRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from unloader.request.names import Folding
     from unloader.sources.hashing import Hasher
     from unloader.sources.readings import ColumnReadings
-    from writers.large_rows import LargeRow
     from writers.model import TextFormat
 
 
@@ -90,18 +90,13 @@ Held = tuple["Extract", "tuple[Selector, ...]"]
 """One table to hold."""
 
 
-class LoadReader(Protocol):
+class LoadReader(Struct, frozen=True, kw_only=True):
     """A separate session that counts active sessions; used by one thread at a time."""
 
-    def others(self) -> int:
-        """Return how many sessions are active that are not this run's, its own left out.
-
-        Raises:
-            SourceError: The database refused, or the session is lost.
-        """
-
-    def close(self) -> None:
-        """Close the session; never raises."""
+    others: Callable[[], int]
+    """Returns how many sessions are active that are not this run's; raises SourceError."""
+    close: Callable[[], None]
+    """Closes the session; never raises."""
 
 
 class Catalog(Protocol):
@@ -555,26 +550,15 @@ def unit_batches(
     reader: Reader, extract: Extract, unit: WorkUnit, *, batch_bytes: int
 ) -> Iterator[pa.RecordBatch | LargeRow]:
     """Yield the rows of a unit; arguments and errors as for `Reader.batches`."""
-    if extract.limit_rows is not None:
-        yield from _limited_batches(reader, extract, unit, batch_bytes)
-        return
+    left = extract.limit_rows
     for piece in unit.pieces:
-        yield from reader.batches(extract, piece, batch_bytes=batch_bytes)
-
-
-def _limited_batches(
-    reader: Reader, extract: Extract, unit: WorkUnit, batch_bytes: int
-) -> Iterator[pa.RecordBatch | LargeRow]:
-    """Yield rows up to the limit of all pieces; a reader knows only one piece."""
-    from writers.large_rows import LargeRow
-
-    left = extract.limit_rows or 0
-    for piece in unit.pieces:
-        if left <= 0:
+        if left is not None and left <= 0:
             return
-        asked = replace(extract, limit_rows=left)
+        # A reader knows the limit of one piece. Without a limit it gets the same object each time.
+        asked = extract if left is None else replace(extract, limit_rows=left)
         for batch in reader.batches(asked, piece, batch_bytes=batch_bytes):
-            left -= 1 if isinstance(batch, LargeRow) else batch.num_rows
+            if left is not None:
+                left -= 1 if isinstance(batch, LargeRow) else batch.num_rows
             yield batch
             del batch
 

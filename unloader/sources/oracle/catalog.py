@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
 from unloader.errors import (
@@ -18,7 +17,6 @@ from unloader.errors import (
     SnapshotGone,
     SourceError,
     TransientSourceError,
-    UnloaderError,
 )
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -33,7 +31,7 @@ from unloader.model import (
 )
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Capabilities, Catalog
+from unloader.sources.base import Capabilities, Catalog, LoadReader
 from unloader.sources.hashing import Hasher
 from unloader.sources.many_tables import GONE
 from unloader.sources.oracle.connection.connect import PROGRAM
@@ -355,8 +353,27 @@ class OracleCatalog(Catalog):
             "IF SQLCODE NOT IN (-30, -31) THEN RAISE; END IF; END; END LOOP; END;"
         )
 
-    def open_load(self) -> OracleLoad:
-        return OracleLoad(self._spec)
+    def open_load(self) -> LoadReader:
+        """Count sessions in V$SESSION: of the instance that it is connected to, not of others."""
+        session = Session(self._spec, action="load", scans=False)
+        name = literal(client_identifier(self._spec))
+        ours = f"{_ACTIVE} AND MODULE = '{PROGRAM}' AND CLIENT_IDENTIFIER = {name}"
+
+        def others() -> int:
+            return max(0, int(session.value(_ACTIVE)) - int(session.value(ours)))
+
+        try:
+            others()
+        except TransientSourceError:
+            session.close()
+            raise
+        except SourceError as error:
+            session.close()
+            raise ConfigError(
+                f"--max-db-load: the user may not read V$SESSION: {error.message}",
+                "GRANT SELECT ON V_$SESSION TO the user, or leave --max-db-load out",
+            ) from error
+        return LoadReader(others=others, close=session.close)
 
     def cancel(self) -> None:
         self._session.cancel()
@@ -444,37 +461,3 @@ def _text(value: str, kind: str) -> str | None:
 
 
 _ACTIVE = "SELECT COUNT(*) FROM V$SESSION WHERE TYPE = 'USER' AND STATUS = 'ACTIVE'"
-
-
-class OracleLoad:
-    """A session that looks at V$SESSION: of the instance that it is connected to, not of others."""
-
-    def __init__(self, spec: SourceSpec) -> None:
-        """Connect.
-
-        Raises:
-            ConfigError: The user may not read V$SESSION.
-        """
-        self._session = Session(spec, action="load", scans=False)
-        name = literal(client_identifier(spec))
-        self._ours = f"{_ACTIVE} AND MODULE = '{PROGRAM}' AND CLIENT_IDENTIFIER = {name}"
-        try:
-            self.others()
-        except TransientSourceError:
-            self.close()
-            raise
-        except SourceError as error:
-            self.close()
-            raise ConfigError(
-                f"--max-db-load: the user may not read V$SESSION: {error.message}",
-                "GRANT SELECT ON V_$SESSION TO the user, or leave --max-db-load out",
-            ) from error
-
-    def others(self) -> int:
-        """Return how many sessions work for others; ours are taken off, this one among them."""
-        everyone, ours = self._session.value(_ACTIVE), self._session.value(self._ours)
-        return max(0, int(everyone) - int(ours))
-
-    def close(self) -> None:
-        with suppress(UnloaderError):
-            self._session.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
-from unloader.errors import SnapshotGone, SourceError, UsageError
+from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -25,7 +25,7 @@ from unloader.model import (
 )
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Capabilities, Catalog, Held, result_or_error
+from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, result_or_error
 from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.dictionary import SHORT_SECONDS
@@ -43,7 +43,6 @@ from unloader.sources.postgres.relations import (
 )
 from unloader.sources.postgres.session import (
     EXPORTED,
-    PostgresLoad,
     Session,
     check_unchanged,
     enter,
@@ -84,6 +83,22 @@ if TYPE_CHECKING:
 
 NAMES_SHOWN = 10
 """Of functions and tables in one line of the log."""
+
+
+LOAD_PROGRAM = "unloader-load"
+
+_MAY_SEE = (
+    "SELECT current_user, current_setting('is_superuser') = 'on' "
+    "OR pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"
+)
+
+_ACTIVE = (
+    "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' "
+    "AND backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid() "
+    "AND application_name NOT IN ({ours})"
+)
+"""Active sessions of the whole server, in all databases. The query runs outside a transaction:
+within one the view would keep the state of its first query."""
 
 
 class PostgresCatalog(Catalog):
@@ -453,9 +468,22 @@ class PostgresCatalog(Catalog):
             f"WHERE application_name = {literal(self._name)}"
         )
 
-    def open_load(self) -> PostgresLoad:
+    def open_load(self) -> LoadReader:
         """Connect once more, outside of the snapshot."""
-        return PostgresLoad(self._spec)
+        session = Session(self._spec, program=LOAD_PROGRAM)
+        names = (session_name(self._spec, each) for each in ("unloader", LOAD_PROGRAM))
+        active = _ACTIVE.format(ours=", ".join(map(literal, names)))
+        try:
+            ((user, may_see),) = session.rows(_MAY_SEE)
+            if not may_see:
+                raise ConfigError(
+                    f"--max-db-load: user {user} may not see which other sessions are active",
+                    f"GRANT pg_read_all_stats TO {user}, or leave --max-db-load out",
+                )
+        except BaseException:
+            session.close()
+            raise
+        return LoadReader(others=lambda: int(session.value(active)), close=session.close)
 
     @contextmanager
     def _apart(self) -> Iterator[None]:

@@ -387,54 +387,6 @@ def _state(session: Session) -> str:
     return hashlib.sha256(session.value(_STATE).encode()).hexdigest()[:16]
 
 
-PROGRAM = "unloader-load"
-
-_MAY_SEE = (
-    "SELECT current_user, current_setting('is_superuser') = 'on' "
-    "OR pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"
-)
-
-_OTHERS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' "
-    "AND backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid() "
-    "AND application_name NOT IN ({ours})"
-)
-"""Active sessions of the whole server, in all databases. The query runs outside a transaction:
-within one the view would keep the state of its first query."""
-
-
-class PostgresLoad:
-    """A session that looks at pg_stat_activity."""
-
-    def __init__(self, spec: SourceSpec) -> None:
-        """Connect.
-
-        Raises:
-            ConfigError: The user cannot see other users' state.
-        """
-        self._session = Session(spec, program=PROGRAM)
-        ours = ", ".join(literal(session_name(spec, each)) for each in ("unloader", PROGRAM))
-        self._sql = _OTHERS.format(ours=ours)
-        try:
-            ((user, may_see),) = self._session.rows(_MAY_SEE)
-        except BaseException:
-            self.close()
-            raise
-        if not may_see:
-            self.close()
-            raise ConfigError(
-                f"--max-db-load: user {user} may not see which other sessions are active",
-                f"GRANT pg_read_all_stats TO {user}, or leave --max-db-load out",
-            )
-
-    def others(self) -> int:
-        return int(self._session.value(self._sql))
-
-    def close(self) -> None:
-        with suppress(UnloaderError):
-            self._session.close()
-
-
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -270,8 +270,8 @@ def parse_location(location: str) -> OracleAddress:
     user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
     user = unquote(user).strip("/")
     target = unquote("(" + target if at == "@(" else target).strip("/ ")
-    # `user/password`, as SQL*Plus takes it, and a descriptor's password; nothing is repeated. A name
-    # that has a slash or a colon itself can only be one in double quotes.
+    # `user/password`, as SQL*Plus takes it, and a descriptor's password; nothing is repeated. A
+    # name that has a slash or a colon itself can only be one in double quotes.
     if re.search("[:/]", _QUOTED.sub("", user)) or _SECRET_FIELD.search(target):
         raise UsageError(
             "the oracle: URL contains a password, which every user of this machine can read in "
