@@ -30,9 +30,7 @@ class OracleServer(Host):
         """Set the kind of the server.
 
         Args:
-            database: The database that it serves.
             tls: PEM files of a certificate and its key; clients must speak TLS then.
-            settings: As a Host takes them.
         """
         super().__init__(database, **settings)
         self._tls = _context(tls) if tls is not None else None

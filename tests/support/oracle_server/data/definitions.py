@@ -144,12 +144,9 @@ class Definitions:
 
         Args:
             owner: The schema; its user exists.
-            name: As the dictionary has it.
-            columns: In order.
             partitions: In order; all with or all without sub-partitions.
             organization: heap, index or external.
             key: Columns of the primary key; required of an index-organized table.
-            rows: Values in column order.
             partition_of: From a row, the name or number of the segment it belongs in; by a hash of
                 the first partition key column where None.
             partition_key: Columns; the first of the table where empty.
@@ -368,8 +365,6 @@ class Definitions:
         """Change a table's definition: older SCNs cannot be read any more.
 
         Args:
-            owner: The schema.
-            name: The table.
             columns: New columns, as many as before; None leaves them.
         """
         with self.lock:

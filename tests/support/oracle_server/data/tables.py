@@ -461,8 +461,6 @@ def in_turns(
     """Return slices of a table as slices of one turn of each of its segments, in their order.
 
     Args:
-        slices: Of the table's rows, ascending.
-        views: Of its segments.
         lengths: Rows of a turn of each.
     """
     found: list[Slice] = []

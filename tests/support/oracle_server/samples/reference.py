@@ -87,11 +87,8 @@ def reference_table(
     """Create the reference table; about 10 microseconds a row.
 
     Args:
-        db: Where; the owner exists.
         rows: Rows of the table, 1 or more.
         partitions: 1 to 256 hash partitions, named `<name>_P01` and on.
-        owner: The schema.
-        name: The table's name.
         rows_per_block: Rows of a block; 8 KiB hold about 60 of them.
         blocks_per_extent: Blocks of every extent.
         turns: How often each partition's rows come; the table has that many times `rows`, in the

@@ -225,10 +225,6 @@ def types_table(
     in every column; NULL comes round in every column, and in one row of fifty it is all there is.
 
     Args:
-        db: Where; the owner exists.
-        owner: The schema.
-        name: The table's name.
-        rows: Number of rows.
         without: Type names (as in `Type.name`) or column names to leave out.
     """
     left_out = set(without)

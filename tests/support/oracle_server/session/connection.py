@@ -56,7 +56,6 @@ class Connection(threading.Thread):
         """Take over a connected socket.
 
         Args:
-            host: The server whose client it is.
             sock: Closed when the thread ends.
             is_redirected: It came to the port that the listener redirects to.
             opened: Called with a new session before the client gets its answer.

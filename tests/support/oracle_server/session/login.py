@@ -168,10 +168,7 @@ def login_pairs(
     """Return the pairs of phase two: name, value and flags.
 
     Args:
-        mode: Release of the server.
-        state: The new session.
         service: As the server calls it.
-        user_id: Of the user in the dictionary.
         server_response: Proof that the server knows the password; empty after a token.
     """
     name = service.upper()
@@ -281,7 +278,6 @@ class Host:
         """Set the kind of the server.
 
         Args:
-            database: The database that it serves.
             mode: `19c`, `21c` or `23ai`.
             verifier: `11g` or `12c`: how passwords are checked.
             sdu: Largest packet, in bytes; clients may ask for less.

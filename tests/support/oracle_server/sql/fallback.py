@@ -173,9 +173,6 @@ class Shadows:
         """Return the name of the DuckDB table with these rows, making it if the key is new.
 
         Args:
-            key: The key of the rows.
-            columns: Their columns.
-            rows: Makes them.
             addressed: Whether the rows have an address after the columns' values.
         """
         with self.lock:

@@ -112,9 +112,6 @@ def evaluated(
     """Return the value of a column after an assignment.
 
     Args:
-        expression: As the parser gave it.
-        column: Where the value goes.
-        environment: Of the statement.
         row: The row that the expression may use, followed by its address.
 
     Raises:

@@ -35,7 +35,6 @@ def create(directory: Path, *, name: str = "127.0.0.1") -> Certificates:
     """Make an authority and a certificate for a server on this host, valid for two days.
 
     Args:
-        directory: Where the files go.
         name: Common name of the server's certificate, which clients compare with their host.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())

@@ -66,8 +66,6 @@ def header(type: int, length: int, flags: int, *, wide: bool) -> bytes:
     """Return the header of a packet of `length` bytes, itself included.
 
     Args:
-        type: One of this module's constants.
-        length: Of the whole packet.
         flags: Of the packet, not of its content.
         wide: The length has 32 bits, as after an ACCEPT of version 315 or higher.
     """
@@ -85,8 +83,6 @@ def packetise(
 
     Args:
         pieces: Taken one by one as packets fill up.
-        sdu: Bytes of a full packet.
-        wide: As of `header`.
         flags: Data flags of the last packet.
         torn: The last packet's header claims that it is full, with any content.
     """

@@ -130,7 +130,6 @@ def version(text: str, number: int, *, bare: bool) -> bytes:
     """Return message 8 of a version call.
 
     Args:
-        text: For people.
         number: As in AUTH_VERSION_NO.
         bare: The client takes texts without a second length.
     """
@@ -195,7 +194,6 @@ def login_return(user_id: int, nls: Iterable[tuple[str, int]] = ()) -> bytes:
     """Return message 23 as it comes after a login: time zone, user, transaction priority.
 
     Args:
-        user_id: Of the user in the dictionary.
         nls: Values and keywords of language settings, for clients that get them.
     """
     user = bytes(3) + b"\x01" + user_id.to_bytes(4, "big")
@@ -214,13 +212,7 @@ def zone_image(hours: int, minutes: int) -> bytes:
 
 
 def session_changes(state: SessionState, schema: str, zone: str | None) -> Iterator[bytes]:
-    """Yield the message if a statement has changed the session.
-
-    Args:
-        state: After the statement.
-        schema: Current schema before it.
-        zone: TIME_ZONE before it.
-    """
+    """Yield the message if a statement has changed the session."""
     values: list[Value] = []
     if state.schema != schema:
         values.append((state.schema, None, _SCHEMA_KEY))

@@ -131,7 +131,6 @@ class Locators:
 
         Args:
             value: `str`, `bytes` or LobValue.
-            type: CLOB, NCLOB or BLOB.
             temporary: The client has to free it.
         """
         locator = self._locator(type, temporary)
@@ -205,7 +204,6 @@ class Locators:
         pieces of a READ are made as they are taken, so send each before taking the next.
 
         Args:
-            operation: One of this module's constants.
             locator: As the client sent it (for CREATE_TEMP its 40 zero bytes).
             offset: Source offset, from 1: characters of a CLOB, bytes of a BLOB.
             amount: Characters or bytes to read; the new size for TRIM.

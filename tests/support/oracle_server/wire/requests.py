@@ -338,10 +338,7 @@ def read_reexecute(
     """Read functions 78 and 4, which name a cursor whose binds are known.
 
     Args:
-        reader: After the head.
-        function: One of the two.
         types_of: Bind types of every open cursor.
-        locators: Of the connection.
     """
     cursor = reader.ub()
     number = reader.ub()

@@ -82,13 +82,10 @@ def describe(
     """Return a whole DESCRIBE message, its 10 (hex) first.
 
     Args:
-        columns: Of the query, in order.
         field_version: TTC field version that both sides agreed on (11g 6, 12.1 7, 19c 12, 21c 16,
             23ai 24); it decides which fields there are.
         wide_scale: The scale of NUMBER, timestamps and intervals is an sb2 (Go and Java clients),
             else one byte (Python, Node).
-        statement: Text of the statement; the message carries its hash.
-        charset: Character set id of the database.
     """
     digest = hashlib.md5(statement.encode(), usedforsecurity=False).digest()
     now = _now()
@@ -597,10 +594,8 @@ class RowSet:
         """Return the next rows of a reply.
 
         Args:
-            limit: Rows at most.
             position: Rows that earlier replies had.
             compress: Vectors are on.
-            encoders: Of the columns, for the client's defines.
         """
         parts: list[bytes] = []
         count, vector, width = 0, b"", len(self.columns)
@@ -635,7 +630,6 @@ class RowCursor:
         """Start before the first row.
 
         Args:
-            source: The rows.
             vectors: Leave out repeated values, for clients that know bit vectors; else every row is
                 complete.
         """
