@@ -76,43 +76,29 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
         note="exact text, as requested",
         metadata=metadata,
     )
-    usual = (
-        _instants(column, metadata)
-        if column.native_type in _INSTANTS
-        else (_usual(column, metadata),)
-    )
+    usual: tuple[Reading, ...]
+    if column.native_type in _INSTANTS:
+        name = quoted(column.name)
+        value, message = name + _INSTANTS[column.native_type], literal(REFUSED + column.name)
+        finite = (
+            f"CASE WHEN isfinite({name}) THEN {value} "
+            f"WHEN {name} IS NOT NULL THEN error({message}) END"
+        )
+        # One reading has infinite values, which only text can show; the other one stops there.
+        infinite = (*metadata, *INFINITE.items())
+        shown = replace(as_text, expression=value, as_text=False, lossless=True, note="")
+        usual = (
+            replace(shown, serves=frozenset(("text",)), metadata=infinite),
+            replace(shown, expression=finite, serves=frozenset(("parquet", "masked"))),
+        )
+    else:
+        usual = (_usual(column, metadata),)
     return ColumnReadings(
         name=column.name,
         source_type=column.native_type,
         nullable=column.nullable,
         readings=(*usual, as_text),
         mask=_MASKS.get(column.native_type),
-    )
-
-
-def _instants(column: ColumnInfo, metadata: Metadata) -> tuple[Reading, ...]:
-    """Return a reading with infinite values, which only text can show, and one that stops there."""
-    name = quoted(column.name)
-    value = name + _INSTANTS[column.native_type]
-    message = literal(REFUSED + column.name)
-    finite = (
-        f"CASE WHEN isfinite({name}) THEN {value} WHEN {name} IS NOT NULL THEN error({message}) END"
-    )
-    return (
-        Reading(
-            expression=value,
-            output_type="",
-            serves=frozenset(("text",)),
-            as_text=False,
-            metadata=(*metadata, *INFINITE.items()),
-        ),
-        Reading(
-            expression=finite,
-            output_type="",
-            serves=frozenset(("parquet", "masked")),
-            as_text=False,
-            metadata=metadata,
-        ),
     )
 
 

@@ -274,7 +274,15 @@ class PostgresCatalog(Catalog):
         """
         # An error releases the locks of this table, so later checks see other tables' locks only.
         with self._apart():
-            self._check_policies(extract)
+            if extract.query is None and not self._policies_apply:
+                name = qualified(extract.table.schema, extract.table.name)
+                found = self._policies(self._session.value("SELECT $1::text::regclass::oid", name))
+                if found:
+                    raise SourceError(
+                        found,
+                        "unload the rows that the policies let through with --enable-row-security, "
+                        "or let a superuser grant all rows: ALTER ROLE user BYPASSRLS",
+                    )
             if extract.snapshot is None or extract.snapshot.kind == "none":
                 return
             with self._holding():
@@ -304,7 +312,10 @@ class PostgresCatalog(Catalog):
                     if not self._held_together(several):
                         raise SourceError("a table has changed")
             except SourceError:
-                self._check_alive()
+                if not self._session.alive:
+                    # The statement fails with the words of a lost connection.
+                    self._session.value("SELECT 1")
+                    raise
                 alone = list(range(len(tables)))
             for at in alone:
                 with self._session.waiting(short):
@@ -327,12 +338,6 @@ class PostgresCatalog(Catalog):
             return error
         return None
 
-    def _check_alive(self) -> None:
-        if not self._session.alive:
-            # The statement fails with the words of a lost connection.
-            self._session.value("SELECT 1")
-            raise SnapshotGone("the connection that holds the snapshot is lost", "run again")
-
     def _held_together(self, tables: Sequence[Held]) -> bool:
         """Lock tables; return whether all are as they were, and no policy hides rows of them."""
         own = [qualified(each.table.schema, each.table.name) for each, _ in tables]
@@ -353,19 +358,6 @@ class PostgresCatalog(Catalog):
                 self._session.execute("; ".join(batch))
         called = self._hold_called([each.where for each, _ in tables if each.where])
         return dictionary.changed(self._session, names, by_name=called) is None
-
-    def _check_policies(self, extract: Extract) -> None:
-        """Refuse a table whose rows policies choose, unless the user asked for those rows."""
-        if extract.query is not None or self._policies_apply:
-            return
-        name = qualified(extract.table.schema, extract.table.name)
-        found = self._policies(self._session.value("SELECT $1::text::regclass::oid", name))
-        if found:
-            raise SourceError(
-                found,
-                "unload the rows that the policies let through with --enable-row-security, or let "
-                "a superuser grant all rows: ALTER ROLE user BYPASSRLS",
-            )
 
     def _policies(self, oid: int) -> str:
         found = dictionary.policies(self._session, oid)

@@ -149,7 +149,13 @@ class PostgresReader:
             if state_of(error.__cause__) not in NOT_UTF8:
                 raise
             raise self._not_utf8(extract, selector, error) from error
-        self._check_called(extract)
+        # What functions read for the rows has to be as at the snapshot. The session keeps the lock
+        # of every relation that it has read, directly or in a function, until its transaction ends.
+        # The parent locks ordinary tables, and functions do not read them.
+        is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
+        apply = extract.source.session.enable_row_security
+        if self._session.in_transaction and not (is_plain and not apply):
+            check_unchanged(dictionary.changed(self._session))
 
     def _not_utf8(self, extract: Extract, selector: Selector, error: SourceError) -> SourceError:
         """Return the error of texts that have no UTF-8, with the names of their columns."""
@@ -195,21 +201,6 @@ class PostgresReader:
             for some in (columns[:half], columns[half:])
             for column in self._columns_without_utf8(extract, selector, some)
         ]
-
-    def _check_called(self, extract: Extract) -> None:
-        """Check that the relations that functions read for the rows are as at the snapshot.
-
-        The session keeps the lock of every relation that it has read, directly or in a function,
-        until its transaction ends. Ordinary tables are locked by the parent, and functions do not
-        read them.
-
-        Raises:
-            SnapshotGone: A relation was truncated, rewritten or replaced before it was read.
-        """
-        is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
-        apply = extract.source.session.enable_row_security
-        if self._session.in_transaction and not (is_plain and not apply):
-            check_unchanged(dictionary.changed(self._session))
 
     def _connected(self) -> Session:
         if not self._session.alive:

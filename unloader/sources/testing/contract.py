@@ -69,7 +69,16 @@ def check_source(
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"
         snapshot = catalog.snapshot(consistency)  # type: ignore[arg-type]
-        _check_snapshot(catalog, snapshot, consistency)
+        ensure(
+            (snapshot.kind == "none") == (consistency == "none"),
+            f"a snapshot of kind {snapshot.kind!r} was given for consistency {consistency!r}",
+        )
+        ensure(
+            datetime.fromisoformat(snapshot.taken_at).utcoffset() is not None,
+            f"the time of the snapshot has no zone: {snapshot.taken_at!r}",
+        )
+        catalog.check_snapshot()
+        ensure(bool(catalog.server_version), "the catalog does not report the server's version")
         _check_unknown_table(catalog, table)
         info = _check_description(catalog, table)
         with closing(WorkerReader(source, spec, snapshot)) as reader:
@@ -99,19 +108,6 @@ def check_source(
 
 CHOSEN = 2
 """Number of partitions that are read separately; the others are read together."""
-
-
-def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> None:
-    ensure(
-        (snapshot.kind == "none") == (consistency == "none"),
-        f"a snapshot of kind {snapshot.kind!r} was given for consistency {consistency!r}",
-    )
-    ensure(
-        datetime.fromisoformat(snapshot.taken_at).utcoffset() is not None,
-        f"the time of the snapshot has no zone: {snapshot.taken_at!r}",
-    )
-    catalog.check_snapshot()
-    ensure(bool(catalog.server_version), "the catalog does not report the server's version")
 
 
 def _check_the_way_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:
@@ -469,17 +465,14 @@ def check_descriptions(catalog: Catalog, tables: Sequence[ListedTable]) -> None:
         if isinstance(one, Obstacle):
             ensure(table.label in refused, f"{table.label} is described only among others")
             continue
-        _same(table, one, infos.get(table.key))
+        among = infos.get(table.key)
+        ensure(among is not None, f"{table.label} is not described among others")
+        ensure(
+            one == among,
+            f"{table.label} is described as {among} among other tables, but as {one} alone",
+        )
     if tables:
         _check_missing(catalog, tables[0])
-
-
-def _same(table: ListedTable, alone: TableInfo, among: TableInfo | None) -> None:
-    ensure(among is not None, f"{table.label} is not described among others")
-    ensure(
-        alone == among,
-        f"{table.label} is described as {among} among other tables, but as {alone} alone",
-    )
 
 
 def _check_missing(catalog: Catalog, table: ListedTable) -> None:

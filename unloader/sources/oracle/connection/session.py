@@ -88,7 +88,20 @@ class Session:
         self._connection.client_identifier = client_identifier(spec)
         self.act(action)
         try:
-            self._settle(spec, scans)
+            if not spec.session.parallel_query:
+                self._ask_for(NO_PARALLEL_QUERY)
+            if scans and spec.session.direct_read:
+                self._ask_for(DIRECT_READ)
+            for statement in spec.session.session_sql:
+                try:
+                    self.run(statement)
+                except UnloaderError as error:
+                    raise type(error)(
+                        f"--session-sql {redact(statement)} failed: {error.message}",
+                        "correct the statement, or grant the user the missing right",
+                    ) from error
+            # Last, so that nothing overrules them: texts and the order of keys depend on them.
+            self.run(SETTINGS)
         except BaseException:
             self.close()
             raise
@@ -195,22 +208,6 @@ class Session:
                 self._connection.close()
             except self._errors as error:
                 logger.info("closing the session: %s", translated(error).message)
-
-    def _settle(self, spec: SourceSpec, scans: bool) -> None:
-        if not spec.session.parallel_query:
-            self._ask_for(NO_PARALLEL_QUERY)
-        if scans and spec.session.direct_read:
-            self._ask_for(DIRECT_READ)
-        for statement in spec.session.session_sql:
-            try:
-                self.run(statement)
-            except UnloaderError as error:
-                raise type(error)(
-                    f"--session-sql {redact(statement)} failed: {error.message}",
-                    "correct the statement, or grant the user the missing right",
-                ) from error
-        # Last, so that nothing overrules them: texts and the order of keys depend on them.
-        self.run(SETTINGS)
 
     def _ask_for(self, statement: str) -> None:
         """Run a statement that may be refused: the run is right without it."""

@@ -162,7 +162,12 @@ class OracleReader:
         where, column = "", " or ".join(names)
         for name in names:
             with suppress(UnloaderError):
-                rowid = self._row_with(name, error.value, extract, piece)
+                alone = f"{quoted(name)} = {error.value}"
+                asked = f"({extract.where}\n) AND {alone}" if extract.where else alone
+                same = replace(extract, where=asked, limit_rows=None)
+                sql = selector_statement("ROWIDTOCHAR(ROWID)", same, piece.selector)
+                self._stale = True
+                rowid = self._connected().value(sql)
                 if rowid is not None:
                     where, column = f" in the row with ROWID {rowid}", name
                     break
@@ -172,16 +177,6 @@ class OracleReader:
             f"write the column as exact text with --as-text {column}; for a NUMBER without "
             "precision, --number-without-precision string has the same effect",
         )
-
-    def _row_with(self, name: str, value: str, extract: Extract, piece: Piece) -> str | None:
-        alone = f"{quoted(name)} = {value}"
-        where = f"({extract.where}\n) AND {alone}" if extract.where else alone
-        sql = selector_statement(
-            "ROWIDTOCHAR(ROWID)", replace(extract, where=where, limit_rows=None), piece.selector
-        )
-        self._stale = True
-        found = self._connected().value(sql)
-        return None if found is None else str(found)
 
 
 PIECE_UNITS = 512 * 1024
@@ -212,7 +207,17 @@ class StoredLob(Struct, frozen=True, kw_only=True):
             SourceError: The database failed, or the row is gone.
             OutputFailed: It holds half a character.
         """
-        lob = self._located()
+        lob: Any = self.place
+        if isinstance(lob, str):
+            with self.session.translating(), self.session.cursor() as cursor:
+                cursor.outputtypehandler = as_stored
+                row = cursor.execute(self.sql, [lob]).fetchone()
+            if row is None or row[0] is None:
+                raise SourceError(
+                    f"column {self.column}: the row {lob} was deleted before its LOB was read",
+                    "run again; without a snapshot rows can change while a run reads them",
+                )
+            lob = row[0]
         with self.session.translating():
             size = lob.size()
         start = 0
@@ -220,19 +225,6 @@ class StoredLob(Struct, frozen=True, kw_only=True):
             piece = self._read(lob, start, min(PIECE_UNITS, size - start))
             start += _units(piece)
             yield piece.hex() if self.hexed and isinstance(piece, bytes) else piece
-
-    def _located(self) -> Any:
-        if not isinstance(self.place, str):
-            return self.place
-        with self.session.translating(), self.session.cursor() as cursor:
-            cursor.outputtypehandler = as_stored
-            row = cursor.execute(self.sql, [self.place]).fetchone()
-        if row is None or row[0] is None:
-            raise SourceError(
-                f"column {self.column}: the row {self.place} was deleted before its LOB was read",
-                "run again; without a snapshot rows can change while a run reads them",
-            )
-        return row[0]
 
     def _read(self, lob: Any, start: int, amount: int) -> str | bytes:
         for units in (amount, amount - 1):

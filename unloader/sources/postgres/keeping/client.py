@@ -24,7 +24,6 @@ from unloader.model import AttemptFailure, Extract, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping import records
-from unloader.sources.postgres.keeping.records import Keeper
 
 TICK_SECONDS = 15.0
 """Between two looks of a keeper at its connection, its run and the clock."""
@@ -159,11 +158,18 @@ def _start() -> Connection:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         paths = [path or os.getcwd() for path in sys.path]
+        # A keeper outlives the run: it gets no secrets that are not for the database.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name in (PASSWORD_VARIABLE, "PGPASSWORD")
+            or not (is_secret(name) or holds_secret(value))
+        }
         done = subprocess.run(
             [sys.executable, "-m", _PROGRAM, str(theirs.fileno())],
             check=False,
             cwd="/",
-            env={**_environment(), "PYTHONPATH": os.pathsep.join(paths)},
+            env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
             stdin=subprocess.DEVNULL,
@@ -180,18 +186,25 @@ def _start() -> Connection:
         return Connection(ours.detach())
 
 
-def _environment() -> dict[str, str]:
-    """Return our variables without secrets that are not for the database: a keeper outlives us."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in (PASSWORD_VARIABLE, "PGPASSWORD") or not (is_secret(name) or holds_secret(value))
-    }
-
-
 def listed(ended: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the keepers that live, as values for JSON, and the runs whose keepers were ended."""
-    return {"keepers": [_entry(keeper) for keeper in records.living()], "ended": list(ended)}
+    found = [
+        {
+            "run_id": record.run_id,
+            "source": record.source,
+            "snapshot": record.snapshot,
+            "taken_at": record.taken_at,
+            "kept_until": record.kept_until,
+            "in_use": keeper.in_use,
+            "server_process": record.server_process,
+            "process": record.process,
+            "host": record.host,
+            "destinations": [str(Path(mark).parents[1]) for mark in record.marks],
+        }
+        for keeper in records.living()
+        for record in (keeper.record,)
+    ]
+    return {"keepers": found, "ended": list(ended)}
 
 
 def ended(run_id: str | None) -> dict[str, Any]:
@@ -216,19 +229,3 @@ def ended(run_id: str | None) -> dict[str, Any]:
     for keeper in unused:
         records.end(keeper)
     return listed(tuple(dict.fromkeys(each.record.run_id for each in unused)))
-
-
-def _entry(keeper: Keeper) -> dict[str, Any]:
-    record = keeper.record
-    return {
-        "run_id": record.run_id,
-        "source": record.source,
-        "snapshot": record.snapshot,
-        "taken_at": record.taken_at,
-        "kept_until": record.kept_until,
-        "in_use": keeper.in_use,
-        "server_process": record.server_process,
-        "process": record.process,
-        "host": record.host,
-        "destinations": [str(Path(mark).parents[1]) for mark in record.marks],
-    }
