@@ -52,9 +52,14 @@ from unloader.sources.oracle.reading.units import (
     unhashed,
 )
 from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import Dictionary, Relation
+from unloader.sources.oracle.tables.dictionary import (
+    FOLDING,
+    Dictionary,
+    Relation,
+    find,
+    listed_tables,
+)
 from unloader.sources.oracle.tables.layout import Layout, lay_out, object_ids
-from unloader.sources.oracle.tables.listing import FOLDING, find, listed_tables
 from unloader.sources.oracle.types import (
     described_column,
     number_text,

@@ -30,7 +30,7 @@ from unloader.sources.many_tables import describe_tables
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.source import OracleSource
 from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.listing import find
+from unloader.sources.oracle.tables.dictionary import find
 from unloader.sources.testing import check_many_tables
 
 HOSTILE = ("two\nlines'; --", "dot.ted*", "Plain")
