@@ -87,7 +87,6 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
 
 Held = tuple["Extract", "tuple[Selector, ...]"]
-"""One table to hold."""
 
 
 class LoadReader(Struct, frozen=True, kw_only=True):
@@ -455,7 +454,6 @@ class Source(Protocol):
     summary: str
     """One line for `unloader sources`."""
     url: UrlForm
-    """How its URLs are written."""
     extra: str = ""
     """The extra that brings the driver, empty for a core one."""
     driver: str = ""

@@ -24,7 +24,6 @@ COLUMNS_TOGETHER = 400
 items, PostgreSQL 1,664. A table of more columns is read several times, at the same snapshot."""
 
 NO_SQL = "this source has no SQL that makes its text"
-"""Why a column is not compared."""
 
 
 class Hashing(Struct, frozen=True, kw_only=True):
@@ -38,7 +37,6 @@ class Hashing(Struct, frozen=True, kw_only=True):
     statement: Callable[[str, Extract, Selector], str]
     """Returns the query of a select list over the rows of a selector."""
     count: str = "count"
-    """SQL of the function that counts."""
     reason: str = NO_SQL
 
     def texts(self, extract: Extract) -> Iterator[str | None]:
@@ -56,7 +54,6 @@ class Hasher(Struct, frozen=True, kw_only=True):
 
     hashing: Hashing
     rows: Callable[[str], Sequence[Sequence[Any]]]
-    """Runs a query and returns all its rows."""
     cancel: Callable[[], None]
     """Makes the call that another thread waits for raise soon; never raises."""
     close: Callable[[], None]

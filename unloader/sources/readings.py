@@ -27,10 +27,8 @@ Mask = Literal["date", "timestamp", "timestamp_tz"]
 
 TEXT: frozenset[Use] = frozenset(("text", "masked"))
 BATCHES: frozenset[Use] = frozenset(("parquet", "text", "masked"))
-"""All that record batches are made for."""
 
 ENCODED_TYPE = "text"
-"""The output type of text that the database itself renders."""
 
 _NESTED = re.compile(r"\w*list\w*[<\[]|struct<|map<")
 _TIMESTAMP = re.compile(r"timestamp\[(\w+)(, tz=UTC)?\]")
@@ -45,7 +43,6 @@ class Reading(Struct, frozen=True, kw_only=True):
     """The Arrow type it comes as, by the name Arrow prints; `ENCODED_TYPE` for text that the
     database renders."""
     serves: frozenset[Use] = BATCHES
-    """The uses it is exact for."""
     as_text: bool | None = None
     """True: only for columns that `--as-text` names; False: only for others; None: for both."""
     forms: frozenset[str] = frozenset()
@@ -139,7 +136,6 @@ class Declared(Struct, frozen=True, kw_only=True):
     zone: Literal["offset", "region"] | None = None
     """The suffix of a date and time, if any: an offset, or perhaps a region's name."""
     dated: bool = False
-    """It is a date without a time of day."""
     longest: str = ""
     """A text of ASCII characters that is as long as the longest value."""
 

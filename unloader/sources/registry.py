@@ -28,7 +28,6 @@ SOURCES = {
     "postgresql": "unloader.sources.postgres.source:PostgresSource",
     "sqlite": "unloader.sources.sqlite.source:SQLiteSource",
 }
-"""Scheme to module and class of the sources that come with the package."""
 
 OPTIONS = {
     "oracle": (
@@ -124,7 +123,6 @@ class _Kinds(Mapping[str, str]):
 
 
 KINDS: Mapping[str, str] = _Kinds()
-"""Every known scheme and its kind of source."""
 
 
 def url_form(kind: str) -> UrlForm:

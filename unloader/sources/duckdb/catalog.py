@@ -66,7 +66,6 @@ from unloader.sources.statement import (
 PARTITION_MAP = "unloader_partitions"
 
 FILE = "read-only-file"
-"""The kind of a snapshot here."""
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +91,6 @@ HAS_MAP = (
 
 _Key = tuple[str, str]
 _Mapped = tuple[str, int, int]
-"""Name, first and last rowid of a partition."""
 
 
 class DuckDBCatalog(FileCatalog):

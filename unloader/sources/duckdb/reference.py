@@ -106,7 +106,6 @@ length, 21.8 for those two (12.8 and 9) and 42.5 for the four texts: 165.3.
 """
 
 KEY = COLUMNS[0]
-"""The column whose hash decides the partition."""
 
 
 GENERATOR_VERSION = 1

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 _LONGEST = {"HUGEINT": 40, "TIME WITH TIME ZONE": 24, "UHUGEINT": 39, "UUID": 36}
-"""Types that are read as text, with the maximum number of ASCII characters."""
 
 
 class DuckDBSource(Source):
@@ -129,7 +128,6 @@ class DuckDBReader:
         self._connection = connection
         self._file = file
         self._tried = 0
-        """Caps that were too low."""
 
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int

@@ -63,7 +63,6 @@ class Output(Struct, frozen=True, kw_only=True):
     """What a column becomes."""
 
     kind: str
-    """The Arrow type."""
     note: str = ""
     lossless: bool = True
 

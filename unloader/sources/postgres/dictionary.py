@@ -176,7 +176,6 @@ SHORT_SECONDS = 0.2
 """Guess: locks of short statements are free again within that time."""
 
 LOCK_RELATIONS = 500
-"""Relations that one statement locks."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 """Names that need no quotes, so that the server reads them in lower case."""
@@ -192,7 +191,6 @@ class Leaf(Struct, frozen=True, kw_only=True):
     name: str
     """Path of partition names below the table, `/` between levels; empty for the table itself."""
     relation: tuple[str, str]
-    """Schema and name."""
     rows: int | None
     bytes: int | None
     extents: tuple[RowExtent, ...]

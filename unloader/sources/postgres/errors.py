@@ -82,7 +82,6 @@ HINTS = {
     "42501": "grant SELECT on the table and its partitions; if row-level security applies, grant "
     "BYPASSRLS, or unload only the visible rows with --enable-row-security",
 }
-"""What to do next, by SQLSTATE or its class, the first two characters."""
 
 CONNECTING_HINTS = {
     "42501": "grant CONNECT on the database to the user",
@@ -93,7 +92,6 @@ CONNECTING_HINTS = {
 """Of states that mean something else while a session is opened."""
 
 Phase = Literal["connecting", "open", "closed"]
-"""State of the connection at the time of an error."""
 
 
 class LibpqError(Exception):

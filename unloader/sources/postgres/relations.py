@@ -154,7 +154,6 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 ACTIVE = (
     "SELECT given.oid FROM unnest($1::oid[]) AS given (oid) WHERE row_security_active(given.oid)"
 )
-"""Tables of which policies choose the rows."""
 
 
 def described_tables(
@@ -233,7 +232,6 @@ T = TypeVar("T")
 ROWS = "pg_catalog.count(*)"
 
 BATCH_RELATIONS = 100
-"""Relations that one statement counts or locks."""
 
 
 def counted(session: Session, extract: Extract) -> int:

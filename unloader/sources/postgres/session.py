@@ -315,7 +315,6 @@ def _lock_timeout(spec: SourceSpec) -> int:
 
 
 EXPORTED = "exported-snapshot"
-"""The kind of a snapshot here."""
 
 _VALUE = re.compile(r"(?P<number>[0-9A-F]+(?:-[0-9A-F]+)+) state=(?P<state>[0-9a-f]{16})")
 
@@ -402,7 +401,6 @@ _UNTRUSTED = re.compile(
     "host name must be specified"
 )
 _NO_TLS = "does not support SSL"
-"""In the errors of libpq."""
 
 
 def verified(location: str) -> str:

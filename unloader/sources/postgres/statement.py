@@ -158,7 +158,6 @@ HASHING = Hashing(
     statement=selector_statement,
 )
 HASHING_IN_UTF8 = replace(HASHING, text=_in_utf8)
-"""For databases that have another encoding."""
 
 
 _PLAIN = {

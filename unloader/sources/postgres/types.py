@@ -213,7 +213,6 @@ _LONGEST = {
     "TIME WITHOUT TIME ZONE": 15,
     "UUID": 36,
 }
-"""Types that are read as text, with their largest number of ASCII characters."""
 
 
 def declared(source_type: str) -> Declared:

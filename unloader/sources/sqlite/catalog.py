@@ -79,7 +79,6 @@ KEYS_APART = (
     "SELECT DISTINCT t.name FROM sqlite_master t JOIN pragma_index_list(t.name, 'main') i "
     "WHERE t.type = 'table' AND i.origin = 'pk'{}"
 )
-"""Tables whose primary key has a separate index."""
 FACTS = "SELECT t.name, t.wr, t.strict FROM pragma_table_list t WHERE t.schema = 'main'{}"
 SIZES = "SELECT t.name, sum(t.pgsize) FROM dbstat t WHERE true{} GROUP BY t.name"
 SHADOWS = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"

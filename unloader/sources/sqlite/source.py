@@ -69,7 +69,6 @@ _TEXTS = (
     "VARCHAR",
     "VARCHAR2",
 )
-"""Types of text that are declared with a length."""
 
 
 class SQLiteSource(Source):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RESERVATION = "write-reservation"
-"""The kind of a snapshot here."""
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _COLUMNS_PER_SEARCH = 200

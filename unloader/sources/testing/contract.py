@@ -107,7 +107,6 @@ def check_source(
 
 
 CHOSEN = 2
-"""Number of partitions that are read separately; the others are read together."""
 
 
 def _check_the_way_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:

@@ -222,7 +222,6 @@ SETTINGS = {
     "use_sni": "use_sni",
     "wallet_location": "wallet_location",
 }
-"""Name in the URL, and the parameter of `oracledb.connect` that it is."""
 
 _IN_STRING = ("enable", "failover", "load_balance", "recv_buf_size", "send_buf_size")
 """Settings that the driver takes as part of an Easy Connect string only."""
@@ -239,9 +238,7 @@ class OracleAddress(Struct, frozen=True, kw_only=True):
     user: str
     """Can be `PROXY[TARGET]`; empty with external authentication."""
     connect_string: str
-    """Easy Connect, alias or descriptor."""
     settings: tuple[tuple[str, str], ...] = ()
-    """Parameters of `oracledb.connect`, as text."""
 
     @property
     def is_alias(self) -> bool:

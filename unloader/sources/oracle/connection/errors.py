@@ -146,7 +146,6 @@ HINTS = {
     "DPY-6002": "give the certificate's name as ssl_server_cert_dn= in the URL",
     "DPY-6006": "connect with the name in the certificate, or give ssl_server_cert_dn= in the URL",
 }
-"""What to do next, by code."""
 
 REFUSED = frozenset(
     (

@@ -264,7 +264,6 @@ class Tap:
         """The start of a packet; the driver reads the rest directly from the socket."""
         self._memory = memoryview(bytearray(_RECEIVE_BYTES))
         self.refusal: Refused | None = None
-        """Why the last response was refused, if it was."""
 
     def __enter__(self) -> Tap:
         self.connection.round_trip_callback = self._before

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONFIRMED_ROWS = 20_000
-"""Rows of a table that are compared, at most."""
 
 _SIZES = (1, 2, 3, 50, 1000)
 """Rows of one response after the other: values repeat across each of their boundaries."""
@@ -136,14 +135,12 @@ def compare(
 
 
 FORMAT = 1
-"""Of the file."""
 
 
 class Peers(Struct, frozen=True, kw_only=True):
     """The server and the versions for which a confirmation is valid."""
 
     server: str
-    """Its connect string."""
     server_version: str
     driver_version: str
     decoder_version: int = ABI_VERSION

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 NO_MORE_ROWS = 1403
-"""The server's error number at the end of the rows."""
 
 _NO_MEMORY = -1
 _MOMENT = 6

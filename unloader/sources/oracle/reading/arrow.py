@@ -389,7 +389,6 @@ def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | No
 
 
 Fetched = Sequence[Any]
-"""One Arrow array for each item; of LOB locators a list."""
 
 
 class CheckedText(list[Any]):

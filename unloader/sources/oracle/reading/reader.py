@@ -180,7 +180,6 @@ class OracleReader:
 
 
 PIECE_UNITS = 512 * 1024
-"""Characters or bytes of one piece."""
 
 
 class StoredLob(Struct, frozen=True, kw_only=True):
@@ -190,11 +189,9 @@ class StoredLob(Struct, frozen=True, kw_only=True):
     column: str
     source_type: str
     hexed: bool
-    """Bytes are written as text, in digits."""
     place: str | oracledb.LOB
     """ROWID of its row, or its locator."""
     sql: str = ""
-    """Finds the LOB by the ROWID of its row."""
 
     @property
     def binary(self) -> bool:

@@ -152,7 +152,6 @@ def _select(columns: str, source: str, conditions: Sequence[str]) -> str:
 
 
 SCN = "scn"
-"""The kind of a snapshot here."""
 
 logger = logging.getLogger(__name__)
 

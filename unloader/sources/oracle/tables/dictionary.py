@@ -48,13 +48,10 @@ class Question(Struct, frozen=True, kw_only=True):
     """A query on a dictionary view about tables."""
 
     select: str
-    """The columns of the answer."""
     view: str
-    """The view, or a join."""
     owner: str | None = "OWNER"
     """The column with the tables' owner; None in a view of the user's own."""
     name: str = "TABLE_NAME"
-    """The column with the tables' names."""
     where: str = ""
     """A condition beside those on owner and name."""
     order: str = ""
@@ -131,7 +128,6 @@ MAINTAINED = (
 """Schemas of the database itself, whose tables are not listed; they can be unloaded by name."""
 
 OTHERS = "NOT IN (" + ", ".join(f"'{name}'" for name in MAINTAINED) + ")"
-"""The condition that excludes these owners."""
 
 TABLES = f"""
 SELECT OWNER, TABLE_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN, PARTITIONED, TEMPORARY, IOT_TYPE,
@@ -189,7 +185,6 @@ class Relation(Struct, frozen=True, kw_only=True):
     """table, partitioned table, index-organized table, external table, view, ..."""
     rows: int | None = None
     bytes: int | None = None
-    """The size, estimated from the statistics."""
 
     @property
     def has_rowids(self) -> bool:
@@ -364,7 +359,6 @@ ORDER BY OWNER, TABLE_NAME, COLUMN_ID
 """Selects columns of rare types, which include all types that cannot be read."""
 
 SCHEMA_PRIVILEGES_VERSION = 23
-"""First major version in which a right can be granted on a schema."""
 
 _SERVING = ("MLOG$_", "RUPD$_")
 """How names of tables begin that keep the changes of another one for materialized views."""
@@ -376,11 +370,8 @@ class _Rights(Struct, frozen=True, kw_only=True):
     """The user's rights on objects of other users."""
 
     general: frozenset[str]
-    """System privileges."""
     schemas: frozenset[tuple[str, str]]
-    """Schema and system privilege."""
     tables: frozenset[tuple[str, str, str]]
-    """Owner, name and object privilege."""
 
     def may(self, table: Key, *privileges: str) -> bool:
         """Return whether he has one of these object privileges on a table, however he got it."""
@@ -455,7 +446,6 @@ def _obstacles(
 
 
 PUBLIC = "PUBLIC"
-"""Owner of the synonyms that everybody has."""
 
 FOLDING: Folding = "upper"
 

@@ -87,7 +87,6 @@ EXTENTS = Question(
 )
 
 MAX_SAMPLED = 64
-"""The largest number of parts that are sampled, each with a separate statement."""
 
 MUCH_ABOVE_MEAN = 2
 """Of more than `MAX_SAMPLED` parts, only parts larger than the mean by this factor are sampled, as
@@ -104,7 +103,6 @@ class Layout(Struct, frozen=True, kw_only=True):
     """In table order. The table itself where `partitioned` is False; its name is then empty."""
     partitioned: bool
     ranges_from: str | None = None
-    """Where the ranges come from, for people to read."""
     missing: tuple[str, ...] = ()
     """What a better layout would take, a sentence each."""
 
@@ -272,7 +270,6 @@ GROWTH = 8
 is a thousand times as large as its statistics say would cost more than the unload."""
 
 LEAST_PERCENT, MOST_PERCENT = 0.000001, 99.999999
-"""The bounds that SAMPLE takes."""
 
 MAX_LITERAL = 1000
 """Characters of a text key: a literal has room for 4,000 bytes, four for a character."""

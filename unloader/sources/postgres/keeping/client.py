@@ -56,7 +56,6 @@ class Kept:
         self.value = value
         """What workers and parent enter."""
         self.kept_until = kept_until
-        """ISO 8601, UTC."""
         self.path = path
         self._ask = ask
         self._pipe = pipe

@@ -38,17 +38,14 @@ class Record(Struct, frozen=True, kw_only=True):
 
     run_id: str
     source: str
-    """The URL, without a password."""
     snapshot: str
     """Its value, as in the manifest."""
     taken_at: str
-    """ISO 8601, UTC."""
     kept_until: str
     """The same. A run that is going on keeps it longer."""
     server_process: int
     """Of the session on the server, as in pg_stat_activity."""
     process: int
-    """Of the keeper."""
     host: str
     boundary: str
     """Tells from where the keeper's process can be seen: the boot of the machine, the container."""

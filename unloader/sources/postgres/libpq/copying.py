@@ -101,7 +101,6 @@ class Rows:
         self, pgconn: PGconn, wake: int, chunk_bytes: int, form: TextForm | None = None
     ) -> None:
         self.count = 0
-        """Rows of all chunks so far."""
         self.was_woken = False
         """No more rows come, because the descriptor for cancelling is ready."""
         self._ended = False
