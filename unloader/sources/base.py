@@ -298,7 +298,8 @@ class Catalog(Protocol):
         Raises:
             SourceError: The connection is lost, or the snapshot of all tables.
         """
-        return tuple(error_or_none(partial(self.hold, *each)) for each in tables)
+        found = [result_or_error(partial(self.hold, *each)) for each in tables]
+        return tuple(each if isinstance(each, SourceError) else None for each in found)
 
     def unheld(self) -> tuple[str, ...]:
         """Return a sentence for each kind of object that `hold` could not keep unchanged.
@@ -361,7 +362,7 @@ class Catalog(Protocol):
     def ping(self) -> bool:
         """Send the database something small and wait for its answer.
 
-        Optional: False, as there is no connection.
+        Optional: False, for a source without a connection.
 
         Raises:
             SourceError: The connection is lost.
@@ -593,22 +594,15 @@ MIN_ROWS = 1024
 MAX_ROWS = 1_000_000
 
 
-def row_bytes(schema: pa.Schema) -> int:
-    """Return about how many bytes of Arrow memory one row takes."""
-    return max(1, sum(_field_bytes(field.type) for field in schema))
-
-
 def batch_rows(schema: pa.Schema, batch_bytes: int) -> int:
     """Return the rows of a batch of about `batch_bytes`, between MIN_ROWS and MAX_ROWS."""
-    return min(MAX_ROWS, max(MIN_ROWS, batch_bytes // row_bytes(schema)))
-
-
-def _field_bytes(kind: pa.DataType) -> int:
-    try:
-        width: int = kind.bit_width
-    except ValueError:
-        return TEXT_BYTES * max(1, int(kind.num_fields))
-    return (width + 7) // 8 + 1
+    row_bytes = 0
+    for field in schema:
+        try:
+            row_bytes += (field.type.bit_width + 7) // 8 + 1
+        except ValueError:
+            row_bytes += TEXT_BYTES * max(1, field.type.num_fields)
+    return min(MAX_ROWS, max(MIN_ROWS, batch_bytes // max(1, row_bytes)))
 
 
 def quoted_name(schema: str | None, name: str) -> TableName:
@@ -647,9 +641,3 @@ def result_or_error(act: Callable[[], T]) -> T | SourceError:
         raise
     except SourceError as error:
         return error
-
-
-def error_or_none(act: Callable[[], None]) -> SourceError | None:
-    """Return the error of a table as `result_or_error` does, or None."""
-    found = result_or_error(act)
-    return found if isinstance(found, SourceError) else None

@@ -146,7 +146,7 @@ def asked_together(
 def hold_tables(
     catalog: Catalog, tables: Sequence[Held], observe: Observer = silent
 ) -> tuple[SourceError | None, ...]:
-    """Hold each table unchanged, with a notice of each kind of object that cannot be held.
+    """Hold each table unchanged, and observe a notice for each kind of object that is not held.
 
     Returns:
         The error of each table, or None.

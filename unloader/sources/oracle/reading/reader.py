@@ -258,7 +258,7 @@ def _large_rows(
 
     Args:
         batch: Of the run's schema.
-        fetched: What it was made of.
+        fetched: The columns of the batch as they were fetched.
         plan: The columns and items to fetch.
         session: Reads the large values.
         read_from: The table or query that the unit reads, at the snapshot.

@@ -38,8 +38,8 @@ class Kept:
     """A snapshot that a keeper holds, and that a run uses until `close`.
 
     A run that has started the keeper has a pipe to it. Requests are tuples of a name and arguments:
-    `hold`, `keep_until_gone` and `check`. The answer is None or an `AttemptFailure`. The keeper of
-    an earlier run has locked the relations and knows the files already.
+    `hold`, `keep_until_gone` and `check`. A refusal is answered with an `AttemptFailure`. The
+    keeper of an earlier run has locked the relations and knows the files already.
 
     Raises:
         OSError: The keeper has ended.
