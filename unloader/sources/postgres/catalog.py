@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from partition_planner.model import ColumnInfo, Selector, TableInfo
+from partition_planner.model import ColumnInfo, Selector, TableInfo, WholeTable
 from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -252,18 +252,13 @@ class PostgresCatalog(Catalog):
 
     def check_where(self, extract: Extract) -> None:
         if extract.where is not None:
-            relation = (
-                derived_table(extract.query)
-                if extract.query is not None
-                else qualified(extract.table.schema, extract.table.name)
-            )
-            with self._apart(), self._session.users_path():
-                check_condition(self._plan, relation, extract.where)
 
-    def _plan(self, sql: str) -> None:
-        """Have a statement without parameters planned."""
-        self._session.column_names(sql)
-        self._session.rows(f"EXPLAIN {sql}")
+            def plan(sql: str) -> None:
+                self._session.column_names(sql)  # It refuses parameters.
+                self._session.rows(f"EXPLAIN {sql}")
+
+            with self._apart(), self._session.users_path():
+                check_condition(plan, relation_of(extract, WholeTable()), extract.where)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Lock the relations against the changes that a snapshot does not cover, as pg_dump does.
@@ -298,7 +293,7 @@ class PostgresCatalog(Catalog):
         changes block readers. So the wait is short at first. Tables that are locked by others are
         waited for at the end, all of them together no longer than one would be.
         """
-        if not self._in_snapshot or len(tables) == 1:
+        if not self._in_snapshot or len(tables) < 2:
             return super().hold_tables(tables)
         patience = self._spec.session.lock_timeout_seconds
         short = min(SHORT_SECONDS, patience or SHORT_SECONDS)
