@@ -1,4 +1,4 @@
-"""Settings are shown with their origin: no variable narrows a run in silence."""
+"""Options in the log, the result and the manifest: their values and origins, and unknown variables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from unloader.cli.commands.run import run as command
+from unloader.cli.options.parameter import settings_of
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -95,15 +98,124 @@ def test_a_plan_tells_what_it_selects(unloader: Run, database: str, tmp_path: Pa
 @pytest.mark.parametrize("kind", ["oracle", "duckdb"])
 def test_statements_of_a_session_are_counted_and_not_shown(kind: str) -> None:
     """They may hold a password; sources without the option show nothing."""
-    import click
-
-    from unloader.cli.commands.run import run as command
-    from unloader.cli.options.parameter import settings_of
-
     arguments = ["oracle://u@h/s", "--table", "T", "--to", "o"]
     arguments += ["--session-sql", "SET ROLE r IDENTIFIED BY secret"]
-    context: Any = command.make_context("run", arguments)
-    assert isinstance(context, click.Context)
+    context = command.make_context("run", arguments)
     told = {each.name: each.value for each in settings_of(context, kind)}
     assert told.get("session-sql") == ("1 statement" if kind == "oracle" else None)
     assert "secret" not in str(told)
+
+
+UNKNOWN = "no option has the variable UNLOADER_PARALELISM (did you mean UNLOADER_PARALLELISM?)"
+
+
+@pytest.mark.parametrize("command", ["formats", "sources"])
+def test_a_variable_that_no_option_has_is_reported_once(unloader: Run, command: str) -> None:
+    """It is a notice on stderr with the nearest name, and no error."""
+    variables = {"UNLOADER_PARALELISM": "4", "UNLOADER_ROWS": "5", "UNLOADER_NO_HEADER": "1"}
+    variables |= {"UNLOADER_PASSWORD": "x", "UNLOADER_ORACLE_TOKEN_FILE": "x"}
+    result = unloader(command, variables=variables)
+    assert result.returncode == 0
+    assert result.stderr.splitlines() == [f"unloader: notice: {UNKNOWN}"]
+
+
+def test_quiet_commands_report_no_variable(unloader: Run) -> None:
+    """--quiet asks for errors alone."""
+    result = unloader("formats", "--quiet", variables={"UNLOADER_PARALELISM": "4"})
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_log_of_json_stays_one(unloader: Run, database: str) -> None:
+    """The notice is an object there, as every other line is."""
+    variables = {"UNLOADER_PARALELISM": "4", "UNLOADER_LOG_FORMAT": "json"}
+    result = unloader("describe", database, variables=variables)
+    assert result.returncode == 0, result.stderr
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [each.get("text") for each in events if each["event"] == "notice"] == [UNKNOWN]
+    assert [each["phase"] for each in events if each["event"] == "phase_started"] == [
+        "connecting",
+        "table",
+    ]
+
+
+RECORDED: dict[str, Any] = {
+    "to": "out",
+    "columns": [],
+    "exclude": [],
+    "where": "id<5",
+    "partition": [],
+    "as_text": [],
+    "format": "csv",
+    "compression": {"codec": "none", "level": None},
+    "compression_library": None,
+    "compression_choice": None,
+    "file_size": 0,
+    "file_per": "unit",
+    "file_name": "{table}.{unit}{part}.{ext}",
+    "overwrite": True,
+    "overlap_buffer": 4194304,
+    "overlap_buffers": 4,
+    "checksum": "xxh3",
+    "direct_io": False,
+    "min_free": 0,
+    "pause_timeout": 3600.0,
+    "fetch_memory": 33554432,
+    "worker_memory": 0,
+    "parallelism": 1,
+    "split": "auto",
+    "unit_bytes": None,
+    "consistency": "snapshot",
+    "verify": "count",
+    "retries": 1,
+    "retry_delay": 1.0,
+    "retry_delay_max": 60.0,
+    "stall_timeout": 300.0,
+    "fetch": "auto",
+    "enable_row_security": False,
+    "number_without_precision": "string",
+    "nanoseconds": "string",
+    "zone_columns": False,
+    "numa": "auto",
+    "nodes": [0],
+    "placement": "spread",
+    "bind": "node",
+    "memory_policy": "preferred",
+    "near": None,
+    "dialect": {
+        "kind": "text",
+        "delimiter": ",",
+        "enclosure": "~~",
+        "enclose": "strings",
+        "escape": "double",
+        "null": "",
+        "eol": "\r\n",
+        "header": False,
+        "trailing_delimiter": True,
+        "record_length_digits": 10,
+        "encoding": "utf-8",
+        "date_format": "YYYYMMDDHH24MISS",
+        "timestamp_format": "YYYYMMDDHH24MISS",
+        "timestamp_tz_format": "YYYYMMDDHH24MISSTZH:TZM",
+        "utc": False,
+        "fractions": "keep",
+        "decimal_separator": ".",
+        "boolean": "true/false",
+        "binary": "prefixed-hex",
+        "substitute": None,
+        "fixed": [],
+        "guard_formulas": False,
+        "refused": "",
+        "eol_ends_always": True,
+    },
+}
+"""Of a run by an earlier version."""
+
+
+def test_the_record_of_the_options_stays(unloader: Run, database: str) -> None:
+    """Keys and values stay as scripts read them."""
+    arguments = ("run", database, "--table", "orders", "--to", "out", "--json", "--quiet")
+    options = ("--where", "id<5", "--dialect", "sqlldr-var", "--retries", "1")
+    more = ("--numa-nodes", "0", "--overwrite", "--parallelism", "1")
+    result = unloader(*arguments, *options, *more)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["options"] == RECORDED
