@@ -376,3 +376,11 @@ def test_a_password_ends_with_its_line(tmp_path: Path) -> None:
     file.write_bytes(b"tiger\r\n# of SCOTT\n")
     secret = SecretReference(kind="file", name=str(file))
     assert password_of(SourceSpec(kind="oracle", location="", secret=secret)) == "tiger"
+
+
+def test_the_ids_of_runs_sort_by_time() -> None:
+    """Also within a second: --keep and --resume-or-start go by it."""
+    ids = [resolution.new_run_id() for _ in range(2000)]
+    assert len({*ids}) == len(ids)
+    times = [each[:-6] for each in ids]  # The last six digits are random.
+    assert times == sorted(times)

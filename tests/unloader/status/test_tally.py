@@ -15,7 +15,7 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
-from unloader.status.tally import Tally
+from unloader.status.tally import MOST, Speeds, Tally
 
 
 def started(rows: int | None = 4000, units: int = 4) -> RunStarted:
@@ -144,3 +144,26 @@ def test_a_finished_run_has_the_figures_of_its_manifest() -> None:
     assert ended_text(made.figures(7.0), True) == (
         "done: 1/1 units, 1,000 rows, 10.0 kB in 5.0 s, 200 rows/s, 0.0020 MB/s"
     )
+
+
+def test_means_between_looks() -> None:
+    """Each figure is the mean since the look before; rows that are taken back do not count."""
+    found = Speeds()
+    assert found.values() == ()
+    for now, rows in ((10.0, 0), (11.0, 100), (13.0, 500), (14.0, 450)):
+        found.add(now, rows)
+    assert found.values() == (100.0, 200.0, 0.0)
+
+
+def test_a_long_run_has_no_more_of_them() -> None:
+    """They cover all of a run of any length."""
+    found = Speeds()
+    for second in range(20_000):
+        found.add(float(second), second * 50 if second < 10_000 else 500_000)
+    values = found.values()
+    assert MOST / 3 < len(values) <= MOST + 1
+    full = [value for value in values if value == 50.0]
+    assert list(values[: len(full)]) == full
+    assert 0.4 < len(full) / len(values) < 0.6, "the run stood still in its second half"
+    assert sum(0 < value < 50 for value in values) <= 1
+    assert values[-1] == 0.0
