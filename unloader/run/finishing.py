@@ -248,7 +248,7 @@ def check_tables(
 
     Args:
         tables: All their rows are staged.
-        state: Its catalog holds the snapshot, and no other thread uses it meanwhile.
+        state: Its catalog has the snapshot. No other thread uses the catalog meanwhile.
         observe: Gets the events of all tables.
     """
     for table in tables:

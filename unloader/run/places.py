@@ -188,7 +188,7 @@ def _opened(
 ) -> Table:
     found = left.get(places_of(run), Left(what="nothing", outputs=(False,) * len(run.outputs)))
     if state.options.replaces:
-        # It may replace what the run has published that this one replaces.
+        # The files that the replaced run has published may be replaced.
         outputs = []
         for each in run.outputs:
             place = each.options.destination
