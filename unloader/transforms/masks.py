@@ -269,7 +269,9 @@ def encrypted(step: EncryptColumn, field: pa.Field, key: bytes) -> Values:
                 f"has fewer than {least} characters of its alphabet, but FF1 needs "
                 f"{SMALLEST_DOMAIN:,} possible values",
             )
-        if len(letters) < len(text) and step.others == "refuse":
+        if len(letters) == len(text):
+            return of_text(text)
+        if step.others == "refuse":
             why = f"has characters that are not in the alphabet {step.alphabet}"
             raise _refused(step.ff1, why)
         found = iter(of_text("".join(letters)))
