@@ -153,19 +153,8 @@ def test_only_what_was_measured_is_compared(
 def test_a_wrong_file_is_refused_before_the_run(database: str, tmp_path: Path) -> None:
     """Nothing is unloaded if the ceilings cannot be read, or are not there."""
     to = tmp_path / "out"
-    text = command.error_of(
-        *(
-            "run",
-            database,
-            "--table",
-            "t",
-            "--to",
-            str(to),
-            "--ceilings",
-            str(tmp_path / "no.json"),
-        ),
-        status=3,
-    )
+    asked = ("run", database, "--table", "t", "--to", str(to))
+    text = command.error_of(*asked, "--ceilings", str(tmp_path / "no.json"), status=3)
     assert "--save" in text
     assert not to.exists()
 

@@ -63,22 +63,7 @@ def test_units_are_at_equal_distances(count: int, number: int) -> None:
     assert chosen[-1] >= count - count / number - 1
 
 
-IDLE = StageLoad(
-    fetch_cpu_s=0.0,
-    encode_cpu_s=0.0,
-    write_cpu_s=0.0,
-    process_cpu_s=0.0,
-    starved_s=0.0,
-    fetch_blocked_s=0.0,
-    encode_blocked_s=0.0,
-    compress_blocked_s=0.0,
-    longest_blocked_s=0.0,
-    closing_s=0.0,
-    fetch_delay_s=0.0,
-    encode_delay_s=0.0,
-    compress_delay_s=0.0,
-    write_delay_s=0.0,
-)
+IDLE = StageLoad(**dict.fromkeys(StageLoad.__struct_fields__, 0.0))
 
 
 def unit(load: StageLoad | None, **seconds: float) -> UnitResult:
