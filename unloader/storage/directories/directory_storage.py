@@ -497,8 +497,8 @@ class LocalDirectories:
         return complete(*map(Path, places))
 
     def names(self, place: str) -> tuple[str, ...]:
-        with os.scandir(place) as entries:
-            return tuple(sorted(entry.name for entry in entries if entry.is_file()))
+        # A link that leads to itself is not a file, and no error.
+        return tuple(sorted(path.name for path in Path(place).iterdir() if path.is_file()))
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
         found: list[str] = []
