@@ -256,14 +256,6 @@ class Naming(Struct, frozen=True, kw_only=True):
             values = replace(values, partition=unit.partition or "", unit=unit.id)
         return UnitNames(template=self.template, values=values)
 
-    def first_names(self, units: Sequence[WorkUnit]) -> dict[str, str]:
-        """Return the name of each unit's first file by unit; of one unit where one file holds all.
-
-        Raises:
-            OutputFailed: A name is longer than file systems allow.
-        """
-        return {unit.id: self.name(unit) for unit in (units[:1] if self.one else units)}
-
 
 def stripes(plan: Plan, directories: int) -> dict[str, int]:
     """Return for each unit the number of its directory, from 0.

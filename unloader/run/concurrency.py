@@ -181,7 +181,7 @@ def is_adaptive(request: Request) -> bool:
     return request.concurrency is not None and request.concurrency.adaptive
 
 
-def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
+def watched_load(known: ConcurrencyOptions, catalog: Catalog) -> LoadWatch | None:
     """Begin to count active sessions, where a limit needs that; check the other limits.
 
     Raises:
@@ -190,9 +190,6 @@ def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
             its CPUs.
         SourceError: The database refused.
     """
-    known = request.concurrency
-    if known is None:
-        return None
     if known.max_cpu is not None and not HostCpu().readable():
         raise ConfigError(
             "--max-cpu does not work: this host's /proc/stat cannot be read",
@@ -237,11 +234,6 @@ class RunSteering:
     def __post_init__(self) -> None:
         if self.request.concurrency is not None:
             self._begin(self.request.concurrency)
-
-    @property
-    def first_workers(self) -> int:
-        """How many workers are wanted at first."""
-        return self.most if self.steering is None else self.steering.control.places
 
     def turn(self) -> Steering[WorkUnit] | None:
         """Apply the requests of `unloader set`; return the current steering of the run."""

@@ -90,7 +90,8 @@ class FileOutput(RunOutput):
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
-        self._first_names = self._naming.first_names(run.plan.units)
+        units = run.plan.units[:1] if self._one else run.plan.units
+        self._first_names = {unit.id: self._naming.name(unit) for unit in units}
         check_distinct(self._first_names.values())
         # Files are read again before they have final names: to compare or to join them.
         reads_staged = run.request.verify in COMPARING or self._one

@@ -69,17 +69,6 @@ def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
     return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
 
 
-def in_order_of_work(
-    units: Iterable[TableUnit], able: Container[int], workers: int
-) -> list[TableUnit]:
-    """Return units largest first, with bundles of small ones between them.
-
-    Args:
-        able: Numbers of tables that may be in a bundle: of one unit that was not tried before.
-    """
-    return spread_out(list(bundled(largest_first(units), able, workers)), able, workers)
-
-
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
     """Yield units in their order; some small units bring others with them.
 

@@ -33,7 +33,7 @@ from unloader.run.table import RunState, Table
 from unloader.selection.listing import TableProblem, one_error
 from unloader.storage.place_names import KEPT, destination_kind, real
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import RUN_RECORD, Claim, LiveStorage, RunStorage
+from unloader.storage.storage_protocol import RUN_RECORD, Claim, RunStorage
 from writers.objects.location import is_location
 
 TablePlaces = tuple[str, ...]
@@ -96,10 +96,6 @@ class Home:
             )
         )
 
-    def live(self) -> LiveStorage | None:
-        """Return where others see the run and can end it; None if nothing is kept."""
-        return self.state.tables[0].live() if self.state.is_single else self.storage
-
     def keep_record(self) -> None:
         """Record the work to do, without a session's statements: they may hold a password."""
         state = self.state
@@ -124,10 +120,6 @@ class Home:
                     storage.clear((place,), dry_run=False)
                     if not is_location(place):
                         os.rmdir(place)
-
-    def close(self) -> None:
-        if self.storage is not None:
-            self.storage.close()
 
 
 def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
@@ -203,7 +195,19 @@ def _opened(
     held.callback(own.close)
     try:
         for number, begun in enumerate(found.outputs):
-            output = _open_output(run, number, begun, found.what == "all", state)
+            own_run, route = of_output(run, number), ""
+            if len(run.outputs) > 1:
+                route = (run.request.routes or ())[number].name
+            kind = destination_kind(own_run.output.options.destinations)
+            output: RunOutput
+            if isinstance(begun, Manifest) or found.what == "all" or kind == "null":
+                output = NullOutput(own_run, number, route)
+                output.manifest = begun if isinstance(begun, Manifest) else None
+            elif kind not in KEPT:
+                output = StreamOutput(own_run, pipe=kind == "pipe")
+            else:
+                home = "" if state.is_single else state.home
+                output = FileOutput(own_run, number, route, resumed=begun, home=home)
             own.callback(output.close)
             opened.append(output)
         table = Table(
@@ -222,7 +226,9 @@ def _opened(
         )
         table.then = lambda run, manifest: following.after(run, manifest, table.observe)
         try:
-            table.begin()
+            for output in opened:
+                if output.is_open:
+                    output.begin(table.observe, state.stop)
         except BaseException:
             table.abandon(kept=False)
             raise
@@ -234,36 +240,6 @@ def _opened(
             # The process that published it may have been killed before this.
             table.then(output.run, output.manifest)
     return table
-
-
-def _open_output(
-    run: ResolvedTable, number: int, begun: Manifest | bool, is_over: bool, state: RunState
-) -> RunOutput:
-    """Take the places of an output of a table; the caller closes it.
-
-    Args:
-        run: The table with all its outputs.
-        number: The number of the output.
-        begun: Its manifest if it is published already, else whether some units may be staged.
-        is_over: The whole table is published.
-        state: The run.
-
-    Raises:
-        OutputFailed: It cannot be opened, or a file name is too long.
-        UsageError: It does not fit the plan.
-    """
-    own, route = of_output(run, number), ""
-    if len(run.outputs) > 1:
-        route = (run.request.routes or ())[number].name
-    kind = destination_kind(own.output.options.destinations)
-    if isinstance(begun, Manifest) or is_over or kind == "null":
-        output = NullOutput(own, number, route)
-        output.manifest = begun if isinstance(begun, Manifest) else None
-        return output
-    if kind not in KEPT:
-        return StreamOutput(own, pipe=kind == "pipe")
-    home = "" if state.is_single else state.home
-    return FileOutput(own, number, route, resumed=begun, home=home)
 
 
 _OTHERS = 256

@@ -12,7 +12,7 @@ source's own at the same snapshot.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -36,14 +36,14 @@ from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error
 from unloader.run.file_output import Left
 from unloader.run.finishing import Ended, Finisher, check_tables, known_failure
-from unloader.run.order import TableUnit, in_order_of_work
+from unloader.run.order import TableUnit, bundled, largest_first, spread_out
 from unloader.run.outputs import check_stop, continued
 from unloader.run.places import Home, TablePlaces, take_tables, with_what_it_replaces
 from unloader.run.reporting import Reporter
 from unloader.run.room import room_watch
 from unloader.run.table import RunState, Table
 from unloader.run.work import Units
-from unloader.run.workers import ceilings_of, prove
+from unloader.run.workers import ceilings_at, prove
 from unloader.status.recording import LiveRun
 from unloader.storage.storage_lookup import storage_at
 from writers.errors import WriteError
@@ -51,6 +51,7 @@ from writers.files.syncing import SyncThreads, together
 
 if TYPE_CHECKING:
     from unloader.run.concurrency import LoadWatch
+    from unloader.storage.storage_protocol import LiveStorage
 
 Manifests = tuple[Manifest, ...] | TablesManifest
 """A run returns the manifest of each output of a single table, or the manifest of several
@@ -137,41 +138,43 @@ class _Run:
     _units: Units = field(init=False)
     _load: LoadWatch | None = None
 
-    def __post_init__(self) -> None:
-        state = self.state
-
-        def check(tables: Sequence[Table], observe: Observer) -> Iterable[Ended]:
-            return check_tables(tables, state, observe)
-
-        at_once = state.options.publish == "table"
-        self._finisher = Finisher(check, self._publish, state.live, at_once=at_once)
-        self.held.callback(self._finisher.close)
-
     def execute(self) -> Manifests:
         state, resolved = self.state, self.state.resolved
         first, runs = resolved.tables[0], resolved.tables
+        at_once = state.options.publish == "table"
+        self._finisher = Finisher(
+            lambda tables, observe: check_tables(tables, state, observe),
+            self._publish,
+            state.live,
+            at_once=at_once,
+        )
+        self.held.callback(self._finisher.close)
         # Know what follows the run, and that nothing is in the way of it.
         followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
         template = None if state.is_single else state.options.destination
         self.following = Following.of_run(next(followed, first), state.home, template)
-        self.following.check_before()
+        if self.following.of != "nothing":
+            self.following.check_before()
         # Lock the places.
         home = self._home = Home(state)
-        self.held.callback(home.close)
+        if home.storage is not None:
+            self.held.callback(home.storage.close)
         if first.request.verify == "source":
             from unloader.verification.source import check_able
 
             check_able(resolved.catalog, first.extract.source.kind)
-        self._load = watched_load(first.request, resolved.catalog)
-        self.held.callback(self._close_load)
+        if first.request.concurrency is not None:
+            load = self._load = watched_load(first.request.concurrency, resolved.catalog)
+            if load is not None:
+                self.held.callback(load.close)
         take_tables(state, self.following, self.held, self.left)
         # Let others see how far the run is, and end it.
-        live = home.live()
+        live: LiveStorage | None = state.tables[0].live() if state.is_single else home.storage
         if live is not None:
             state.live.record_in(live)
             self.held.callback(state.live.close)
-        if state.is_single:
-            state.ceilings = ceilings_of(first.request, state.live)
+        if state.is_single and first.request.ceilings is not None:
+            state.ceilings = ceilings_at(first.request.ceilings, state.live)
         until = resolved.catalog.keep_until_gone(() if live is None else live.marks())
         state.live.resumable = state.is_resumable
         state.live.snapshot_kept_until = resolved.catalog.kept_until()
@@ -190,18 +193,21 @@ class _Run:
             for unit in table.units_left()
         ]
         if not state.tables[0].outputs[0].in_order:
-            able = {
-                table.number
-                for table in state.tables
-                # One output of files takes its units in any order, each as often as need be.
-                if len(table.run.plan.units) == len(table.outputs) == 1
-                and table.outputs[0].is_kept
-                and not table.attempts
-            }
-            units = in_order_of_work(units, able, len(first.seating.seats))
+            units = largest_first(units)
+            if len(state.tables) > 1:
+                # Small tables are bundled, and come between the large ones.
+                able = {
+                    table.number
+                    for table in state.tables
+                    # One output of files takes its units in any order, each as often as need be.
+                    if len(table.run.plan.units) == len(table.outputs) == 1
+                    and table.outputs[0].is_kept
+                    and not table.attempts
+                }
+                workers = len(first.seating.seats)
+                units = spread_out(list(bundled(units, able, workers)), able, workers)
         self._unload(units)
         # Count, verify and publish unpublished tables.
-        at_once = state.options.publish == "table"
         self._wait("publishing" if at_once else "counting")
         if not at_once:
             state.live(PhaseStarted(phase="publishing"))
@@ -271,8 +277,10 @@ class _Run:
             if not table.is_over and not table.units_left():
                 # All was staged before the run was interrupted.
                 done(table)
-        executor.use(min(steering.first_workers, places), places)
-        prove(executor, first.run, state.places)
+        wanted = places if steering.steering is None else steering.steering.control.places
+        executor.use(min(wanted, places), places)
+        if request.uses_cluster:
+            prove(executor, first.run, state.places)
         if state.is_single:
             first.history.look()
         try:
@@ -282,7 +290,8 @@ class _Run:
                 first.history.look(at_once=True)
                 state.evidence = executor.evidence()
                 state.lowest_parallelism = schedule.capacity.lowest
-            self._close_load()
+            if self._load is not None:
+                self._load.close()
         if engine.failure is not None:
             raise self._ended_by(engine.failure)
         if schedule.given_up:
@@ -314,12 +323,6 @@ class _Run:
         elif name := next((table.name for table in tables if table.failure is not None), ""):
             failure = replace(failure, message=f"{name}: {failure.message}")
         return error_of(failure)
-
-    def _close_load(self) -> None:
-        """End what watches the database; may be called again."""
-        if self._load is not None:
-            self._load.close()
-            self._load = None
 
     def _publish(
         self, tables: Sequence[Table], threads: SyncThreads, observe: Observer

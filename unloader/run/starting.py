@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -43,7 +44,7 @@ from unloader.retention.following import Following, follow
 from unloader.run.concurrency import is_adaptive
 from unloader.run.places import left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
-from unloader.run.workers import check_ceilings, workers_for
+from unloader.run.workers import workers_for
 from unloader.secrets.encryption_keys import check_key
 from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import is_kept, path_of, real
@@ -60,7 +61,11 @@ def start(
     asked: TablesRequest, planned: ResolvedTable | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
     common = asked.common
-    check_ceilings(common)
+    if common.ceilings is not None:
+        from unloader.tuning.ceilings import read_ceilings
+
+        # That the file can be used is known before the run.
+        read_ceilings(Path(common.ceilings))
     if asked.is_single:
         check_before(common, observe)
     else:

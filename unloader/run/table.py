@@ -220,10 +220,6 @@ class Table(Struct, kw_only=True):
         text = f"route {output.route} is abandoned: {failure.message}"
         self.observe(Notice(text=text))
 
-    def begin(self) -> None:
-        for output in self._open():
-            output.begin(self.observe, self.state.stop)
-
     def keep(self, name: str, data: bytes) -> None:
         """Keep a record in each directory: any of them resumes all outputs."""
         for output in self._open():
@@ -232,7 +228,7 @@ class Table(Struct, kw_only=True):
     def live(self) -> LiveStorage | None:
         """Return where others see a single table and can end it; None if nothing is kept."""
         storages = [storage for output in self._open() if (storage := output.live())]
-        return AllPlaces(storages) if storages else None
+        return AllPlaces(storages) if len(storages) > 1 else next(iter(storages), None)
 
     def take_up(self) -> None:
         """Confirm what an earlier process of the run has done.

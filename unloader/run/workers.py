@@ -102,8 +102,6 @@ def prove(executor: Executor, run: ResolvedTable, places: tuple[str, ...]) -> No
     Raises:
         UnloaderError: One does not, which it names.
     """
-    if not run.request.uses_cluster:
-        return
     from unloader.engine.cluster.executor import DaskExecutor
 
     assert isinstance(executor, DaskExecutor)
@@ -146,29 +144,15 @@ def _check_for_cluster(request: Request) -> None:
         )
 
 
-def check_ceilings(request: Request) -> None:
-    """Check that the file can be used, if the request names one.
-
-    Raises:
-        ConfigError: It cannot.
-    """
-    if request.ceilings is not None:
-        from unloader.tuning.ceilings import read_ceilings
-
-        read_ceilings(Path(request.ceilings))
-
-
-def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
-    """Return the ceilings of a request; None without any, or where the file has gone since.
+def ceilings_at(path: str, observe: Observer) -> Ceilings | None:
+    """Return the ceilings in a file; None where it has gone since the run was begun.
 
     A run that is resumed must not fail for want of them.
     """
-    if request.ceilings is None:
-        return None
     from unloader.tuning.ceilings import read_ceilings
 
     try:
-        return read_ceilings(Path(request.ceilings))
+        return read_ceilings(Path(path))
     except ConfigError as error:
         observe(Notice(text=f"the run is not compared with the ceilings: {error.message}"))
         return None
