@@ -114,7 +114,24 @@ class Engine(Struct, Generic[U]):
         """
         try:
             while not self.schedule.over and self.failure is None:
-                self._step(executor)
+                self._steering = self.work.steering()
+                if self._steering is not None:
+                    self._steering.turn(self.schedule, executor, self.clock())
+                self._give_all(executor)
+                began = self.clock()
+                events = executor.events(TICK_SECONDS)
+                self._listened += min(self.clock() - began, TICK_SECONDS)
+                for event in events:
+                    self._handle(executor, event)
+                self._tell_capacity()
+                self.work.check()
+                if self.schedule.held:
+                    # How long a place is held is seen by looking while it is.
+                    self._next_look = min(self._next_look, self._listened + TICK_SECONDS)
+                # What still runs after a failure is ended: the run cannot become whole any more.
+                if self.failure is None and self._listened >= self._next_look:
+                    wait = max(TICK_SECONDS, self._stop_overdue(executor))
+                    self._next_look = self._listened + wait
             self._tell_capacity(at_end=True)
             for event in executor.finish():
                 self._handle(executor, event)
@@ -124,25 +141,6 @@ class Engine(Struct, Generic[U]):
             executor.stop(dict.fromkeys(held, _STOPPED))
             for attempt in filter(None, held.values()):
                 self.work.discard(attempt)
-
-    def _step(self, executor: Executor) -> None:
-        self._steering = self.work.steering()
-        if self._steering is not None:
-            self._steering.turn(self.schedule, executor, self.clock())
-        self._give_all(executor)
-        began = self.clock()
-        events = executor.events(TICK_SECONDS)
-        self._listened += min(self.clock() - began, TICK_SECONDS)
-        for event in events:
-            self._handle(executor, event)
-        self._tell_capacity()
-        self.work.check()
-        if self.schedule.held:
-            # How long a place is held is seen by looking while it is.
-            self._next_look = min(self._next_look, self._listened + TICK_SECONDS)
-        # What still runs after a failure is ended: the run cannot become whole any more.
-        if self.failure is None and self._listened >= self._next_look:
-            self._next_look = self._listened + max(TICK_SECONDS, self._stop_overdue(executor))
 
     def _handle(self, executor: Executor, event: ExecutorEvent) -> None:
         if self._steering is not None and self._steering.is_own(self.schedule, event):
@@ -157,22 +155,20 @@ class Engine(Struct, Generic[U]):
             if failure is not None:
                 self._failed(event, failure)
             elif isinstance(event, Finished):
-                self._finished(executor, event.worker, event.result)
+                place, result = event.worker, event.result
+                done = self.schedule.finished(place)
+                del self._sent[place]
+                self.work.finished(place, done, result)
+                if self._steering is not None:
+                    self._give_all(executor)
+                elif place in executor.places():
+                    self._give(executor, place)
+                self.work.record(place, done, result)
         elif isinstance(event, NoPlaceLeft):
             self.schedule.stop()
             self.failure = self.failure or event.failure
         elif isinstance(event, Notice):
             self.work.note(event.text)
-
-    def _finished(self, executor: Executor, place: int, result: object) -> None:
-        attempt = self.schedule.finished(place)
-        del self._sent[place]
-        self.work.finished(place, attempt, result)
-        if self._steering is not None:
-            self._give_all(executor)
-        elif place in executor.places():
-            self._give(executor, place)
-        self.work.record(place, attempt, result)
 
     def _failed(self, event: Finished | Raised | Lost, failure: AttemptFailure) -> None:
         """Let the schedule judge a failure by its cause."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from numa.errors import PoolError
-from numa.model import Finished, Lost, ProcessLimits, Ready, WorkerEvent
+from numa.model import Finished, Lost, ProcessLimits, Ready
 from numa.supervisor import Supervisor
 from unloader.engine.executor import EventQueue, Executor, ExecutorEvent, NoPlaceLeft
 from unloader.errors import ConfigError, UnloaderError
@@ -89,7 +89,34 @@ class LocalExecutor(Executor):
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
         for event in self._supervisor.wait(0.0 if self._events else timeout_seconds):
-            self._take(event)
+            self._events.append(event)
+            if isinstance(event, Ready):
+                self._watch.ready(event, self._supervisor.pids())
+                self._events.note_once(event.bound.note)
+            elif isinstance(event, Finished) and not isinstance(event.result, AttemptFailure):
+                self._watch.unit_done(event.worker, self._supervisor.pids())
+            elif isinstance(event, Lost):
+                cannot = f"worker {event.worker} cannot be started: {event.detail}"
+                if event.reason == "refused":
+                    self._events.note_once(f"{event.detail} Next: {event.hint}")
+                elif event.reason == "too large":
+                    limit = self._supervisor.limits.memory_bytes / 2**20
+                    held = event.held_bytes / 2**20
+                    self._events.note(
+                        f"worker {event.worker} holds {held:.0f} MiB after a work unit, more than "
+                        f"--worker-memory {limit:g}MiB: the worker is replaced"
+                    )
+                elif event.hopeless:
+                    self._events.note(cannot)
+                if self._supervisor.exhausted:
+                    is_refused = event.reason == "refused"
+                    failure = AttemptFailure(
+                        error=(ConfigError if is_refused else UnloaderError).__name__,
+                        message=event.detail if is_refused else cannot,
+                        hint=event.hint or "run again with --numa off, or --debug to see more",
+                        retryable=False,
+                    )
+                    self._events.append(NoPlaceLeft(failure=failure))
         self._watch.tick(self._supervisor.pids())
         return self._events.take()
 
@@ -120,32 +147,3 @@ class LocalExecutor(Executor):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _take(self, event: WorkerEvent) -> None:
-        self._events.append(event)
-        if isinstance(event, Ready):
-            self._watch.ready(event, self._supervisor.pids())
-            self._events.note_once(event.bound.note)
-        elif isinstance(event, Finished) and not isinstance(event.result, AttemptFailure):
-            self._watch.unit_done(event.worker, self._supervisor.pids())
-        elif isinstance(event, Lost):
-            cannot = f"worker {event.worker} cannot be started: {event.detail}"
-            if event.reason == "refused":
-                self._events.note_once(f"{event.detail} Next: {event.hint}")
-            elif event.reason == "too large":
-                limit = self._supervisor.limits.memory_bytes / 2**20
-                self._events.note(
-                    f"worker {event.worker} holds {event.held_bytes / 2**20:.0f} MiB after a work "
-                    f"unit, more than --worker-memory {limit:g}MiB: the worker is replaced"
-                )
-            elif event.hopeless:
-                self._events.note(cannot)
-            if self._supervisor.exhausted:
-                is_refused = event.reason == "refused"
-                failure = AttemptFailure(
-                    error=(ConfigError if is_refused else UnloaderError).__name__,
-                    message=event.detail if is_refused else cannot,
-                    hint=event.hint or "run again with --numa off, or --debug to see more",
-                    retryable=False,
-                )
-                self._events.append(NoPlaceLeft(failure=failure))

@@ -284,7 +284,11 @@ class Schedule(Struct, Generic[U]):
             return None
         if not self.capacity.allows(len(self._running), now):
             return None
-        assignment = self._due(place, now) or self._fresh()
+        assignment = self._due(place, now)
+        if assignment is None and self._has_fresh():
+            unit = self.units[self._next]
+            self._next += 1
+            assignment = Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)
         if assignment is not None:
             self._running[place] = assignment
         return assignment
@@ -461,10 +465,3 @@ class Schedule(Struct, Generic[U]):
         for entry in mine:
             heapq.heappush(self._waiting, entry)
         return found
-
-    def _fresh(self) -> Attempt[U] | None:
-        if not self._has_fresh():
-            return None
-        unit = self.units[self._next]
-        self._next += 1
-        return Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)

@@ -128,10 +128,9 @@ def automatic_parallelism(topology: Topology, options: SeatOptions) -> int:
     They are the CPUs of the requested nodes, or of all, and at most the quota of the control
     group. Missing nodes are ignored: `seat_workers` names them.
     """
-    wanted = _nodes_of(options)
-    if wanted is None:
+    if options.numa == "off" or not options.nodes:
         return topology.usable_cpus
-    chosen = tuple(node for node in topology.nodes if node.id in wanted)
+    chosen = tuple(node for node in topology.nodes if node.id in options.nodes)
     return replace(topology, nodes=chosen).usable_cpus
 
 
@@ -208,13 +207,9 @@ def deal(
         workers,
         placement=options.placement,
         bind=options.bind if can_bind and options.numa != "off" else "none",
-        nodes=_nodes_of(options),
+        nodes=None if options.numa == "off" else options.nodes or None,
         near=near,
     )
-
-
-def _nodes_of(options: SeatOptions) -> tuple[int, ...] | None:
-    return None if options.numa == "off" else options.nodes or None
 
 
 def _why_no_memory(node: Node) -> str:

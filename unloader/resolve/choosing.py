@@ -67,7 +67,8 @@ def chosen_tables(
     """
     work = _Choosing(catalog=catalog, entries=entries, observe=observe)
     work.choose()
-    work.describe()
+    if any(work.kept):
+        work.describe()
     for number in range(len(entries)):
         work.finish(number)
     return ChosenTables(
@@ -107,7 +108,8 @@ def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> Ta
         )
     names = [column.name for column in table.columns]
     chosen = choose_columns(names, selection.columns, selection.exclude, folding)
-    check_as_text(chosen, selection.as_text)
+    if selection.as_text:
+        check_as_text(chosen, selection.as_text)
     columns = tuple(table.columns[names.index(name)] for name in chosen)
     return replace(table, columns=columns)
 
@@ -219,7 +221,17 @@ class _Choosing(Struct, kw_only=True):
     def finish(self, number: int) -> None:
         entry, chosen = self.entries[number], self.chosen[number]
         if chosen is None:
-            self._take_named(number)
+            request = entry.request
+            try:
+                only = chosen_table(self.catalog, request.selection, self.observe)
+            except UnloaderError as error:
+                if error.retryable:
+                    raise
+                query = f"the query of {entry.label}" if entry.label else "the query"
+                name = request.selection.query_name or str(request.selection.table or query)
+                self._note(number, TableProblem(table=name, error=error))
+                return
+            self.tables.append(ChosenTable(entry=number, request=request, table=only))
             return
         listed = {table.key: table for table in self.kept[number]}
         found = {key: self.infos[key] for key in listed if key in self.infos}
@@ -273,20 +285,6 @@ class _Choosing(Struct, kw_only=True):
             self._note(number, problem)
         if not against:
             self.tables.append(ChosenTable(entry=number, request=request, table=table))
-
-    def _take_named(self, number: int) -> None:
-        request = self.entries[number].request
-        try:
-            table = chosen_table(self.catalog, request.selection, self.observe)
-        except UnloaderError as error:
-            if error.retryable:
-                raise
-            label, selection = self.entries[number].label, request.selection
-            query = f"the query of {label}" if label else "the query"
-            name = selection.query_name or str(selection.table or query)
-            self._note(number, TableProblem(table=name, error=error))
-            return
-        self.tables.append(ChosenTable(entry=number, request=request, table=table))
 
 
 def _applied_to(request: Request, table: TableInfo, catalog: Catalog) -> Request:

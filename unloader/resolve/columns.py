@@ -70,7 +70,17 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     asked = request.of_outputs()
     needs = []
     for each in asked:
-        need = needs_of(each)
+        output = each.output
+        need = OutputNeeds(
+            text=output.format if isinstance(output.format, TextFormat) else None,
+            # Text that the database has finished holds no values that could be hashed.
+            batches_only=(
+                each.verify in COMPARING
+                or output.transform is not None
+                or output.file_size_bytes != 0
+                or each.fixed is not None
+            ),
+        )
         if request.routes is not None:
             own = each.selection
             if own.columns or own.exclude:
@@ -125,20 +135,6 @@ def _shared(projection: Projection) -> Projection:
     A schema or a task that is made of it is then made, and sent to a worker, only once.
     """
     return projection
-
-
-def needs_of(request: Request) -> OutputNeeds:
-    """Return the needs of the output's format for the columns."""
-    output = request.output
-    # Text that the database has finished holds no values that could be hashed.
-    hashed = request.verify in COMPARING
-    changed = output.transform is not None
-    return OutputNeeds(
-        text=output.format if isinstance(output.format, TextFormat) else None,
-        batches_only=(
-            hashed or changed or output.file_size_bytes != 0 or request.fixed is not None
-        ),
-    )
 
 
 def _format_of(

@@ -109,8 +109,6 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
         UsageError: Two do, or one goes to where several cannot.
     """
     routes = request.routes or ()
-    if len(routes) < 2:
-        return
     places: list[tuple[str, str]] = []
     for route, output in zip(routes, outputs, strict=True):
         kind = destination_kind(output.destinations)

@@ -153,14 +153,16 @@ def resolved(
         )
         if part is not None and planned is not None:
             outputs[0] = with_keys_of_plan(outputs[0], planned)
-        ready.refuse_collisions(outputs)
+        if not asked.is_single:
+            ready.refuse_collisions(outputs)
         tables = list(ready.tables.values())
         # A worker reads any table with units left, so all tables have the same seats.
         workers = min(
             max((table.plan.limits.parallelism for table in tables), default=0),
             sum(len(table.plan.units) for table in tables),
         )
-        if any(_is_in_order(table.request) for table in tables):
+        places = [table.request.output.destinations for table in tables]
+        if any(is_one_stream(destination_kind(each)) for each in places):
             workers = 1
         seating = ready.seats.first(workers)
         runs = tuple(
@@ -346,15 +348,11 @@ def prepared(
         UnloaderError: As `resolved`, for the only table.
     """
     started, first = time.perf_counter(), asked.common
-    decided = None
     if seats is None:
         decided = seat_request(first, planned.limits.parallelism if planned else None)
 
-    def seated() -> SeatPlan:
-        if decided is not None:
+        def seats() -> SeatPlan:
             return decided
-        assert seats is not None
-        return seats()
 
     source = source or first.source
     source = replace(source, session=replace(source.session, run_id=run_id))
@@ -377,7 +375,7 @@ def prepared(
             run = PreparedRun(
                 asked=asked,
                 catalog=catalog,
-                seats=seated(),
+                seats=seats(),
                 stop=stop,
                 chosen=found.tables,
                 notices=found.notices,
@@ -416,7 +414,7 @@ def prepared(
     # Nothing is decided yet: the findings of a lost session are looked for again. Seats that are
     # unavailable are not the fault of the source, and end the attempts.
     patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
-    ready = patience.with_retries(lambda: step, prepare, seated)
+    ready = patience.with_retries(lambda: step, prepare, seats)
     with closing(ready.catalog):
         yield ready
 
@@ -440,7 +438,9 @@ def prepared_table(
     request, selection = found.request, found.request.selection
     columns = columns_of(request, catalog, found.table)
     split = request.limits.split if planned is None else "auto"
-    table = without_masked_ranges(found.table, catalog, columns.transforms, split)
+    table = found.table
+    if any(columns.transforms):
+        table = without_masked_ranges(table, catalog, columns.transforms, split)
     check_sampling(catalog, selection)
     if planned is None:
         plan = plan_of(table, selection, limits_of(request, seats.parallelism, unit_bytes))
@@ -459,7 +459,8 @@ def prepared_table(
     extract = extract_of(request, table, columns.read, catalog, source, snapshot)
     if any(isinstance(each, ParquetFormat) for each in columns.formats):
         extract = with_origin(extract)
-    workers = 1 if _is_in_order(request) else min(plan.limits.parallelism, len(plan.units))
+    in_order = is_one_stream(destination_kind(request.output.destinations))
+    workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
     return PreparedTable(
         request=request,
         catalog=catalog,
@@ -493,10 +494,6 @@ def extract_of(
         limit_rows=selection.limit_rows,
         projection=read,
     )
-
-
-def _is_in_order(request: Request) -> bool:
-    return is_one_stream(destination_kind(request.output.destinations))
 
 
 def _codec(
@@ -560,7 +557,8 @@ def _outputs(table: PreparedTable, codecs: list[_Codec], run_id: str) -> tuple[R
             transform=own.transforms[0],
         )
         found.append(output)
-    check_places(table.request, [each.options for each in found])
+    if len(found) > 1:
+        check_places(table.request, [each.options for each in found])
     if len(found) > 1 or table.request.uses_cluster:
         # Another process, in another directory, reads the place.
         found = [replace(each, options=at_absolute_places(each.options)) for each in found]

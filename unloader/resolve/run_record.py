@@ -49,17 +49,6 @@ class RecordedTable(Struct, frozen=True, kw_only=True):
     run_id: str
     """The run that wrote the record. A later run that died early may have taken the home since."""
 
-    @classmethod
-    def of(cls, run: ResolvedTable) -> RecordedTable:
-        options = [output.options for output in run.outputs]
-        return cls(
-            name="" if run.extract.query is not None else run.extract.table.label,
-            directories=tuple(place for each in options for place in each.destinations),
-            homes=tuple(each.destination for each in options),
-            units=len(run.plan.units),
-            run_id=run.run_id,
-        )
-
 
 class RunRecord(Struct, frozen=True, kw_only=True):
     """The `RUN_RECORD` of a run. Each of `tables` has the format version, too."""
@@ -119,7 +108,18 @@ def record_of(
         for each in problems
     )
     record = RunRecord(
-        listed=tuple(map(RecordedTable.of, runs)),
+        listed=tuple(
+            RecordedTable(
+                name="" if run.extract.query is not None else run.extract.table.label,
+                directories=tuple(
+                    place for output in run.outputs for place in output.options.destinations
+                ),
+                homes=tuple(output.options.destination for output in run.outputs),
+                units=len(run.plan.units),
+                run_id=run.run_id,
+            )
+            for run in runs
+        ),
         tables=tuple(Raw(run.record()) for run in runs),
         home=home,
         format_version=FORMAT_VERSION,

@@ -69,8 +69,6 @@ class Following(Struct, kw_only=True):
         Raises:
             OutputFailed: The name of the link belongs to something else.
         """
-        if self.of == "nothing":
-            return
         for output in self.run.outputs:
             link = output.options.latest_link
             if link is not None:

@@ -51,14 +51,6 @@ _IDLE, _IO_WAIT, _LAST = 3, 4, 8
 """Fields of the line: user nice system idle iowait irq softirq steal; what follows is in user."""
 
 
-class CpuShares(Struct, frozen=True, kw_only=True):
-    """Shares of all CPUs over about a second, 0 to 1."""
-
-    busy: float
-    own: float
-    """Of the run's own processes."""
-
-
 class HostCpu(Struct):
     """Looks at the counters of the kernel."""
 
@@ -71,8 +63,10 @@ class HostCpu(Struct):
     def readable(self) -> bool:
         return self._counters() is not None
 
-    def look(self, pids: Collection[int], now: float) -> CpuShares | None:
-        """Return the shares since the last look; None at the first one, or if it was just now.
+    def look(self, pids: Collection[int], now: float) -> tuple[float, float] | None:
+        """Return the busy part of all CPUs, 0 to 1, and the part that the run's processes used.
+
+        Both are since the last look; None at the first one, or if it was just now.
 
         Args:
             pids: The processes of the workers; the one that calls is added.
@@ -90,7 +84,7 @@ class HostCpu(Struct):
         if known:
             used = sum(max(0, ticks - self._own.get(pid, 0)) for pid, ticks in own.items())
             busy = 1 - (idle - self._idle) / passed
-            shares = CpuShares(busy=min(1.0, max(0.0, busy)), own=min(1.0, used / passed))
+            shares = min(1.0, max(0.0, busy)), min(1.0, used / passed)
         self._then, self._total, self._idle, self._own = now, total, idle, own
         return shares
 
@@ -336,7 +330,7 @@ class RunSteering:
         if self._cpu is not None:
             shares = self._host.look(self.pids().values(), now)
             if shares is not None:
-                self._cpu.take(shares.busy, shares.own, at_work, now)
+                self._cpu.take(*shares, at_work, now)
             found["max-cpu"] = self._cpu.held
         if self._load_limit is not None and self.load is not None:
             for count in self.load.taken():

@@ -29,8 +29,7 @@ def test_shares_are_of_the_time_since_the_last_look(tmp_path: Path) -> None:
     assert host.look([7], 10.5) is None
     found = host.look([7, 8], 11.0)
     assert found is not None
-    assert found.busy == pytest.approx(0.7)
-    assert found.own == pytest.approx(0.25)
+    assert found == pytest.approx((0.7, 0.25))
 
 
 def test_a_system_without_them_is_not_readable(tmp_path: Path) -> None:
@@ -47,4 +46,4 @@ def test_this_host_is_readable() -> None:
     for _ in range(200_000):
         pass
     found = host.look([], 1.0)
-    assert found is None or 0 <= found.own <= 1
+    assert found is None or 0 <= found[1] <= 1
