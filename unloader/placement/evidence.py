@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from numa.model import BindReport, Ready, Residence, Seat, Topology
+from numa.model import BindReport, Ready, Residence, Seat
 from numa.residence import (
     MachinePages,
     Pace,
@@ -404,10 +404,6 @@ class CpuTime(Struct, frozen=True, kw_only=True):
         if passed <= 0:
             return None
         return min(1.0, max(0.0, (self.busy - earlier.busy) / passed))
-
-
-def node_cpus(topology: Topology) -> dict[int, tuple[int, ...]]:
-    return {node.id: node.cpus for node in topology.nodes if node.cpus}
 
 
 def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[int, CpuTime]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec import Struct
@@ -63,10 +63,8 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     selection, folding = request.selection, catalog.capabilities.folding
     names = [column.name for column in table.columns]
 
-    def projected(needs: Sequence[OutputNeeds]) -> Projection:
-        texts, values = selection.as_text, request.values
-        return project(catalog, table, selection.query, needs, as_text=texts, values=values)
-
+    texts, values = selection.as_text, request.values
+    projected = partial(project, catalog, table, selection.query, as_text=texts, values=values)
     asked = request.of_outputs()
     needs = []
     for each in asked:

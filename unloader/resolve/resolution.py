@@ -543,10 +543,9 @@ def _outputs(table: PreparedTable, codecs: list[_Codec], run_id: str) -> tuple[R
     found = []
     for number, (compression, choice) in enumerate(codecs):
         own = table.of_output(number)
-        options = replace(
-            placed(own.request.output, own.extract, run_id),
-            encryption=checked_encryption(own.request),
-        )
+        options = placed(own.request.output, own.extract, run_id)
+        if options.encryption is not None:
+            options = replace(options, encryption=checked_encryption(own.request))
         if lake_kind(options.destination) is not None:
             options = _in_table(options, own, run_id)
         output = ResolvedOutput(

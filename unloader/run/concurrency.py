@@ -171,10 +171,6 @@ _FEWEST, _CPUS_A_WORKER = 2, 4
 """An adaptive run begins with one worker for four CPUs: the best number is some doublings away."""
 
 
-def is_adaptive(request: Request) -> bool:
-    return request.concurrency is not None and request.concurrency.adaptive
-
-
 def watched_load(known: ConcurrencyOptions, catalog: Catalog) -> LoadWatch | None:
     """Begin to count active sessions, where a limit needs that; check the other limits.
 

@@ -188,7 +188,8 @@ class FileOutput(RunOutput):
         directory = self._stripes[unit.unit]
         files = tuple(replace(file, directory=directory) for file in unit.files)
         unit = replace(unit, files=files)
-        self._sync_later(unit)
+        if self._synced_from:
+            self._sync_later(unit)
         self._storage.append(JOURNAL, staged_line(unit))
         return self._fill(unit)
 

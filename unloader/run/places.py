@@ -21,7 +21,6 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import is_published, read_index
 from unloader.model import TablesOptions
 from unloader.nouns import counted
-from unloader.placement.evidence import node_cpus
 from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import first_of, record_of, recorded_tables
@@ -193,6 +192,7 @@ def _opened(
     # A table that is published gives its files back then: there may be thousands.
     own = ExitStack()
     held.callback(own.close)
+    nodes = run.topology.nodes if state.is_single else ()
     try:
         for number, begun in enumerate(found.outputs):
             own_run, route = of_output(run, number), ""
@@ -218,7 +218,7 @@ def _opened(
             observe=state.observer_of(run, state.live),
             history=History(
                 began=state.resolved.started,
-                cpus=node_cpus(run.topology) if state.is_single else {},
+                cpus={node.id: node.cpus for node in nodes if node.cpus},
             ),
             resumed=found.what == "units",
             is_published=found.what == "all",

@@ -16,7 +16,6 @@ from unloader.manifest.model import totals_of
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.resolved import missing_libraries, output_notices
-from unloader.run.concurrency import is_adaptive
 from unloader.run.order import size_of
 from unloader.run.table import RunState, Table
 
@@ -41,7 +40,7 @@ class Reporter:
         runs = [table.run for table in state.tables]
         units = [unit for run in runs for unit in run.plan.units]
         seats = max((run.seating.seats for run in runs), key=len)
-        snapshot = runs[0].extract.snapshot
+        snapshot, limits = runs[0].extract.snapshot, runs[0].request.concurrency
         state.live(
             RunStarted(
                 run_id=state.resolved.run_id,
@@ -54,7 +53,7 @@ class Reporter:
                 end_sessions_sql=state.resolved.catalog.end_sessions_sql(),
                 destinations=state.places,
                 nodes=tuple(seat.node for seat in seats),
-                adaptive=is_adaptive(runs[0].request),
+                adaptive=limits is not None and limits.adaptive,
                 tables=self._total,
                 largest_table="" if single else self._now.largest_open,
             )

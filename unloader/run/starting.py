@@ -41,7 +41,6 @@ from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
 from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
 from unloader.retention.following import Following, follow
-from unloader.run.concurrency import is_adaptive
 from unloader.run.places import left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
 from unloader.run.workers import workers_for
@@ -259,10 +258,11 @@ def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
     keys = keys if asked.is_single else keys[:1]
     broken = broken.with_source(source.secret, source.session.session_sql).with_keys(*keys)
     broken = broken.with_masking_keys(masking_keys)
-    for setting in request.settings:
-        if setting.name == "parallelism" and not is_adaptive(request):
-            broken = broken.with_parallelism(setting, request.limits.parallelism)
     known = request.concurrency
+    is_adaptive = known is not None and known.adaptive
+    for setting in request.settings:
+        if setting.name == "parallelism" and not is_adaptive:
+            broken = broken.with_parallelism(setting, request.limits.parallelism)
     broken = broken.changed(
         lambda run: replace(run, request=replace(run.request, concurrency=known))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from numa.topology import detect
-from unloader.placement.evidence import CpuTime, node_cpus, node_times
+from unloader.placement.evidence import CpuTime, node_times
 
 BEFORE = "cpu  9 9 9 9\ncpu0 100 0 50 800 50 0 0 0 7 0\ncpu1 0 0 0 1000 0 0 0 0 0 0\nintr 1 2\n"
 AFTER = "cpu  9 9 9 9\ncpu0 140 5 60 840 65 0 0 0 7 0\ncpu1 0 0 0 1100 0 0 0 0 0 0\nintr 1 2\n"
@@ -31,5 +31,5 @@ def test_no_time_and_no_file_is_no_load(tmp_path: Path) -> None:
 
 def test_this_machine_has_loads() -> None:
     """The kernel counts for every node with CPUs that we may use."""
-    cpus = node_cpus(detect())
+    cpus = {node.id: node.cpus for node in detect().nodes if node.cpus}
     assert set(node_times(cpus)) == set(cpus) != set()
