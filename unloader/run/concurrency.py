@@ -221,14 +221,10 @@ class RunSteering:
     _load_limit: LoadLimit | None = None
     _status: ParallelismStatus | None = None
 
-    def __post_init__(self) -> None:
-        if self.request.concurrency is not None:
-            self._begin(self.request.concurrency)
-
     def turn(self) -> Steering[WorkUnit] | None:
         """Apply the requests of `unloader set`; return the current steering of the run."""
         while (wish := self.live.wish()) is not None:
-            steering = self.steering or self._begin(ConcurrencyOptions())
+            steering = self.steering or self.begin(ConcurrencyOptions())
             refused = self._refusal(wish)
             if not refused:
                 self._take(wish, steering.control)
@@ -246,7 +242,7 @@ class RunSteering:
             replace(step, seconds=round(self._from_s + step.seconds, 1)) for step in self._steps
         )
 
-    def _begin(self, options: ConcurrencyOptions) -> Steering[WorkUnit]:
+    def begin(self, options: ConcurrencyOptions) -> Steering[WorkUnit]:
         self._from_s, self._options = self.seconds(), options
         first = _FEWEST
         if options.adaptive:

@@ -266,7 +266,7 @@ def check_tables(
             counts: dict[int, int] = {}
             if len(counted) > 1:
                 # If it fails, each table is counted alone.
-                with suppress(UnloaderError), cancelled_by(state.stop, catalog):
+                with suppress(UnloaderError), cancelled_by(state.live.stop, catalog):
                     extracts = [table.run.extract for table in counted]
                     rows = catalog.count_tables(extracts)
                     counts = {
@@ -276,7 +276,7 @@ def check_tables(
                     }
             for table in some:
                 try:
-                    table.verify(state.stop, catalog, counts.get(table.number))
+                    table.verify(state.live.stop, catalog, counts.get(table.number))
                 except BaseException as error:
                     yield table, error
                 else:

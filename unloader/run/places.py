@@ -228,7 +228,7 @@ def _opened(
         try:
             for output in opened:
                 if output.is_open:
-                    output.begin(table.observe, state.stop)
+                    output.begin(table.observe, state.live.stop)
         except BaseException:
             table.abandon(kept=False)
             raise

@@ -12,6 +12,7 @@ source's own at the same snapshot.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -135,7 +136,6 @@ class _Run:
     _home: Home | None = None
     _reporter: Reporter = field(init=False)
     _finisher: Finisher = field(init=False)
-    _units: Units = field(init=False)
     _load: LoadWatch | None = None
 
     def execute(self) -> Manifests:
@@ -212,7 +212,7 @@ class _Run:
         if not at_once:
             state.live(PhaseStarted(phase="publishing"))
             if state.options.on_failure == "stop":
-                check_stop(state.stop, "before the files had their final names")
+                check_stop(state.live.stop, "before the files had their final names")
             for table in state.tables:
                 if table.is_checked and not table.is_over:
                     self._finisher.publish(table)
@@ -232,6 +232,8 @@ class _Run:
             load=self._load,
             seconds=first.history.seconds,
         )
+        if request.concurrency is not None:
+            steering.begin(request.concurrency)
         until = 0.0
 
         def done(table: Table) -> None:
@@ -250,10 +252,13 @@ class _Run:
                 self._finisher.hurry()
             self._collect()
 
-        units = self._units = Units(
+        units = Units(
             state=state,
             executor=executor,
             steered=steering,
+            left=Counter(
+                {each.number: len(each.units_left()) for each in state.tables if not each.is_over}
+            ),
             on_done=done,
             on_failed=self._reporter.table,
             collect=collect,
@@ -330,7 +335,7 @@ class _Run:
         """Publish tables that are checked, together; in a thread."""
         for table in tables:
             table.observe = self.state.observer_of(table.run, observe)
-        steps = [table.publishing(self.state.stop) for table in tables]
+        steps = [table.publishing(self.state.live.stop) for table in tables]
         for number, found in together(steps, threads):
             if isinstance(found, BaseException):
                 yield tables[number], found

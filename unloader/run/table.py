@@ -86,9 +86,6 @@ class RunState(Struct, kw_only=True):
     steering: RunSteering | None = None
     """What steers the number of workers; None before there are any."""
 
-    def stop(self) -> bool:
-        return self.live.stop()
-
     @property
     def places(self) -> tuple[str, ...]:
         """Where a single table goes, or the home of several."""
@@ -240,7 +237,7 @@ class Table(Struct, kw_only=True):
 
         def tick() -> None:
             self.observe(Tick())
-            check_stop(self.state.stop, "while the finished files were checked")
+            check_stop(self.state.live.stop, "while the finished files were checked")
 
         outputs = self._open()
         for output in outputs:

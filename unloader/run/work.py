@@ -64,6 +64,8 @@ class Units(Work[TableUnit]):
     state: RunState
     executor: Executor
     steered: RunSteering
+    left: Counter[int]
+    """Units that are not done, by the number of the table."""
     on_done: Callable[[Table], None]
     """Takes a table when its last unit is on record."""
     on_failed: Callable[[Table], None]
@@ -74,16 +76,10 @@ class Units(Work[TableUnit]):
     """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
     put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
-    _left: Counter[int] = field(default_factory=Counter)
-    """Units that are not done, by the number of the table."""
     _working: int = 0
     """How many workers the source lets work, once it has refused one; 0 before."""
     _began: dict[str, float | None] = field(default_factory=dict)
     """When the attempts began that are finished and not on record yet, by unit."""
-
-    def __post_init__(self) -> None:
-        for table in self.state.tables:
-            self._left[table.number] = 0 if table.is_over else len(table.units_left())
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         tasks = []
@@ -123,7 +119,7 @@ class Units(Work[TableUnit]):
             table.history.look()
             table.check()
         self.collect()
-        check_stop(self.state.stop, "before all work units were done")
+        check_stop(self.state.live.stop, "before all work units were done")
         if self.room is not None:
             self.room.check()
 
@@ -231,8 +227,8 @@ class Units(Work[TableUnit]):
                     )
                 except (UnloaderError, OSError) as error:
                     self._spoiled(each, error)
-            self._left[table.number] -= 1
-            if not self._left[table.number] and table.failure is None:
+            self.left[table.number] -= 1
+            if not self.left[table.number] and table.failure is None:
                 self.on_done(table)
         if again:
             self.put_back(again, attempt.attempt)
