@@ -65,7 +65,8 @@ class WorkerEvidence(Struct, frozen=True, kw_only=True):
     @property
     def local_share(self) -> float | None:
         """Part of its private memory on its seat's memory node; None if unknown or not bound."""
-        if self.residence is None or self.seat.memory_node is None or not _is_bound(self):
+        is_bound = self.seat.cpus and self.bound is not None and self.bound.cpus is not None
+        if self.residence is None or self.seat.memory_node is None or not is_bound:
             return None
         return self.residence.local_share(self.seat.memory_node)
 
@@ -214,10 +215,6 @@ def _size(units: Iterable[FinishedUnit]) -> int:
     return sum(file.bytes for unit in units for file in unit.files)
 
 
-def _is_bound(worker: WorkerEvidence) -> bool:
-    return bool(worker.seat.cpus) and worker.bound is not None and worker.bound.cpus is not None
-
-
 _NEXT_BOUND = (
     "Next: in a container, allow set_mempolicy and sched_setaffinity (in Docker: the capability "
     "SYS_NICE), or see the allowed CPUs with: unloader topology"
@@ -237,7 +234,7 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
         return
     if bound.note:
         yield f"bound: {without_numbers(bound.note)}", f"is not placed as planned: {bound.note}"
-    if seen is None or not _is_bound(worker):
+    if seen is None or not seat.cpus or bound.cpus is None:
         return
     if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
         allowed, planned = _cpus(seen.allowed_cpus), _cpus(seat.cpus)

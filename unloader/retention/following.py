@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from unloader.errors import FollowUpFailed, OutputFailed, UsageError
 from unloader.events import Notice, Observer
@@ -32,7 +32,7 @@ class Following(Struct, kw_only=True):
     """Any of the tables: the options are the same for all of them."""
     home: str
     of: Literal["nothing", "each table", "the run"]
-    _failed: list[FollowUpFailed] = field(default_factory=list)
+    failed: FollowUpFailed | None = None
 
     @classmethod
     def of_run(cls, run: ResolvedTable, home: str, template: str | None) -> Following:
@@ -89,11 +89,7 @@ class Following(Struct, kw_only=True):
         try:
             follow(run, manifest, place, observe)
         except FollowUpFailed as error:
-            self._failed.append(error)
-
-    def raise_failed(self) -> None:
-        if self._failed:
-            raise self._failed[0]
+            self.failed = self.failed or error
 
 
 def follow(

@@ -117,7 +117,8 @@ def run(
             if known is not None:
                 raise known from error
             raise
-        current.following.raise_failed()
+        if current.following.failed is not None:
+            raise current.following.failed
     for output in state.tables[0].outputs if state.is_single else ():
         if output.manifest is not None:
             commit(output.manifest, output.destination, observe, is_own=True)

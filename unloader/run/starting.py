@@ -393,7 +393,8 @@ def _finished(place: str, done: Completed | None, observe: Observer) -> Manifest
             to = options_of(done.record).destination
             following = Following.of_run(ended, place, to)
             following.after_all(manifest, observe)
-            following.raise_failed()
+            if following.failed is not None:
+                raise following.failed
     if isinstance(manifest, TablesManifest) or not commit(manifest, place, observe, is_own=False):
         observe(Notice(text=f"the run in {place} is finished: there is nothing left to do"))
     return manifest if isinstance(manifest, TablesManifest) else (manifest,)
