@@ -81,7 +81,8 @@ def to_balance(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[
     tried: list[tuple[int, list[int], float]] = []
     pieces = 0
     # The planner makes no more pieces than these, and workers beyond them would have none.
-    most = sum(_counts(parts, costs, _least_size(costs), (1, 1)))
+    smallest = max(1, MIN_UNIT_BYTES // costs.bytes_each)
+    most = sum(_counts(parts, costs, smallest, (1, 1)))
     for parallelism in range(min(limits.parallelism, most), 0, -1):
         alike = replace(limits, parallelism=parallelism)
         counts, time = _balanced(parts, costs, alike)
@@ -131,11 +132,8 @@ def target(costs: Costs, limits: PlanLimits) -> int:
     """Return the cost that a piece should have: `unit_bytes`, or a share that feeds all workers."""
     if limits.unit_bytes is not None:
         return max(1, limits.unit_bytes // costs.bytes_each)
-    return max(_least_size(costs), _ceil_div(costs.total, UNITS_PER_WORKER * limits.parallelism))
-
-
-def _least_size(costs: Costs) -> int:
-    return max(1, MIN_UNIT_BYTES // costs.bytes_each)
+    share_of_all = _ceil_div(costs.total, UNITS_PER_WORKER * limits.parallelism)
+    return max(1, MIN_UNIT_BYTES // costs.bytes_each, share_of_all)
 
 
 def _counts(

@@ -8,7 +8,6 @@ them from.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
@@ -183,6 +182,19 @@ class Plan(
         each = [by_unit[at] for at in order]
         finish = costs.reported(max(finish_times(each, limits.parallelism)), len(units))
         bound = costs.reported(lower_bound(each, limits.parallelism), len(units))
+        encode = msgspec.json.Encoder(order="sorted").encode
+        digest = hashlib.sha256(
+            b'{"limits":%b,"partitions":%b,"table":%b,"units":['
+            % (encode(limits), encode(partitions), encode(table))
+        )
+        # Unit by unit: the text of all together would be the largest object a plan ever needs.
+        for at, unit in enumerate(units):
+            digest.update((b"," if at else b"") + encode(unit))
+        if sampled is not None:
+            digest.update(b',"sampled":' + encode(sampled))
+        if part is not None:
+            digest.update(b',"part":' + encode(part))
+        digest.update(b"]}")
         return cls(
             table=table,
             partitions=partitions,
@@ -190,7 +202,7 @@ class Plan(
             limits=limits,
             sampled=sampled,
             part=part,
-            digest=_digest(table, partitions, units, limits, sampled, part),
+            digest=digest.hexdigest(),
             makespan=finish,
             # Rounded apart, the two may cross by the last bit.
             lower_bound=min(bound, finish),
@@ -240,27 +252,3 @@ _DERIVED = {
 
 def _broken(what: str) -> PlanError:
     return PlanError(f"The plan cannot be used: {what}.", "make the plan again from the source.")
-
-
-def _digest(
-    table: TableInfo,
-    partitions: tuple[str, ...] | None,
-    units: Sequence[WorkUnit],
-    limits: PlanLimits,
-    sampled: SampledUnits | None,
-    part: PlanPart | None,
-) -> str:
-    encode = msgspec.json.Encoder(order="sorted").encode
-    digest = hashlib.sha256(
-        b'{"limits":%b,"partitions":%b,"table":%b,"units":['
-        % (encode(limits), encode(partitions), encode(table))
-    )
-    # Unit by unit: the text of all together would be the largest object a plan ever needs.
-    for at, unit in enumerate(units):
-        digest.update((b"," if at else b"") + encode(unit))
-    if sampled is not None:
-        digest.update(b',"sampled":' + encode(sampled))
-    if part is not None:
-        digest.update(b',"part":' + encode(part))
-    digest.update(b"]}")
-    return digest.hexdigest()

@@ -85,7 +85,14 @@ def _drafts(
     limits: PlanLimits,
     partitions: Collection[str] | None,
 ) -> Iterator[Draft]:
-    _check_estimates(table, parts)
+    for part in parts:
+        for kind, value in (("rows", part.rows), ("bytes", part.bytes)):
+            if value is not None and value < 0:
+                where = "" if part.name is None else f" in partition {part.name!r}"
+                raise PlanError(
+                    f"The statistics of {table.label} give {value} {kind}{where}.",
+                    "renew the statistics of the table; unknown values must be None.",
+                )
     if limits.split == "none" and partitions is None:
         yield _whole_table(table, parts)
         return
@@ -149,17 +156,6 @@ def _whole_table(table: TableInfo, parts: Sequence[Part]) -> Draft:
         rows=total(part.rows for part in parts) if rows is None else rows,
         bytes=total(part.bytes for part in parts) if size is None else size,
     )
-
-
-def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
-    for part in parts:
-        for kind, value in (("rows", part.rows), ("bytes", part.bytes)):
-            if value is not None and value < 0:
-                where = "" if part.name is None else f" in partition {part.name!r}"
-                raise PlanError(
-                    f"The statistics of {table.label} give {value} {kind}{where}.",
-                    "renew the statistics of the table; unknown values must be None.",
-                )
 
 
 def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:

@@ -21,12 +21,8 @@ class Addresses:
 
     def __init__(self, extents: tuple[RowExtent, ...]) -> None:
         self.extents = extents
-        self.weight = sum(extent.addresses for extent in extents)
-
-    @property
-    def most_pieces(self) -> int:
-        """Number of pieces beyond which one would be empty; 0 if all are."""
-        return self.weight
+        self.weight = self.most_pieces = sum(extent.addresses for extent in extents)
+        """Beyond `most_pieces` pieces one would be empty; 0 if all are."""
 
     def cuts(self, pieces: int) -> list[int]:
         """Return the ascending offsets between this number of even pieces, with 0 and the
