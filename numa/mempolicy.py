@@ -57,7 +57,7 @@ def current() -> Policy:
     """
     mode = ctypes.c_int()
     mask = _Mask()
-    _call(1, ctypes.byref(mode), mask, _long(_MAX_NODE), None, _long(0))
+    _call(1, ctypes.byref(mode), mask, ctypes.c_long(_MAX_NODE), None, ctypes.c_long(0))
     return Policy(mode=mode.value, nodes=_nodes_of(mask))
 
 
@@ -68,7 +68,7 @@ def allowed_nodes() -> frozenset[int]:
         OSError: As `current`.
     """
     mask = _Mask()
-    _call(1, None, mask, _long(_MAX_NODE), None, _long(_F_MEMS_ALLOWED))
+    _call(1, None, mask, ctypes.c_long(_MAX_NODE), None, ctypes.c_long(_F_MEMS_ALLOWED))
     return _nodes_of(mask)
 
 
@@ -83,21 +83,17 @@ def apply(policy: Policy) -> None:
         if not 0 <= node < _WORDS * _WORD_BITS:
             raise OSError(errno.EINVAL, f"node {node} cannot exist")
         mask[node // _WORD_BITS] |= 1 << (node % _WORD_BITS)
-    used = mask if policy.nodes else None
-    _call(0, _long(policy.mode), used, _long(_MAX_NODE if policy.nodes else 0))
+    used, most = (mask, _MAX_NODE) if policy.nodes else (None, 0)
+    _call(0, ctypes.c_long(policy.mode), used, ctypes.c_long(most))
 
 
 def _call(which: int, *arguments: object) -> None:
+    # A plain int would go as a C int, and libc's syscall() reads longs.
     libc = ctypes.CDLL(None, use_errno=True)
     number = _CALL_NUMBERS[os.uname().machine][which]
-    if libc.syscall(_long(number), *arguments) != 0:
+    if libc.syscall(ctypes.c_long(number), *arguments) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-
-
-def _long(value: int) -> ctypes.c_long:
-    # A plain int would go as a C int, and libc's syscall() reads longs.
-    return ctypes.c_long(value)
 
 
 def _nodes_of(mask: "ctypes.Array[ctypes.c_ulong]") -> frozenset[int]:

@@ -194,12 +194,11 @@ def _even(hosts: Sequence[_Host], sizes: Sequence[int]) -> Iterator[_Host]:
         for host, size in zip(hosts, sizes, strict=True)
     ]
 
-    def rank(at: int) -> tuple[int, tuple[int, ...], int, int, int]:
-        host = hosts[at]
-        return filled[at], smallness[at], packages[host.package], host.distance, host.node.id
-
     while True:
-        best = min(range(len(hosts)), key=rank)
+        _, best = min(
+            ((full, small, packages[host.package], host.distance, host.node.id), at)
+            for at, (full, small, host) in enumerate(zip(filled, smallness, hosts, strict=True))
+        )
         yield hosts[best]
         filled[best] += measure // sizes[best]
         package = hosts[best].package

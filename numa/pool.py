@@ -310,7 +310,8 @@ class Pool:
                     os.kill(child.process.pid, signal.SIGTERM)
             deadline = time.monotonic() + grace_seconds
             for child in children:
-                child.wait_gone(max(0.0, deadline - time.monotonic()))
+                left = max(0.0, deadline - time.monotonic())
+                wait_for_end(child.process.pid, child.gone, left)
         finally:
             try:
                 # Also when a second Ctrl-C interrupts the polite part.
@@ -386,7 +387,9 @@ class Pool:
                 self._receive(child, child.channel.receive())
                 if child.channel.ended:
                     # One that continues without its pipe is useless.
-                    child.killed = child.killed or not child.wait_gone(_EXIT_SECONDS)
+                    child.killed = child.killed or not wait_for_end(
+                        child.process.pid, child.gone, _EXIT_SECONDS
+                    )
                     self._lose([child])
         if time.monotonic() >= self._next_check:
             self._next_check = time.monotonic() + CHECK_SECONDS
@@ -472,9 +475,6 @@ class Member(Struct, kw_only=True):
         except ChildProcessError:
             # Another handler of SIGCHLD has reaped it.
             return self.process.poll() is not None
-
-    def wait_gone(self, timeout_seconds: float) -> bool:
-        return wait_for_end(self.process.pid, self.gone, timeout_seconds)
 
     def kill(self) -> None:
         """Kill the process, and the processes of its tasks that stayed in its group.

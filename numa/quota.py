@@ -115,12 +115,14 @@ def _folders(cgroup_root: Path, proc_root: Path) -> Iterator[Path]:
 
 def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
     """Return the way down from the group a mount shows to our own; None if we are not below it."""
-    mine = _parts(own)
+    mine, top = (
+        tuple(step for step in PurePosixPath(group).parts if step.strip("/"))
+        for group in (own, shown or "")
+    )
     if shown is None:
         # A container without its own cgroup namespace reads the host's path, which is not there;
         # the mount then shows our own group, so the top is always looked at.
         return tuple(step for step in mine if step != "..")
-    top = _parts(shown)
     if mine[: len(top)] == top:
         mine = mine[len(top) :]
         # Above the root of our cgroup namespace, and down again elsewhere.
@@ -130,10 +132,6 @@ def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
     # Either a mount from outside our namespace, which shows an ancestor as `/..` and not the way
     # down from it, or the two files disagree: the mounted group then counts as ours.
     return ()
-
-
-def _parts(group: str) -> tuple[str, ...]:
-    return tuple(step for step in PurePosixPath(group).parts if step.strip("/"))
 
 
 def _ratio(path: Path, text: str, quota: str, period: str) -> float:

@@ -162,7 +162,21 @@ class Supervisor(Pool):
         # Only here, where what workers had sent is read: the caller may have been away for long.
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_SECONDS
-            self._end(self._beyond_limits())
+            late, now = self.limits.start_seconds, time.monotonic()
+            beyond = [
+                Lost(
+                    worker=worker,
+                    reason="not up",
+                    detail=f"worker {worker} did not start within {late:g} s",
+                )
+                for worker, started in self._starting.items()
+                if late and now - started > late
+            ]
+            for worker, child in self._members.items():
+                large = self._too_large_for(worker, self.limits.task_memory_bytes)
+                if child.busy and large is not None:
+                    beyond.append(large)
+            self._end(beyond)
         events, self._judged = self._judged, []
         return tuple(events)
 
@@ -221,18 +235,6 @@ class Supervisor(Pool):
         self.idle.discard(worker)
         self._starting.pop(worker, None)
         self._too_large.pop(worker, None)
-
-    def _beyond_limits(self) -> Iterable[Lost]:
-        """Yield the processes that have passed a limit, as they will be reported."""
-        longest, now = self.limits.start_seconds, time.monotonic()
-        for worker, started in self._starting.items():
-            if longest and now - started > longest:
-                detail = f"worker {worker} did not start within {longest:g} s"
-                yield Lost(worker=worker, reason="not up", detail=detail)
-        for worker, child in self._members.items():
-            large = self._too_large_for(worker, self.limits.task_memory_bytes)
-            if child.busy and large is not None:
-                yield large
 
     def _too_large_for(self, worker: int, limit: int) -> Lost | None:
         held = self.memory_bytes(worker) if limit else None

@@ -44,41 +44,48 @@ class Channel:
         sock.setblocking(False)
         self._sock = sock
         self._inbox = bytearray()
-        self._outbox = bytearray()
+        self.unsent = bytearray()
+        """What the pipe has not taken yet."""
         self.ended = False
         """The other end is closed and everything it had sent is read."""
 
     def fileno(self) -> int:
         return self._sock.fileno()
 
-    @property
-    def unsent(self) -> bool:
-        return bool(self._outbox)
-
     def post(self, *parts: bytes) -> None:
         """Send a frame: as much as the pipe takes now, the rest with later calls of `flush`."""
-        self._outbox += frame(*parts)
+        self.unsent += frame(*parts)
         self.flush()
 
     def flush(self) -> None:
         """Send as much as the pipe takes. A closed pipe drops all: `receive` reports it."""
         try:
-            while self._outbox:
-                with memoryview(self._outbox) as view:
+            while self.unsent:
+                with memoryview(self.unsent) as view:
                     sent = self._sock.send(view[:_CHUNK_BYTES], _SEND_FLAGS)
-                del self._outbox[:sent]
+                del self.unsent[:sent]
         except BlockingIOError:
             pass
         except OSError:
-            self._outbox.clear()
+            self.unsent.clear()
 
     def receive(self, *, everything: bool = False) -> list[bytes]:
         """Read the arrived bytes, at most 1 MiB or everything; return the bodies of whole frames.
 
         A frame cut off by the other side's death is dropped.
         """
-        while self._read() and everything:
-            pass
+        while not self.ended:
+            try:
+                data = self._sock.recv(_CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                # ECONNRESET: it died with unread bytes in its inbox. Its data came before this.
+                data = b""
+            self._inbox += data
+            self.ended = not data
+            if not everything:
+                break
         bodies: list[bytes] = []
         start = 0
         while len(self._inbox) >= start + _LENGTH.size:
@@ -90,18 +97,6 @@ class Channel:
             start = end
         del self._inbox[:start]
         return bodies
-
-    def _read(self) -> bool:
-        try:
-            data = self._sock.recv(_CHUNK_BYTES)
-        except BlockingIOError:
-            return False
-        except OSError:
-            # ECONNRESET: it died with unread bytes in its inbox. Its data came before this.
-            data = b""
-        self._inbox += data
-        self.ended = not data
-        return bool(data)
 
     def close(self) -> None:
         """Close the socket; the child then reads the end of the pipe."""

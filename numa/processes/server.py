@@ -144,9 +144,12 @@ class ForkServer:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        reason = _reason_against()
-        if reason is not None:
-            self._refuse(reason)
+        if sys.platform != "linux":
+            self._refuse(f"forks are not safe on {sys.platform}")
+            return
+        library = sys.modules.get("multiprocessing")
+        if library is not None and library.get_start_method(allow_none=True) == "spawn":
+            self._refuse("this program has set the start method of multiprocessing to spawn")
             return
         name = f"fork-server-{self._seat.node}"
         try:
@@ -307,16 +310,6 @@ def wait_for_end(pid: int, has_ended: Callable[[], bool], timeout_seconds: float
         time.sleep(min(pause, left))
         pause = min(2 * pause, _LAST_LOOK_SECONDS)
     return True
-
-
-def _reason_against() -> str | None:
-    """Return why this process must not be forked; None if it may be forked."""
-    if sys.platform != "linux":
-        return f"forks are not safe on {sys.platform}"
-    library = sys.modules.get("multiprocessing")
-    if library is not None and library.get_start_method(allow_none=True) == "spawn":
-        return "this program has set the start method of multiprocessing to spawn"
-    return None
 
 
 def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> NoReturn:
