@@ -48,7 +48,19 @@ class EarlierRuns:
 
     def _look(self) -> None:
         self.files = [set() for _ in self._places]
-        finished = [self._finished(place) for place in self._places]
+        finished: list[Index | None] = []
+        for place in self._places:
+            try:
+                data = self._storage.read(place, MANIFEST)
+            except FileNotFoundError:
+                finished.append(None)
+            except OSError as error:
+                raise OutputFailed(
+                    f"{below(place, MANIFEST)} cannot be read: {error.strerror or error}",
+                    "restore it and check its permissions, or unload again to another place",
+                ) from error
+            else:
+                finished.append(self._read_index(data, place))
         self._run_ids = ["" if index is None else index.run_id for index in finished]
         known: dict[str, int] = {}
         for home, index in zip(self._places, finished, strict=True):
@@ -71,18 +83,6 @@ class EarlierRuns:
             names if index is None else names | {MANIFEST}
             for index, names in zip(finished, self.files, strict=True)
         ]
-
-    def _finished(self, place: str) -> Index | None:
-        try:
-            data = self._storage.read(place, MANIFEST)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise OutputFailed(
-                f"{below(place, MANIFEST)} cannot be read: {error.strerror or error}",
-                "restore it and check its permissions, or unload again to another place",
-            ) from error
-        return self._read_index(data, place)
 
     def check_unchanged(self) -> None:
         """Look again; check that no run was published: the user did not agree to replace it."""

@@ -59,34 +59,28 @@ Compress = Callable[[BytesLike], BytesLike]
 """Returns one whole frame that holds some bytes, or none; used by one thread at a time."""
 
 
-def check_level(compression: Compression) -> None:
-    """Refuse a level the codec does not have."""
+def check_codec(format_name: str, compression: Compression, usable: tuple[str, ...]) -> None:
+    """Refuse a codec that is not among the `usable` ones, or a level the codec does not have."""
     codec, level = compression.codec, compression.level
     if codec not in LEVELS:
         raise FormatError(
             f"compression {codec!r} does not exist.", f"use one of {', '.join(LEVELS)}."
         )
-    if level is None:
-        return
-    limits = LEVELS[codec]
-    if limits is None:
+    if level is not None:
+        limits = LEVELS[codec]
+        if limits is None:
+            raise FormatError(
+                f"compression {codec} has no levels, but level {level} was requested.",
+                "leave the level out.",
+            )
+        lowest, highest = limits
+        if not lowest <= level <= highest:
+            raise FormatError(
+                f"compression {codec} has no level {level}.", f"use {lowest} to {highest}."
+            )
+    if codec not in usable:
         raise FormatError(
-            f"compression {codec} has no levels, but level {level} was requested.",
-            "leave the level out.",
-        )
-    lowest, highest = limits
-    if not lowest <= level <= highest:
-        raise FormatError(
-            f"compression {codec} has no level {level}.", f"use {lowest} to {highest}."
-        )
-
-
-def check_codec(format_name: str, compression: Compression, usable: tuple[str, ...]) -> None:
-    """Refuse a codec that is not among the `usable` ones, or a level the codec does not have."""
-    check_level(compression)
-    if compression.codec not in usable:
-        raise FormatError(
-            f"{format_name} files cannot be compressed with {compression.codec}.",
+            f"{format_name} files cannot be compressed with {codec}.",
             f"use one of {', '.join(usable)}.",
         )
 

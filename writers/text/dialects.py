@@ -126,7 +126,22 @@ def check(format: TextFormat) -> None:
                 "backslash would change.",
                 f"use --escape double, or another {option}.",
             )
-    _check_null(format)
+    null = f"--null {format.null!r}"
+    if (format.null + format.delimiter).find(format.delimiter) != len(format.null):
+        raise FormatError(f"the end of {null} runs into the delimiter.", "give another --null.")
+    if set(format.null) & (set(format.eol) | {"\r", "\n"}):
+        raise FormatError(f"{null} holds an end of line.", "give another --null.")
+    backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
+    if format.escape == "backslash" and backslashes % 2:
+        raise FormatError(
+            f"{null} ends with the escape character, so a reader would take the next mark for "
+            "text.",
+            "give another --null.",
+        )
+    if format.enclosure and format.enclosure in format.null:
+        raise FormatError(
+            f"{null} holds the enclosure, so NULL would read as a value.", "give another --null."
+        )
     if not 0 <= format.record_length_digits <= 20:
         raise FormatError(
             f"a record length of {format.record_length_digits} digits is impossible.",
@@ -186,25 +201,6 @@ def _check_texts(format: TextFormat, marks: dict[str, str]) -> None:
         encoding.check_text(text, option)
     encoding.check_text(format.decimal_separator, "--decimal-separator")
     encoding.check_text(format.substitute or "", "--substitute")
-
-
-def _check_null(format: TextFormat) -> None:
-    option = f"--null {format.null!r}"
-    if (format.null + format.delimiter).find(format.delimiter) != len(format.null):
-        raise FormatError(f"the end of {option} runs into the delimiter.", "give another --null.")
-    if set(format.null) & (set(format.eol) | {"\r", "\n"}):
-        raise FormatError(f"{option} holds an end of line.", "give another --null.")
-    backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
-    if format.escape == "backslash" and backslashes % 2:
-        raise FormatError(
-            f"{option} ends with the escape character, so a reader would take the next mark for "
-            "text.",
-            "give another --null.",
-        )
-    if format.enclosure and format.enclosure in format.null:
-        raise FormatError(
-            f"{option} holds the enclosure, so NULL would read as a value.", "give another --null."
-        )
 
 
 _BYTE_ORDER_MARKS = {

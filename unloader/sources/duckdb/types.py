@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REFUSED = "unloader refuses "
-Metadata = tuple[tuple[str, str], ...]
 
 _PLAIN = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT",
@@ -60,19 +59,16 @@ _INEXACT_INSIDE = re.compile(
 )
 
 
-def _has_distinct_texts(kind: str) -> bool:
-    """Return whether two different values of a type have two texts: 1 and '1' of a UNION do not."""
-    return re.search(r"\b(UNION\(|VARIANT\b)", re.sub("'[^']*'|\"[^\"]*\"", "", kind)) is None
-
-
 def readings_of(column: ColumnInfo) -> ColumnReadings:
     """Return how a column can be read; `output_type` is filled in by `with_types`."""
     metadata = (("source_type", column.native_type),)
+    unquoted = re.sub("'[^']*'|\"[^\"]*\"", "", column.native_type)
     as_text = Reading(
         expression=f"CAST({quoted(column.name)} AS VARCHAR)",
         output_type="",
         as_text=True,
-        lossless=_has_distinct_texts(column.native_type),
+        # Two values of a UNION have one text: 1 and '1'.
+        lossless=not re.search(r"\b(UNION\(|VARIANT\b)", unquoted),
         note="exact text, as requested",
         metadata=metadata,
     )
@@ -92,36 +88,31 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
             replace(shown, expression=finite, serves=frozenset(("parquet", "masked"))),
         )
     else:
-        usual = (_usual(column, metadata),)
+        name, kind = quoted(column.name), column.native_type
+        nested = kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
+        plain = kind in _PLAIN or _DECIMAL.fullmatch(kind)
+        exact = plain or (nested and not _INEXACT_INSIDE.search(kind))
+        note = "" if exact else _TEXT_NOTES.get(kind, "exact text")
+        if not exact and not as_text.lossless:
+            note = (
+                "text without the type of each value: the number 1 and the text '1' are written "
+                "the same"
+            )
+        usual = (
+            replace(
+                as_text,
+                expression=name if exact else as_text.expression,
+                as_text=False,
+                lossless=bool(exact) or as_text.lossless,
+                note=note,
+            ),
+        )
     return ColumnReadings(
         name=column.name,
         source_type=column.native_type,
         nullable=column.nullable,
         readings=(*usual, as_text),
         mask=_MASKS.get(column.native_type),
-    )
-
-
-def _usual(column: ColumnInfo, metadata: Metadata) -> Reading:
-    name, kind = quoted(column.name), column.native_type
-    nested = kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
-    plain = kind in _PLAIN or _DECIMAL.fullmatch(kind)
-    expression, note, lossless = name, "", True
-    if not plain and (not nested or _INEXACT_INSIDE.search(kind)):
-        expression, note = f"CAST({name} AS VARCHAR)", _TEXT_NOTES.get(kind, "exact text")
-        lossless = _has_distinct_texts(kind)
-        if not lossless:
-            note = (
-                "text without the type of each value: the number 1 and the text '1' are written "
-                "the same"
-            )
-    return Reading(
-        expression=expression,
-        output_type="",
-        as_text=False,
-        lossless=lossless,
-        note=note,
-        metadata=metadata,
     )
 
 

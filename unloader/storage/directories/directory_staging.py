@@ -241,7 +241,39 @@ class RunDirectory:
         """Directories above this one that are to be synced, as `way` has returned them."""
         if (link := foreign_link(path)) is not None:
             raise linked(link)
-        self._created = self._create()
+        made: list[Path] = []
+        with self.refused("create"):
+            for each in (path, *path.parents):
+                if each.exists():
+                    break
+                made.append(each)
+            if any(each.name == ".." for each in made):
+                raise OutputFailed(
+                    f"--to {path} has .. after a directory that does not exist",
+                    f"leave the .. out: --to {os.path.normpath(path)}",
+                )
+            self._made_room = bool(made) or not self.room.exists()
+            for each in reversed(made):
+                each.mkdir(exist_ok=True)
+            self.room.mkdir(exist_ok=True)
+            try:
+                if self._made_room and access is not None:
+                    for each in made:
+                        access.give(each)
+                    access.close(self.room)
+            except (OSError, OutputFailed):
+                with suppress(OSError):
+                    for each in (self.room, *made):
+                        each.rmdir()
+                raise
+        self.owners = owners_for(path)
+        if self._made_room:
+            # A network file system that maps users shows another owner than this user.
+            self.owners |= {os.lstat(self.room).st_uid}
+        if not is_of(self.room, self.owners):
+            raise foreign_room(self.room)
+        self._created = tuple(made)
+        """The directories that were made, innermost first."""
         self.is_new = path in self._created
         """It did not exist before it was taken."""
         self._made_at = time.monotonic()
@@ -271,41 +303,6 @@ class RunDirectory:
             yield
         except OSError as error:
             raise refused(verb, self.path, error.strerror or str(error)) from error
-
-    def _create(self) -> tuple[Path, ...]:
-        """Create the directory; return the new directories, innermost first."""
-        made: list[Path] = []
-        with self.refused("create"):
-            for each in (self.path, *self.path.parents):
-                if each.exists():
-                    break
-                made.append(each)
-            if any(each.name == ".." for each in made):
-                raise OutputFailed(
-                    f"--to {self.path} has .. after a directory that does not exist",
-                    f"leave the .. out: --to {os.path.normpath(self.path)}",
-                )
-            self._made_room = bool(made) or not self.room.exists()
-            for each in reversed(made):
-                each.mkdir(exist_ok=True)
-            self.room.mkdir(exist_ok=True)
-            try:
-                if self._made_room and self._access is not None:
-                    for each in made:
-                        self._access.give(each)
-                    self._access.close(self.room)
-            except (OSError, OutputFailed):
-                with suppress(OSError):
-                    for each in (self.room, *made):
-                        each.rmdir()
-                raise
-        self.owners = owners_for(self.path)
-        if self._made_room:
-            # A network file system that maps users shows another owner than this user.
-            self.owners |= {os.lstat(self.room).st_uid}
-        if not is_of(self.room, self.owners):
-            raise foreign_room(self.room)
-        return tuple(made)
 
     def begin(
         self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]

@@ -96,34 +96,28 @@ _TRIES = 3
 _FILE_AND_MANIFEST = 2
 
 
-def _resolved(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the directories without symbolic links; they are apart from each other."""
-    resolved = tuple(os.path.realpath(path) for path in paths)
-    for path, real in zip(paths, resolved, strict=True):
-        if RUN in real.split(os.sep):
-            # The end of a run into the directory around it removes it, with finished files.
-            raise OutputFailed(
-                f"{path} is inside a directory {RUN}, which is removed when the run ends",
-                "choose another directory",
-            )
-    pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
-    if pair is not None:
-        first, second = pair
-        same = resolved[first] == resolved[second]
-        raise OutputFailed(
-            two_are_one(str(paths[first]), str(paths[second]), same=same),
-            "give separate directories",
-        )
-    return resolved
-
-
 class RunDirectories(RunStorage):
     """One or more directories, taken by one run; see `RunStorage`."""
 
     def __init__(self, claim: Claim) -> None:
         """Lock all the directories, by the rules of `Storage.take`."""
         paths = [Path(place) for place in claim.places]
-        resolved = _resolved(paths)
+        resolved = tuple(os.path.realpath(path) for path in paths)
+        for path, real in zip(paths, resolved, strict=True):
+            if RUN in real.split(os.sep):
+                # The end of a run into the directory around it removes it, with finished files.
+                raise OutputFailed(
+                    f"{path} is inside a directory {RUN}, which is removed when the run ends",
+                    "choose another directory",
+                )
+        pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
+        if pair is not None:
+            first, second = pair
+            same = resolved[first] == resolved[second]
+            raise OutputFailed(
+                two_are_one(str(paths[first]), str(paths[second]), same=same),
+                "give separate directories",
+            )
         self.places = tuple(map(str, paths))
         self.all: tuple[RunDirectory, ...]
         self.first: RunDirectory
