@@ -5,7 +5,7 @@ Everything here crosses the process boundary, so nothing holds a file, a thread 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -245,6 +245,23 @@ class ContentSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     nulls: tuple[int, ...]
     sums: tuple[str, ...]
     """Of each column: 16 hexadecimal digits."""
+
+    @classmethod
+    def total(cls, parts: Sequence[ContentSums]) -> ContentSums:
+        """Return the checksums of the rows of all parts together; at least one."""
+        return cls(
+            rows=sum(part.rows for part in parts),
+            nulls=tuple(map(sum, zip(*(part.nulls for part in parts), strict=True))),
+            sums=tuple(
+                hexadecimal(sum(int(each, 16) for each in column))
+                for column in zip(*(part.sums for part in parts), strict=True)
+            ),
+        )
+
+
+def hexadecimal(number: int) -> str:
+    """Return a sum of `ContentSums`, of any size and sign, as it is written."""
+    return f"{number % 2**64:016x}"
 
 
 class StageSeconds(Struct, frozen=True, kw_only=True):

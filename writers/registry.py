@@ -20,7 +20,7 @@ from writers.codecs.compression import (
     text_libraries,
 )
 from writers.errors import FormatError
-from writers.files.staging import text_extension
+from writers.files.publish import text_extension
 from writers.model import PLAIN, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:

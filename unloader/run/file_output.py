@@ -40,7 +40,6 @@ from unloader.storage.storage_protocol import (
     Move,
     Staging,
 )
-from writers.content.sums import total
 from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec
@@ -264,7 +263,7 @@ class FileOutput(RunOutput):
         fetched = fetched_of(
             self.written.schema,
             tuple(column.name for column in self.written.columns),
-            {part: total(sums) for part, sums in contents.items()},
+            {part: ContentSums.total(sums) for part, sums in contents.items()},
             self.run.output.format,
         )
         if notice := fetched.notice():

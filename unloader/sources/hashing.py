@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from unloader.model import Extract, ReadColumn
-from writers.content.sums import hexadecimal
-from writers.model import ContentSums
+from writers.model import ContentSums, hexadecimal
 from writers.schema import text_classes
 
 if TYPE_CHECKING:

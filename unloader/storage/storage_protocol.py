@@ -12,16 +12,18 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct, to_builtins
 from msgspec.json import Decoder
 
 from unloader.errors import OutputFailed
 from unloader.nouns import counted
-from writers.files.readable import Readable
 from writers.files.syncing import Steps, alone
 from writers.model import UncompletedUpload
+
+if TYPE_CHECKING:
+    from writers.files.readable import Readable
 
 RUN = "_run"
 """The directory of a run in its destination, until the run is published."""

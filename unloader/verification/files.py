@@ -26,7 +26,6 @@ from unloader.model import FinishedUnit
 from unloader.nouns import counted
 from unloader.sources import readings
 from unloader.storage.storage_protocol import RunStorage
-from writers.content.sums import total
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.files.checksums import checksum_name
 from writers.files.read_back import read_back
@@ -331,11 +330,13 @@ def read_files(
         names = ", ".join(str(files[at].path) for at in mine)
         places = (f"in {names}", f"fetched for {part}")
         if sums:
-            texts += differing(total(sums), known, fetched.columns, places, fetched.left_out)
+            texts += differing(
+                ContentSums.total(sums), known, fetched.columns, places, fetched.left_out
+            )
         elif known.rows:
             texts.append(f"{part} has {counted(known.rows, 'row')} and no file")
     sums = [each for each in found if isinstance(each, ContentSums)]
-    return texts, total(sums) if sums and len(sums) == len(files) else None
+    return texts, ContentSums.total(sums) if sums and len(sums) == len(files) else None
 
 
 def some_of(found: Sequence[str]) -> str:
@@ -375,7 +376,7 @@ def fetched_by(manifest: Manifest) -> Fetched:
             "files and database: unloader verify DEST SOURCE --level source",
         )
     if manifest.options.file_per == "table":
-        parts = {TABLE: total(tuple(parts.values()))}
+        parts = {TABLE: ContentSums.total(tuple(parts.values()))}
     return fetched_of(
         schema_of(manifest),
         tuple(column.name for column in manifest.columns),

@@ -42,7 +42,6 @@ from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
 from unloader.verification.files import Advance, differing, in_parallel, some_of
 from unloader.worker.masked_failures import source_words_left_out
-from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
 
 TableKey = tuple[str, str]
@@ -247,7 +246,7 @@ class Hashers:
             advance(0)
             found.append(hasher.sums(extract, selector))
         self._free.put(hasher)
-        return total(found)
+        return ContentSums.total(found)
 
     def cancel(self) -> None:
         for hasher in self._all:
@@ -396,7 +395,7 @@ def _content(
         plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
         groups = [unit.selectors for unit in plan.units]
     return SourceContent(
-        sums=total(source_sums(groups, extract, opened.hashers, parallelism, observe)),
+        sums=ContentSums.total(source_sums(groups, extract, opened.hashers, parallelism, observe)),
         unhashed=catalog.unhashed(extract),
         schema=projection.schema,
         columns=tuple(column.name for column in projection.columns),

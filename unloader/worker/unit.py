@@ -40,7 +40,7 @@ from unloader.worker.progress import (
 )
 from unloader.worker.pump import GATE, LITTLE_BYTES, Pump
 from writers.base import Writer
-from writers.content.sums import ColumnSums, total
+from writers.content.sums import ColumnSums
 from writers.cpu_delay import cpu_delay
 from writers.files.disk_space import notified_of_waits
 from writers.large_rows import LargeRow
@@ -143,7 +143,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
         raise
     sums: ContentSums | None = None
     if of_batches is not None and of_rows is not None:
-        sums = total((of_batches.result(), of_rows.result()))
+        sums = ContentSums.total((of_batches.result(), of_rows.result()))
     stages = _stages(pump, [each.stages for each in outputs.all], before, closing)
     found = tuple(
         OutputResult(

@@ -14,32 +14,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from writers.content.forms import Form, form_of
-from writers.model import ContentSums, TextFormat
+from writers.model import ContentSums, TextFormat, hexadecimal
 from writers.schema import has_infinities, text_class
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from writers.large_rows import LargeRow, LargeValue
-
-MODULUS = 2**64
-
-
-def total(parts: Sequence[ContentSums]) -> ContentSums:
-    """Return the checksums of the rows of all parts together; at least one."""
-    return ContentSums(
-        rows=sum(part.rows for part in parts),
-        nulls=tuple(map(sum, zip(*(part.nulls for part in parts), strict=True))),
-        sums=tuple(
-            hexadecimal(sum(int(each, 16) for each in column))
-            for column in zip(*(part.sums for part in parts), strict=True)
-        ),
-    )
-
-
-def hexadecimal(number: int) -> str:
-    """Return a sum, of any size and sign, as it is written."""
-    return f"{number % MODULUS:016x}"
 
 
 class ColumnSums:

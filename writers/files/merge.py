@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from writers.codecs.compression import open_compressor
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
+from writers.files.publish import PART_SUFFIX, text_extension
 from writers.files.readable import arrow_stream, open_bytes
 from writers.files.regular import write_error
-from writers.files.staging import PART_SUFFIX, StagedFiles, text_extension
+from writers.files.staging import StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.parquet.writer import ParquetWriter
 

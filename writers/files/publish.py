@@ -15,15 +15,36 @@ import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from writers.codecs.compression import CODECS, SUFFIXES, check_codec
+from writers.encryption.age import SUFFIX
 from writers.errors import WriteError
 from writers.files.regular import open_regular, write_error
-from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import sync_directory
+from writers.model import PLAIN, Compression, Encryption, TextFormat
+
+PART_SUFFIX = ".part"
+"""The end of the name of every file that is not published yet."""
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 """From linux/fs.h."""
+
+
+def text_extension(
+    text_format: TextFormat, compression: Compression, encryption: Encryption = PLAIN
+) -> str:
+    """Return `csv`, or `tsv` where tabs separate fields, with `.gz` and the like if compressed.
+
+    After that comes `.age` if the text is encrypted.
+
+    Raises:
+        FormatError: Text cannot be compressed with this codec or level.
+    """
+    check_codec("csv", compression, CODECS["csv"])
+    separated_by_tabs = text_format.delimiter == "\t" and not text_format.fixed
+    name = ("tsv" if separated_by_tabs else "csv") + SUFFIXES[compression.codec]
+    return name + SUFFIX if encryption.recipients else name
 
 
 def check_moves(

@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from writers.codecs.compression import CODECS, SUFFIXES, check_codec
-from writers.encryption.age import SUFFIX
 from writers.errors import WriteError
+from writers.files.publish import PART_SUFFIX
 from writers.files.sink import Sink
-from writers.model import PLAIN, StageSeconds, WrittenFile
+from writers.model import StageSeconds, WrittenFile
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
     from writers.model import (
         Compression,
-        Encryption,
         OutputSpec,
-        TextFormat,
         UncompletedUpload,
     )
-
-PART_SUFFIX = ".part"
-"""The end of the name of every file that is not published yet."""
 
 
 class StagedFiles:
@@ -139,19 +133,3 @@ def _sum(some: StageSeconds, more: StageSeconds) -> StageSeconds:
     return StageSeconds(
         **{**sums, "longest_blocked_s": max(some.longest_blocked_s, more.longest_blocked_s)}
     )
-
-
-def text_extension(
-    text_format: TextFormat, compression: Compression, encryption: Encryption = PLAIN
-) -> str:
-    """Return `csv`, or `tsv` where tabs separate fields, with `.gz` and the like if compressed.
-
-    Behind that comes `.age` if the text is encrypted.
-
-    Raises:
-        FormatError: Text cannot be compressed with this codec or level.
-    """
-    check_codec("csv", compression, CODECS["csv"])
-    separated_by_tabs = text_format.delimiter == "\t" and not text_format.fixed
-    name = ("tsv" if separated_by_tabs else "csv") + SUFFIXES[compression.codec]
-    return name + SUFFIX if encryption.recipients else name

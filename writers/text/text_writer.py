@@ -18,7 +18,8 @@ from pyarrow import types
 
 from writers.built_library import Unusable, advice
 from writers.errors import FormatError, ValueNotRepresentable
-from writers.files.staging import StagedFiles, text_extension
+from writers.files.publish import text_extension
+from writers.files.staging import StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat

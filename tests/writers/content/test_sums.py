@@ -12,9 +12,10 @@ import pytest
 
 from writers.content import native, plain
 from writers.content.forms import Form, Kind, form_of
-from writers.content.sums import ColumnSums, hexadecimal, total
+from writers.content.sums import ColumnSums
 from writers.held_values import HeldValue
 from writers.large_rows import LargeRow
+from writers.model import ContentSums, hexadecimal
 
 CHANCE = random.Random(7)
 NUMBERS = {
@@ -141,7 +142,7 @@ def test_order_and_cuts_make_no_difference_and_repeats_do() -> None:
             sums = ColumnSums(schema)
             sums.add([column.take(pa.array(place, pa.int64())) for column in columns], len(place))
             parts.append(sums.result())
-        return total(parts)
+        return ContentSums.total(parts)
 
     assert sums_of([0, 1, 2]) == sums_of([2], [1, 0]) == sums_of([], [2, 1, 0])
     assert sums_of([0, 0]).sums != sums_of([0]).sums

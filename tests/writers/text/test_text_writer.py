@@ -22,7 +22,7 @@ from long_tests import OTHER_ROUTES, also
 
 from writers.built_library import Unusable
 from writers.errors import SchemaMismatch, ValueNotRepresentable, WriteError
-from writers.files.staging import text_extension
+from writers.files.publish import text_extension
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.native import encoder as library
 from writers.text.text_writer import (

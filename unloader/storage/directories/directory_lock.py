@@ -22,8 +22,8 @@ from msgspec import Struct
 from msgspec.json import Decoder, encode
 
 from unloader.storage.storage_protocol import REQUESTS, RUN, STATUS, Requests, boot_id, host_name
+from writers.files.publish import PART_SUFFIX
 from writers.files.regular import open_regular, read_regular
-from writers.files.staging import PART_SUFFIX
 
 LOCK = "lock"
 """Name of the file that the running process locks; it records the run."""

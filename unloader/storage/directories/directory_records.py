@@ -44,8 +44,8 @@ from unloader.storage.storage_protocol import (
     STATUS,
     Leftover,
 )
+from writers.files.publish import PART_SUFFIX
 from writers.files.regular import open_regular, read_regular
-from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps
 
 STAGED = "staged"

@@ -81,6 +81,7 @@ from unloader.storage.storage_protocol import (
 )
 from writers.errors import WriteError
 from writers.files.publish import (
+    PART_SUFFIX,
     NamedLater,
     check_moves,
     remove_staged,
@@ -88,7 +89,6 @@ from writers.files.publish import (
     write_new,
 )
 from writers.files.regular import open_regular, read_regular
-from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, Wanted, opened_for_sync
 from writers.model import UncompletedUpload
 
