@@ -19,9 +19,10 @@ def makespan(costs: Iterable[float], parallelism: int) -> float:
 def finish_times(costs: Sequence[float], parallelism: int) -> tuple[float, ...]:
     """Return for each worker the cost at which it finishes if idle ones take costs in order."""
     loads = Loads(parallelism, len(costs))
+    times: list[float] = [0] * parallelism
     for cost in costs:
-        loads.take(cost)
-    return loads.finish_times()
+        times[loads.take(cost)] += cost
+    return tuple(times)
 
 
 def lower_bound(costs: Sequence[float], parallelism: int) -> float:
@@ -32,7 +33,6 @@ def lower_bound(costs: Sequence[float], parallelism: int) -> float:
 class Loads:
     def __init__(self, parallelism: int, units: int) -> None:
         """Start with everybody idle."""
-        self._parallelism = parallelism
         busy = max(1, min(parallelism, units))
         # The count breaks ties so that units of cost 0 spread out too.
         self._heap: list[tuple[float, int, int]] = [(0, 0, worker) for worker in range(busy)]
@@ -42,10 +42,3 @@ class Loads:
         load, count, worker = self._heap[0]
         heapq.heapreplace(self._heap, (load + cost, count + 1, worker))
         return worker
-
-    def finish_times(self) -> tuple[float, ...]:
-        """Return what each worker has been given, by number."""
-        times: list[float] = [0] * self._parallelism
-        for load, _, worker in self._heap:
-            times[worker] = load
-        return tuple(times)

@@ -120,10 +120,10 @@ def extension(
     `.age` at the end.
     """
     name = name_of(output_format)
-    check(name, compression)
     if name == "csv":
         form = output_format if isinstance(output_format, TextFormat) else TextFormat()
         return text_extension(form, compression, encryption)
+    check(name, compression)
     return "parquet" if name == "parquet" else str(_load(name).extension)
 
 

@@ -363,8 +363,10 @@ class RunDirectory:
         if durable:
             os.fsync(self._lock)
             way = (self.room, self.path, *(made.parent for made in self._created))
-            for folder in _readable(*way):
-                sync_directory(folder)
+            for folder in way:
+                # Only publishing needs the right to read them.
+                if os.access(folder, os.R_OK):
+                    sync_directory(folder)
             self._is_durable = True
 
     def way(self) -> tuple[Wanted, ...]:
@@ -379,7 +381,9 @@ class RunDirectory:
             for made in self._created
             if _synced.get(made.parent, -math.inf) <= self._made_at
         )
-        return (self._lock, *_readable(self.path, *self._above))
+        way = (self.path, *self._above)
+        # Only publishing needs the right to read them.
+        return (self._lock, *(folder for folder in way if os.access(folder, os.R_OK)))
 
     def is_durable(self, since: float) -> None:
         """Remember that the way is synced, by a sync that began then, by the monotonic clock."""
@@ -440,8 +444,3 @@ class RunDirectory:
 _synced: dict[Path, float] = {}
 """When the latest sync of a directory began in this process, by the monotonic clock. The thousand
 directories of a run over many tables are made in one, which is synced once after all of them."""
-
-
-def _readable(*folders: Path) -> list[Path]:
-    """Return the directories that can be synced: only publishing needs the right to read them."""
-    return [folder for folder in folders if os.access(folder, os.R_OK)]
