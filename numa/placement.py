@@ -29,7 +29,7 @@ it, then its package first, then by id. When all CPUs are taken it continues lik
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, cycle, islice
+from itertools import cycle, islice
 from math import lcm
 from typing import NamedTuple
 
@@ -91,16 +91,21 @@ def place(
             )
     hosts = _hosts(topology, nodes, near)
     deal = _spread(hosts) if placement == "spread" else _close(topology, hosts, near)
-    desks: dict[int, tuple[Iterator[tuple[int, ...]], int | None]] = {}
+    rooms: dict[int, tuple[Iterator[tuple[int, ...]], int | None]] = {}
     """By node: the CPUs of its next seats, and their memory node."""
     seats: list[Seat] = []
     for worker, host in enumerate(islice(deal, parallelism)):
         node = host.node
-        if node.id not in desks:
+        if node.id not in rooms:
             # Memory of one node for a process that roams over all would be mostly remote.
             memory = None if bind == "none" else topology.memory_for(node)
-            desks[node.id] = (cycle(_desks(node, bind)), memory)
-        cpus, memory = desks[node.id]
+            desks = [node.cpus] if bind == "node" else [()]
+            if bind == "core":
+                cores = _cores(node)
+                most = max(len(core) for core in cores)
+                desks = [core for thread in range(most) for core in cores if len(core) > thread]
+            rooms[node.id] = (cycle(desks), memory)
+        cpus, memory = rooms[node.id]
         seats.append(Seat(worker=worker, node=node.id, cpus=next(cpus), memory_node=memory))
     return tuple(seats)
 
@@ -203,20 +208,6 @@ def _even(hosts: Sequence[_Host], sizes: Sequence[int]) -> Iterator[_Host]:
         filled[best] += measure // sizes[best]
         package = hosts[best].package
         packages[package] += package_measure // rooms[package]
-
-
-def _desks(node: Node, bind: str) -> tuple[tuple[int, ...], ...]:
-    """Return the CPUs of the first worker, of the second and so on."""
-    if bind == "none":
-        return ((),)
-    if bind == "node":
-        return (node.cpus,)
-    cores = _cores(node)
-    levels = (
-        [core for core in cores if len(core) > thread]
-        for thread in range(max(len(core) for core in cores))
-    )
-    return tuple(chain.from_iterable(levels))
 
 
 def _cores(node: Node) -> tuple[tuple[int, ...], ...]:

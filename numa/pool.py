@@ -240,7 +240,38 @@ class Pool:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             left = CHECK_SECONDS if deadline is None else deadline - time.monotonic()
-            woken = self._listen(0.0 if self._events else max(0.0, min(left, CHECK_SECONDS)))
+            with ExitStack() as after:
+                # A fork server that has started ends the wait, too.
+                for server in self._servers.values():
+                    if server.is_starting:
+                        self._selector.register(server, selectors.EVENT_READ)
+                        after.callback(self._selector.unregister, server)
+                longest = 0.0 if self._events else max(0.0, min(left, CHECK_SECONDS))
+                ready = self._selector.select(longest)
+            woken = False
+            for key, mask in ready:
+                if key.data is None:
+                    woken = True
+                    with suppress(BlockingIOError):
+                        while self._woken.recv(4096):
+                            pass
+                    continue
+                child = self._members[key.data]
+                if mask & selectors.EVENT_WRITE:
+                    child.channel.flush()
+                    self._watch(child)
+                if mask & selectors.EVENT_READ:
+                    self._receive(child, child.channel.receive())
+                    if child.channel.ended:
+                        # One that continues without its pipe is useless.
+                        child.killed = child.killed or not wait_for_end(
+                            child.process.pid, child.gone, _EXIT_SECONDS
+                        )
+                        self._lose([child])
+            if time.monotonic() >= self._next_check:
+                self._next_check = time.monotonic() + CHECK_SECONDS
+                self._lose([child for child in self._members.values() if child.gone()])
+                self._lingering = [child for child in self._lingering if not child.reap(0)]
             if self._events or woken or left <= 0:
                 events = tuple(self._events)
                 self._events.clear()
@@ -359,43 +390,6 @@ class Pool:
     def _check_open(self) -> None:
         if self._closed:
             raise PoolError("the pool is closed.", "make a new one.")
-
-    def _listen(self, timeout_seconds: float) -> bool:
-        """Take the arrived data, or wait for some; return whether it was woken.
-
-        A fork server that has started wakes, too.
-        """
-        with ExitStack() as after:
-            for server in self._servers.values():
-                if server.is_starting:
-                    self._selector.register(server, selectors.EVENT_READ)
-                    after.callback(self._selector.unregister, server)
-            ready = self._selector.select(timeout_seconds)
-        woken = False
-        for key, mask in ready:
-            if key.data is None:
-                woken = True
-                with suppress(BlockingIOError):
-                    while self._woken.recv(4096):
-                        pass
-                continue
-            child = self._members[key.data]
-            if mask & selectors.EVENT_WRITE:
-                child.channel.flush()
-                self._watch(child)
-            if mask & selectors.EVENT_READ:
-                self._receive(child, child.channel.receive())
-                if child.channel.ended:
-                    # One that continues without its pipe is useless.
-                    child.killed = child.killed or not wait_for_end(
-                        child.process.pid, child.gone, _EXIT_SECONDS
-                    )
-                    self._lose([child])
-        if time.monotonic() >= self._next_check:
-            self._next_check = time.monotonic() + CHECK_SECONDS
-            self._lose([child for child in self._members.values() if child.gone()])
-            self._lingering = [child for child in self._lingering if not child.reap(0)]
-        return woken
 
     def _watch(self, child: Member) -> None:
         wanted = selectors.EVENT_READ
