@@ -132,22 +132,18 @@ class Extract(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Every task of a run holds its extract. Where they are read again, one object serves all of
         them, so data derived from it can be kept, too.
         """
-        return _read_again, (_as_bytes(self),)
+        for known, made in tuple(_pickled):  # Agents of several runs may be in one process.
+            if known is self:
+                return _read_again, (made,)
+        made = pickle.dumps(asdict(self), protocol=pickle.HIGHEST_PROTOCOL)
+        _pickled.append((self, made))
+        return _read_again, (made,)
 
 
 _FEW = 4
 """The number of extracts whose bytes, or objects, are kept: a run has one for each table."""
 
 _pickled: deque[tuple[Extract, bytes]] = deque(maxlen=_FEW)
-
-
-def _as_bytes(extract: Extract) -> bytes:
-    for known, made in tuple(_pickled):  # Agents of several runs may be in one process.
-        if known is extract:
-            return made
-    made = pickle.dumps(asdict(extract), protocol=pickle.HIGHEST_PROTOCOL)
-    _pickled.append((extract, made))
-    return made
 
 
 @lru_cache(maxsize=_FEW)

@@ -327,10 +327,6 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of this route alone."""
 
 
-def _unless_stop(policy: str) -> Literal["drop"] | None:
-    return "drop" if policy == "drop" else None
-
-
 _option = partial(Option, group="Speed", commands=ONE_VALUE, effect="changes")
 
 _safety = partial(Option, group="Safety", commands=READING, effect="changes")
@@ -408,7 +404,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _option(
             group="Routes",
             commands=PLANNING,
-            shape=_unless_stop,
+            shape={"stop": None, "drop": "drop"}.get,
             default="stop",
             example=f"{TWO_ROUTES} \\\n    --on-route-failure drop",
         )(

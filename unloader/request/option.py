@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import replace
 
-from unloader.request.value_types import FLAG, Kind, choice
+from unloader.request.value_types import FLAG, Items, Kind, choice
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer or other rows or columns. changes: how they are written and checked, and where.
@@ -148,7 +148,7 @@ class Option(Struct, frozen=True, dict=True):
     @property
     def multiple(self) -> bool:
         """Whether it may be repeated; the value is then a tuple of all items."""
-        return self.kind.repeated
+        return isinstance(self.kind, Items)
 
     def knows(self, output_format: str) -> bool:
         return not self.formats or output_format in self.formats
@@ -196,13 +196,6 @@ def declared(
             for option in (given if isinstance(given, tuple) else (given,))
         ]
     return tuple(found)
-
-
-def declared_in(owner: type[Struct]) -> tuple[Option, ...]:
-    """Return the options that are metadata of the fields of a Struct."""
-    hints = get_type_hints(owner, include_extras=True).items()
-    fields = {name: get_args(hint)[1:] for name, hint in hints if get_origin(hint) is Annotated}
-    return declared("", (), owner, **fields)
 
 
 def _words(hint: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request import command_options, job_options
-from unloader.request.option import Option, declared_in
+from unloader.request.option import Option, declared
 from unloader.request.value_types import several
 
 DECLARING: tuple[tuple[Option, ...] | type[Struct], ...] = (
@@ -82,11 +82,15 @@ POINTS = "Points"
 @cache
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, by groups, in the order of the help pages."""
-    found = [
-        option
-        for each in DECLARING
-        for option in (each if isinstance(each, tuple) else declared_in(each))
-    ]
+    found: list[Option] = []
+    for each in DECLARING:
+        if not isinstance(each, tuple):
+            hints = get_type_hints(each, include_extras=True).items()
+            named = {
+                key: get_args(hint)[1:] for key, hint in hints if get_origin(hint) is Annotated
+            }
+            each = declared("", (), each, **named)
+        found.extend(each)
     for option in tuple(found):
         if option.name in AXES and "run" in option.commands:
             found.append(

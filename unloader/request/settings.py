@@ -114,17 +114,8 @@ def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[
     return product, 10 ** len(fraction)
 
 
-def size_text(size: int) -> str:
-    """Return a size as it is written, in the largest unit of 1024 that is exact."""
-    return _in_largest_unit(size, 1024, ("KiB", "MiB", "GiB", "TiB"))
-
-
-def count_text(count: int) -> str:
-    """Return a count as it is written, in the largest unit of 1000 that is exact."""
-    return _in_largest_unit(count, 1000, ("k", "M", "G"))
-
-
-def _in_largest_unit(number: int, step: int, units: tuple[str, ...]) -> str:
+def in_largest_unit(number: int, step: int, units: tuple[str, ...]) -> str:
+    """Return a whole number as it is written, in the largest unit that is exact."""
     for power in range(len(units), 0, -1):
         if number and number % step**power == 0:
             return f"{number // step**power}{units[power - 1]}"
@@ -188,10 +179,6 @@ def number(text: str) -> float:
     return found
 
 
-def general(value: float) -> str:
-    return f"{value:g}"
-
-
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -221,10 +208,6 @@ def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
         neither = " nor ".join((", ".join(words), f"a number of workers from 1 to {MAX_WORKERS}"))
         raise ValueError(f"{text!r} is neither {neither}")
     return found
-
-
-def run_parallelism(text: str) -> int:
-    return parallelism(text, {"auto": 0, "adaptive": ADAPTIVE})
 
 
 def parallelism_text(value: int) -> str:

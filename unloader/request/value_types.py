@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Union
 
 from msgspec import Struct
@@ -42,18 +43,13 @@ class Kind(Struct, frozen=True):
         return self.takes[:1] == (int,)
 
     @property
-    def repeated(self) -> bool:
-        """Whether the option may be repeated; the value is a tuple of all items."""
-        return isinstance(self, Items)
-
-    @property
     def toml(self) -> Any:
         """The type of its values in a job file, as `msgspec.convert` checks it."""
         if not self.takes:
             return None
         items: Any = Union[self.takes if self.lists else (str,)]  # noqa: UP007
         forms: Any = Union[self.takes]  # noqa: UP007
-        return forms | list[items] if self.lists or self.repeated else forms
+        return forms | list[items] if self.lists or isinstance(self, Items) else forms
 
     def read(self, value: Any) -> Any:
         """Return the meaning of a text, or of a value of a job file.
@@ -205,16 +201,26 @@ FLAG = Kind(
     expected="true or false",
 )
 FILE = path("FILE", "file")
-SIZE = _parsed("SIZE", settings.parse_size, settings.size_text, _WHOLE, settings.SIZE_PATTERN)
+SIZE = _parsed(
+    "SIZE",
+    settings.parse_size,
+    partial(settings.in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB")),
+    _WHOLE,
+    settings.SIZE_PATTERN,
+)
 SIZE_FROM_1 = replace(SIZE, minimum=1)
 COUNT = replace(
-    _parsed("COUNT", settings.parse_count, settings.count_text, _WHOLE, settings.COUNT_PATTERN),
+    _parsed(
+        "COUNT",
+        settings.parse_count,
+        partial(settings.in_largest_unit, step=1000, units=("k", "M", "G")),
+        _WHOLE,
+        settings.COUNT_PATTERN,
+    ),
     minimum=1,
 )
-SECONDS = _parsed(
-    "SECONDS", settings.parse_seconds, settings.general, _ANY, settings.SECONDS_PATTERN
-)
-KEEPING = _parsed("DURATION", settings.keeping, settings.general, _ANY)
+SECONDS = _parsed("SECONDS", settings.parse_seconds, "{:g}".format, _ANY, settings.SECONDS_PATTERN)
+KEEPING = _parsed("DURATION", settings.keeping, "{:g}".format, _ANY)
 HOURS = _parsed(
     "HH:MM-HH:MM", settings.hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$"
 )
@@ -232,11 +238,11 @@ CPU_SHARE_OR_NONE = _parsed(
 SHARE = _parsed("PERCENT", settings.share_above_0, settings.percent_text, _ANY)
 PERCENT = _parsed("PERCENT", settings.any_percent, settings.percent_text, _ANY)
 PERCENT_BELOW_100 = _parsed("PERCENT", settings.parse_percent, settings.percent_text, _ANY)
-NUMBER = _parsed("NUMBER", settings.number, settings.general, _ANY)
+NUMBER = _parsed("NUMBER", settings.number, "{:g}".format, _ANY)
 PARALLELISM = _parsed("N|auto", settings.parallelism, settings.parallelism_text, _WHOLE)
 RUN_PARALLELISM = _parsed(
     "N|auto|adaptive",
-    settings.run_parallelism,
+    partial(settings.parallelism, words={"auto": 0, "adaptive": settings.ADAPTIVE}),
     settings.parallelism_text,
     _WHOLE,
     r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
@@ -17,11 +17,14 @@ from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.nouns import counted
 from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
-from unloader.request.option import Option
 from unloader.request.options import every_option, options_of
 from unloader.sources.registry import VARIABLES
 
 _FEW_GROUPS = 5
+
+_NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
+"""Beginnings of the variables that a run sets for the command at its end, and of the variables for
+the project's tests and examples."""
 
 
 class JobCommand(ShortHelp):
@@ -37,8 +40,26 @@ class JobCommand(ShortHelp):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Report variables that set nothing, and run the command."""
-        tell_unknown_variables(ctx.params)
+        """Write one notice to stderr on the variables that no option has, and run the command.
+
+        They are not errors: another version of the program may have left them behind.
+        """
+        ours = sorted(name for name in os.environ if name.startswith("UNLOADER_"))
+        unknown = []
+        if ours and not ctx.params.get("quiet"):
+            known = {*VARIABLES, PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE}
+            known.update(name for option in every_option() for name in option.variables)
+            for name in ours:
+                if name not in known and not name.startswith((*_NOT_OURS, MASKING_KEY_VARIABLE)):
+                    near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+                    unknown.append(f"{name} (did you mean {near[0]}?)" if near else name)
+        if unknown:
+            text = f"no option has the variable {', '.join(unknown)}"
+            if json_lines.is_on():
+                with suppress(OSError):
+                    json_lines.write("notice", {"text": text})
+            else:
+                click.echo(f"unloader: notice: {text}", err=True)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -67,9 +88,21 @@ def declared_options(
     """
 
     def decorate(function: click.decorators.FC) -> click.decorators.FC:
-        parameters = [_parameter(option) for option in options_of(command)]
-        for option in parameters:
-            option.show_envvar = option.show_envvar and option.name not in by_hand
+        parameters: list[click.Option] = []
+        for declared in options_of(command):
+            option = JobOption(declared)
+            option.show_envvar = option.name not in by_hand
+            if declared.name == "log-format":
+                # As early as the job file, so that errors in other options have this format.
+                option.callback, option.is_eager = _log_in, True
+            elif declared.name == "route":
+                # Before --to: each route has its own.
+                option.is_eager = True
+            elif declared.name == "json":
+                option.callback = _answer_json
+            elif declared.name == "to" and declared.required:
+                option.callback = _answer_beside_data
+            parameters.append(option)
         if any(option.name == "password_file" for option in parameters):
             refused = click.Option(
                 ["--password"],
@@ -88,21 +121,6 @@ def declared_options(
         return function
 
     return decorate
-
-
-def _parameter(declared: Option) -> click.Option:
-    option = JobOption(declared)
-    if declared.name == "log-format":
-        # As early as the job file, so that errors in other options are reported in this format.
-        option.callback, option.is_eager = _log_in, True
-    elif declared.name == "route":
-        # Before --to: each route has its own.
-        option.is_eager = True
-    elif declared.name == "json":
-        option.callback = _answer_json
-    elif declared.name == "to" and declared.required:
-        option.callback = _answer_beside_data
-    return option
 
 
 def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -137,36 +155,3 @@ def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bo
     if value and ctx.obj is not None:
         ctx.obj.json = True
     return value
-
-
-NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
-"""Beginnings of the variables that a run sets for the command at its end, and of the variables for
-the project's tests and examples."""
-
-
-def tell_unknown_variables(values: Mapping[str, Any]) -> None:
-    """Write one notice to stderr on the variables that no option has, unless it shall be quiet.
-
-    They are not errors: another version of the program may have left them behind.
-
-    Args:
-        values: The options of the command by their names with underscores.
-    """
-    ours = sorted(name for name in os.environ if name.startswith("UNLOADER_"))
-    if values.get("quiet") or not ours:
-        return
-    known = {*VARIABLES, PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE}
-    known.update(name for option in every_option() for name in option.variables)
-    unknown = []
-    for name in ours:
-        if name not in known and not name.startswith((*NOT_OURS, MASKING_KEY_VARIABLE)):
-            near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
-            unknown.append(f"{name} (did you mean {near[0]}?)" if near else name)
-    if not unknown:
-        return
-    text = f"no option has the variable {', '.join(unknown)}"
-    if json_lines.is_on():
-        with suppress(OSError):
-            json_lines.write("notice", {"text": text})
-    else:
-        click.echo(f"unloader: notice: {text}", err=True)

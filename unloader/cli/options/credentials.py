@@ -13,7 +13,6 @@ import click
 from msgspec.structs import replace
 
 from unloader.cli.options.request_of import refuse_repeated
-from unloader.cli.options.rules import validate_source
 from unloader.cli.options.tables import table_names
 from unloader.cli.signals import seen_while_waiting
 from unloader.errors import UsageError
@@ -22,7 +21,7 @@ from unloader.redaction import PASSWORD_VARIABLE, known_openly
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.request.options import fields_of
 from unloader.secrets.secret_places import credential
-from unloader.sources.registry import KINDS, url_form
+from unloader.sources.registry import KINDS, unknown_to, url_form
 
 _PLACES = ("password_file", "password_keyring", "password_credential", "password_prompt")
 
@@ -42,7 +41,9 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
             be read by others.
     """
     spec = parse_source(url, KINDS, url_form, _password_file(values), values["password_keyring"])
-    validate_source(spec.kind, given)
+    for name in sorted(given & unknown_to(spec.kind)):
+        flag = name.replace("_", "-")
+        raise UsageError(f"--{flag} does not apply to {spec.kind} sources", "leave it out")
     if values["password_prompt"]:
         _ask(spec.location)
         spec = parse_source(url, KINDS, url_form)

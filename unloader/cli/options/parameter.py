@@ -59,16 +59,6 @@ class KindType(ParamType):
         return [CompletionItem(incomplete, type="dir")] if self.kind is PLACES else []
 
 
-def _click_type(kind: Kind) -> ParamType:
-    if kind.choices:
-        return click.Choice(kind.choices)
-    if kind.is_whole:
-        return click.IntRange(kind.minimum, kind.maximum)
-    if kind.only:
-        return click.Path(file_okay=kind.only == "file", dir_okay=kind.only == "directory")
-    return KindType(kind)
-
-
 class JobOption(click.Option):
     """An option that is also read from the environment, and shown under a heading."""
 
@@ -78,7 +68,15 @@ class JobOption(click.Option):
     def __init__(self, declared: Option) -> None:
         kind, initial, found = declared.kind, declared.initial, dict[str, Any]()
         if not declared.is_flag:
-            found["type"] = _click_type(kind)
+            if kind.choices:
+                found["type"] = click.Choice(kind.choices)
+            elif kind.is_whole:
+                found["type"] = click.IntRange(kind.minimum, kind.maximum)
+            elif kind.only:
+                of_files = kind.only == "file"
+                found["type"] = click.Path(file_okay=of_files, dir_okay=not of_files)
+            else:
+                found["type"] = KindType(kind)
             found["metavar"] = declared.metavar or (None if kind.choices else kind.shown)
         if declared.is_flag or kind.is_whole:
             # Whole numbers as they are: click shows the range of an integer by its type.

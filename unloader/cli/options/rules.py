@@ -25,7 +25,7 @@ from unloader.request.option import Circumstance
 from unloader.request.options import options_of
 from unloader.request.settings import ADAPTIVE
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
-from unloader.sources.registry import KINDS, unknown_to
+from unloader.sources.registry import KINDS
 from unloader.storage.place_names import (
     NULL,
     NULL_ROWS,
@@ -609,12 +609,6 @@ def validate_plan_file(values: Mapping[str, Any]) -> None:
             "--output would keep the password of a --session-sql in the plan file",
             "leave --output out, and give run the same options",
         )
-
-
-def validate_source(kind: str, given: frozenset[str]) -> None:
-    """Raise UsageError if an option is given that says nothing to this kind of source."""
-    for name in sorted(given & unknown_to(kind)):
-        raise UsageError(f"{_flag(name)} does not apply to {kind} sources", "leave it out")
 
 
 def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source: str) -> None:
