@@ -24,7 +24,6 @@ from unloader.cli.options.parameter import given, given_values
 from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import check_report
 from unloader.errors import (
     ConfigError,
     FollowUpFailed,
@@ -128,7 +127,8 @@ def _check_files(values: Mapping[str, Any]) -> None:
                 "--job would keep the password of a --session-sql in the job file",
                 "leave --job out, and give run the same options",
             )
-    check_report(values)
+    if values["report"] is not None:
+        api.check_report(Path(values["report"]))
 
 
 def _variants(

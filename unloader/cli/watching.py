@@ -28,26 +28,14 @@ if TYPE_CHECKING:
     from unloader.operations.traces import Traces
 
 
-def check_report(values: Mapping[str, Any]) -> None:
-    """Find out whether the page of `--report` can be written; nothing is done without one.
-
-    Raises:
-        ConfigError: A library or the directory is missing.
-    """
-    if values["report"] is not None:
-        api.check_report(Path(values["report"]))
-
-
-def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
+def write_report(path: str, manifest: dict[str, Any]) -> None:
     """Write the page of `--report` on a complete run.
 
     Raises:
         FollowUpFailed: It could not be written.
     """
-    if values["report"] is None:
-        return
     try:
-        api.write_report(Path(values["report"]), api.report_of(manifest))
+        api.write_report(Path(path), api.report_of(manifest))
     except UnloaderError as error:
         raise FollowUpFailed(
             f"the run is complete, but {error.message}",

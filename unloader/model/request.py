@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.model import PlanLimits
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
 from unloader.model.requested_rows import Selection
@@ -85,9 +84,6 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "Size above which a partition or table is split, such as 256MiB."
         ),
     ] = None
-
-    def limits(self, parallelism: int) -> PlanLimits:
-        return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
 def _device(name: str) -> str | None:

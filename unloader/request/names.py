@@ -243,7 +243,11 @@ def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str
     known = frozenset(names)
     globs = [pattern for pattern in patterns if pattern not in known]
     exact = known.intersection(patterns)
-    return exact | {name for name in known if matches_any(name, globs)}
+    return exact | {
+        name
+        for name in known
+        if any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in globs)
+    }
 
 
 def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
@@ -255,8 +259,3 @@ def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozen
     known = frozenset(names)
     above = (f"{pattern}/*" for pattern in patterns if pattern not in known)
     return matching_any(known, (*patterns, *above))
-
-
-def matches_any(name: str, patterns: Sequence[str]) -> bool:
-    folded = name.casefold()
-    return any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns)

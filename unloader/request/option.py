@@ -12,7 +12,7 @@ follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -182,7 +182,10 @@ def declared(
     types = {} if owner is None else get_type_hints(owner)
     found = []
     for name, given in options.items():
-        words = tuple(_words(types.get(name)))
+        hint = types.get(name)
+        # A Literal may also be None.
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        words = [word for each in parts if get_origin(each) is Literal for word in get_args(each)]
         found += [
             replace(
                 option,
@@ -196,15 +199,6 @@ def declared(
             for option in (given if isinstance(given, tuple) else (given,))
         ]
     return tuple(found)
-
-
-def _words(hint: Any) -> Iterator[str]:
-    """Yield the words of a Literal, also where it may be None."""
-    if get_origin(hint) in (Union, UnionType):
-        for each in get_args(hint):
-            yield from _words(each)
-    elif get_origin(hint) is Literal:
-        yield from get_args(hint)
 
 
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:

@@ -62,10 +62,10 @@ def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None)
         unit_bytes: The size of the units of all tables, if there are several. A size that the user
             gave has priority. The units of a sample are as small as it needs them.
     """
-    limits = request.limits.limits(parallelism)
-    if unit_bytes is None or limits.unit_bytes is not None or takes_units(request.selection):
-        return limits
-    return replace(limits, unit_bytes=unit_bytes)
+    asked = request.limits
+    if unit_bytes is None or asked.unit_bytes is not None or takes_units(request.selection):
+        unit_bytes = asked.unit_bytes
+    return PlanLimits(parallelism=parallelism, split=asked.split, unit_bytes=unit_bytes)
 
 
 def check_sampling(catalog: Catalog, selection: Selection) -> None:

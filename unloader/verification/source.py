@@ -16,7 +16,7 @@ from itertools import zip_longest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from partition_planner.model import KeyRange, Selector, TableInfo
+from partition_planner.model import KeyRange, PlanLimits, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted, Verified
 from unloader.manifest.model import Manifest
@@ -24,7 +24,6 @@ from unloader.model import (
     Extract,
     FinishedUnit,
     NamePart,
-    PlanOptions,
     Selection,
     Snapshot,
     SourceSpec,
@@ -391,7 +390,7 @@ def _content(
     if sampled is not None:
         groups: list[tuple[Selector, ...]] = [(each,) for each in sampled]
     else:
-        limits = PlanOptions().limits(parallelism)
+        limits = PlanLimits(parallelism=parallelism)
         plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
         groups = [unit.selectors for unit in plan.units]
     return SourceContent(

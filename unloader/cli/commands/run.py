@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +24,7 @@ from unloader.cli.options.source_argument import (
 )
 from unloader.cli.options.tables import is_of_several
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import check_report, watched, write_report
+from unloader.cli.watching import watched, write_report
 from unloader.errors import UsageError
 from unloader.model import ClusterOptions
 from unloader.request.settings import part_text
@@ -69,7 +70,8 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line
     takes precedence over the variable, and the variable over the job file.
     """
-    check_report(values)
+    if values["report"] is not None:
+        api.check_report(Path(values["report"]))
     if values["part"] is not None and argument.plan is None:
         raise UsageError(
             "--part needs a plan file, because all parts belong to one plan",
@@ -107,7 +109,8 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
         )
-        write_report(values, manifest)
+        if values["report"] is not None:
+            write_report(values["report"], manifest)
     show_result(manifest, values)
 
 
@@ -142,7 +145,8 @@ def resume(context: click.Context, /, destination: PlacePath, **values: Any) -> 
     The password comes from the same place as for the run, unless you give another place here. If
     the run is already finished, the command shows its result.
     """
-    check_report(values)
+    if values["report"] is not None:
+        api.check_report(Path(values["report"]))
     request = api.interrupted(destination)
     security = values["cluster_security"]
     cluster = ClusterOptions(
@@ -163,5 +167,6 @@ def resume(context: click.Context, /, destination: PlacePath, **values: Any) -> 
             observe=display,
             stop=stop,
         )
-        write_report(values, manifest)
+        if values["report"] is not None:
+            write_report(values["report"], manifest)
     show_result(manifest, values)

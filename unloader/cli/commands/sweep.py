@@ -9,13 +9,13 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.tuning_pages import analysis_text
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import JobOption, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.sweeping import after_answer, answer, live_sweep, rules_of, write_page
-from unloader.cli.watching import check_report
 from unloader.errors import ConfigError, UsageError
 from unloader.request.options import AXES
 from unloader.tuning.analysis import analyse
@@ -71,7 +71,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
             )
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
-    check_report(values)
+    if values["report"] is not None:
+        api.check_report(Path(values["report"]))
     file = read_points(Path(values["replay"]))
     for name in AXES:
         # A knee of several curves together means nothing.

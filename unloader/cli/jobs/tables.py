@@ -321,5 +321,6 @@ def run_tables(
         stop_on_signals(display.stopping) as stop,
     ):
         manifest = api.unload(asked, resume=values["resume_or_start"], observe=display, stop=stop)
-        write_report(values, manifest)
+        if values["report"] is not None:
+            write_report(values["report"], manifest)
     return manifest

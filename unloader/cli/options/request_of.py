@@ -196,17 +196,17 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
 
 def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
     """Return the steps that change the rows, in the order of the options on the help page."""
-
-    def pairs(key: str) -> Iterator[tuple[str, str]]:
-        return map(parse_assignment, values.get(key) or ())
-
+    pairs = {
+        key: [*map(parse_assignment, values.get(key) or ())]
+        for key in ("expression", "constant", "cast", "rename")
+    }
     steps: list[Step] = [
-        *(ComputeColumn(compute=name, sql=text) for name, text in pairs("expression")),
-        *(ConstantColumn(constant=name, value=text) for name, text in pairs("constant")),
-        *(CastColumn(cast=name, to=text.strip()) for name, text in pairs("cast")),
+        *(ComputeColumn(compute=name, sql=text) for name, text in pairs["expression"]),
+        *(ConstantColumn(constant=name, value=text) for name, text in pairs["constant"]),
+        *(CastColumn(cast=name, to=text.strip()) for name, text in pairs["cast"]),
         *map(parse_mask, values.get("mask") or ()),
     ]
-    renames = tuple((name, plain_name(text.strip())) for name, text in pairs("rename"))
+    renames = tuple((name, plain_name(text.strip())) for name, text in pairs["rename"])
     if renames:
         steps.append(RenameColumns(rename=renames))
     if kept := values.get("output_columns"):

@@ -415,38 +415,17 @@ def _directories(
     if kind == "objects":
         yield from _out_of_place("objects", "an object store", values, given)
     several = several or values.get(ONE_OF_SEVERAL, False)
-    yield from _earlier_runs(values, places, several=several)
-    # Options of an object store are left out.
-    paths = [comparable(place) if is_location(place) else PurePath(place) for place in places]
-    if two := overlapping(paths):
-        first, second = (paths[at] for at in two)
-        yield UsageError(
-            two_are_one(str(first), str(second), same=first == second),
-            "name separate directories",
-        )
-    if len(places) > 1 and values["file_per"] == "table":
-        yield UsageError(
-            f"--file-per table is one file, and --to names {len(places)} directories",
-            "give one directory, or leave --file-per out",
-        )
-
-
-def _earlier_runs(
-    values: Mapping[str, Any], places: tuple[str, ...], *, several: bool
-) -> Iterator[UsageError]:
+    kept = [name for name in ("keep", "latest_link") if values.get(name) is not None]
     # The directories of all runs of a table, or of all tables, are beside each other.
-    apart = places and all(
-        is_dated(place) or (several and is_dated(home_template(place))) for place in places
-    )
-    for name in ("keep", "latest_link"):
-        if values.get(name) is not None and not apart:
-            before = ", or only into the part before {table}: --to '/extract/{date}/{table}'"
-            yield UsageError(
-                f"{_flag(name)} needs a separate directory for each run of a table, below one "
-                "directory that is the same for all runs",
-                "write {date} or {run_id} only into the last part of --to, such as "
-                f"--to '/extract/{{table}}/{{date}}'{before if several else ''}",
-            )
+    apart = (is_dated(place) or (several and is_dated(home_template(place))) for place in places)
+    for name in kept if kept and not (places and all(apart)) else ():
+        before = ", or only into the part before {table}: --to '/extract/{date}/{table}'"
+        yield UsageError(
+            f"{_flag(name)} needs a separate directory for each run of a table, below one "
+            "directory that is the same for all runs",
+            "write {date} or {run_id} only into the last part of --to, such as "
+            f"--to '/extract/{{table}}/{{date}}'{before if several else ''}",
+        )
     if values.get("keep") is not None and values["verify"] == "none":
         yield UsageError(
             "--keep does not apply to --verify none: it removes earlier runs after a verified run",
@@ -462,6 +441,21 @@ def _earlier_runs(
         yield UsageError(
             "--latest-link is not a plain file name",
             "leave out slashes, and begin with no dot, underscore or hyphen",
+        )
+    if len(places) < 2:
+        return
+    # Options of an object store are left out.
+    paths = [comparable(place) if is_location(place) else PurePath(place) for place in places]
+    if two := overlapping(paths):
+        first, second = (paths[at] for at in two)
+        yield UsageError(
+            two_are_one(str(first), str(second), same=first == second),
+            "name separate directories",
+        )
+    if values["file_per"] == "table":
+        yield UsageError(
+            f"--file-per table is one file, and --to names {len(places)} directories",
+            "give one directory, or leave --file-per out",
         )
 
 

@@ -146,7 +146,7 @@ def test_a_page_that_cannot_be_written(unloader: Run, database: str, tmp_path: P
     refused = unloader("report", "out", "--output", "run.html")
     assert (refused.returncode, "is a directory" in refused.stderr) == (2, True)
     with pytest.raises(FollowUpFailed, match="complete, but cannot write the report") as raised:
-        write_report({"report": str(tmp_path / "gone" / "run.html")}, manifest)
+        write_report(str(tmp_path / "gone" / "run.html"), manifest)
     assert raised.value.exit_code == 10
     assert "unloader report DEST" in raised.value.hint
 
