@@ -49,20 +49,6 @@ class NameValues(Struct, frozen=True, kw_only=True):
     """Day of the snapshot, YYYYMMDD."""
 
 
-class UnitNames(Struct, frozen=True, kw_only=True):
-    """The final names of one unit's files: a function that can be sent to another process."""
-
-    template: str
-    values: NameValues
-    """Of the first file."""
-
-    def __call__(self, number: int) -> str:
-        """Return the name of a file by its number, from 0; see `file_name`."""
-        if self.values.part is None:
-            return file_name(self.template, self.values)
-        return file_name(self.template, replace(self.values, part=number + 1))
-
-
 class DirectoryValues(Struct, frozen=True, kw_only=True):
     """The values of the fields in the directories of one run."""
 
@@ -146,6 +132,19 @@ def file_name(template: str, values: NameValues) -> str:
     if len(name.encode()) > MAX_BYTES:
         raise _too_long("file", name, "--file-name")
     return name
+
+
+def numbered_name(template: str, values: NameValues, number: int) -> str:
+    """Return the name of a file by its number in its unit, from 0; see `file_name`.
+
+    Args:
+        template: As `file_name` takes it.
+        values: Of the unit's first file.
+        number: Of the file.
+    """
+    if values.part is not None:
+        values = replace(values, part=number + 1)
+    return file_name(template, values)
 
 
 def any_name(template: str, values: NameValues) -> str:

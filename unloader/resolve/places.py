@@ -6,7 +6,8 @@ Nothing is taken or written here.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,10 +20,10 @@ from unloader.model import COMPARING, EncryptionOptions, Extract, OutputOptions,
 from unloader.request.name_templates import (
     DirectoryValues,
     NameValues,
-    UnitNames,
     directories_above,
     directory_name,
     has_fields,
+    numbered_name,
 )
 from unloader.request.name_templates import above as above_of
 from unloader.request.settings import part_directory
@@ -247,12 +248,12 @@ class Naming(Struct, frozen=True, kw_only=True):
         """
         return self.of_unit(unit)(number)
 
-    def of_unit(self, unit: WorkUnit) -> UnitNames:
-        """Return the names of all files of a unit."""
+    def of_unit(self, unit: WorkUnit) -> Callable[[int], str]:
+        """Return the function from the number of a unit's file to its name; it can be pickled."""
         values = self.values
         if not self.one:
             values = replace(values, partition=unit.partition or "", unit=unit.id)
-        return UnitNames(template=self.template, values=values)
+        return partial(numbered_name, self.template, values)
 
 
 def stripes(plan: Plan, directories: int) -> dict[str, int]:

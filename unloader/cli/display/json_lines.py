@@ -26,7 +26,8 @@ _VARIABLE = "UNLOADER_LOG_FORMAT"
 _LONGEST = 65_536
 """Characters of text without an end of line, before it is written as a line all the same."""
 
-_run_id = ""
+run_id = ""
+"""Of the run, in all lines from its start."""
 
 
 class JsonLines(GuardedStream):
@@ -87,16 +88,10 @@ def asked_for(arguments: Sequence[str]) -> bool:
     return (last or os.environ.get(_VARIABLE)) == "json"
 
 
-def run_is(run_id: str) -> None:
-    """Name the run in all further lines."""
-    global _run_id
-    _run_id = run_id
-
-
 def line_of(event: str, facts: Struct | Mapping[str, Any]) -> str:
     """Return a line without its end, in ASCII: the stream may have any encoding."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    head = {"version": VERSION, "event": event, "at": at, "ts": at, "run_id": _run_id}
+    head = {"version": VERSION, "event": event, "at": at, "ts": at, "run_id": run_id}
     return json.dumps({**head, **to_builtins(facts)})
 
 

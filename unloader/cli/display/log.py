@@ -139,7 +139,7 @@ class LogDisplay(Display):
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
-            json_lines.run_is(event.run_id)
+            json_lines.run_id = event.run_id
             self._shown_at = now
         self._tally.add(event, now)
         phase = self._tally.phase

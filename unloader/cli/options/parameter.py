@@ -110,8 +110,15 @@ class JobOption(click.Option):
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value as its type has it, and remember how it was written."""
+        place, initial = ctx.get_parameter_source(str(self.name)), self.declared.initial
+        if (
+            place is ParameterSource.DEFAULT
+            and isinstance(self.type, KindType)
+            and not self.multiple
+            and initial is not None
+        ):
+            return initial  # The default of click is the text of this value, for the help page.
         converted = super().type_cast_value(ctx, value)
-        place = ctx.get_parameter_source(str(self.name))
         if place is not ParameterSource.DEFAULT:
             is_path = self.declared.kind.is_path
             no_shell = place is ParameterSource.ENVIRONMENT or (
