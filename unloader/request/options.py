@@ -25,7 +25,7 @@ from unloader.model import (
 )
 from unloader.request import command_options, job_options
 from unloader.request.option import Option, declared
-from unloader.request.value_types import several
+from unloader.request.value_types import Items, several
 
 DECLARING: tuple[tuple[Option, ...] | type[Struct], ...] = (
     command_options.PROGRAM_OPTIONS,
@@ -131,8 +131,10 @@ def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
     for option in every_option():
         value = values.get(option.key)
         if option.owner is owner and value is not None and option.knows(values.get("format", "")):
-            shaped = option.kind.field(value)
-            found[option.field] = option.shape(shaped) if option.shape else shaped
+            kind = option.kind
+            if isinstance(kind, Items) and kind.parsed and kind.parse:
+                value = tuple(map(kind.parse, value))
+            found[option.field] = option.shape(value) if option.shape else value
     return found
 
 

@@ -73,10 +73,6 @@ class Kind(Struct, frozen=True):
             raise ValueError(f"{found} is not in the range from {self.minimum} to {self.maximum}")
         return found
 
-    def field(self, value: Any) -> Any:
-        """Return the value of the field in the request for a value of the option."""
-        return value
-
 
 class Items(Kind, frozen=True):
     """Texts; the option may be repeated. A list of a job file is taken as it is."""
@@ -102,10 +98,6 @@ class Items(Kind, frozen=True):
             if self.parse is not None:
                 self.parse(item)
         return items
-
-    def field(self, value: Any) -> Any:
-        """Return the items, read if the field has them so."""
-        return tuple(map(self.parse, value)) if self.parsed and self.parse else value
 
 
 def _refuse_nul(value: Any) -> None:

@@ -135,13 +135,10 @@ class JobOption(click.Option):
                 except ValueError as error:
                     raise click.BadParameter(f"{error}.", ctx, self) from error
             parsed = self.is_flag or self.multiple
-            self.remember(ctx, converted if parsed else str(converted) if is_path else value)
+            written = converted if parsed else str(converted) if is_path else value
+            items = [*chain.from_iterable(written)] if self.multiple else written
+            ctx.meta.setdefault(_RAW, {})[self.name] = items
         return converted
-
-    def remember(self, ctx: click.Context, written: Any) -> None:
-        """Keep a value as it was written, for `given_values`."""
-        items = [item for each in written for item in each] if self.multiple else written
-        ctx.meta.setdefault(_RAW, {})[self.name] = items
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value; of a repeated option, the items of all occurrences.
@@ -195,7 +192,7 @@ def entry_context(around: click.Context, known: Invocation) -> click.Context:
             value, place = meaning(option.declared, given), ParameterSource.DEFAULT_MAP
             parsed = option.multiple or option.declared.kind.is_path
             written = value if parsed else as_given(option.declared, given.value)
-            option.remember(inner, [written] if option.multiple else written)
+            inner.meta.setdefault(_RAW, {})[name] = [*written] if option.multiple else written
         else:
             value, place = option.declared.initial, ParameterSource.DEFAULT
             value = () if value is None and option.multiple else value
