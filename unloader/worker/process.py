@@ -119,7 +119,10 @@ def work(
     else:
         # What cannot be loaded is an error of the unit that needs it.
         with suppress(Exception):
-            source_of(task.source_kind).load()
+            source = source_of(task.source_kind)
+            source.load()
+            if task.source is not None:
+                source.share(task.source)
         with suppress(Exception):
             for name in task.formats:
                 load(name)

@@ -26,11 +26,12 @@ from unloader.sources.testing import check_many_tables
 FORKED = """
 import os, sys
 from unloader.worker import process
-from unloader.model import SourceSpec
+from unloader.model import Preload, SourceSpec
 from unloader.sources.duckdb.source import DuckDBSource
 source, spec = DuckDBSource(), SourceSpec(kind="duckdb", location=f"duckdb://{sys.argv[1]}")
-source.load()
-source.share(spec)
+# The order that a fork server gets.
+process.work(Preload(source_kind="duckdb", source=spec), print)
+os.unlink(sys.argv[1])
 print(len(os.listdir("/proc/self/task")), flush=True)
 SORTED = (
     "SELECT sum(n * k) FROM (SELECT k, row_number() OVER (ORDER BY md5(k::VARCHAR)) AS n "
@@ -221,7 +222,10 @@ def test_a_file_that_is_shared_with_forks_is_opened_again_after_a_change(state_f
 
 
 def test_a_shared_file_starts_no_thread_and_forks_read_and_sort_it(state_file: Path) -> None:
-    """The fork server refuses to fork with a second thread. Forks sort on disk side by side."""
+    """The fork server refuses to fork with a second thread. Forks sort on disk side by side.
+
+    They use the open file: it has been removed when they begin.
+    """
     done = subprocess.run(
         [sys.executable, "-c", FORKED, str(state_file)], capture_output=True, text=True, check=False
     )
