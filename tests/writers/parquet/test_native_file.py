@@ -28,6 +28,9 @@ from writers.parquet.native.file import prepared
 from writers.parquet.native.pages import Encoding, Page, PageEncoder
 from writers.parquet.writer import ParquetWriter
 
+NEEDS_LIBRARY = pytest.mark.skipif(
+    library.why_not() is not None, reason=f"no native library: {library.why_not()}"
+)
 NATIVE = f"unloader version {__version__} (build native)"
 
 
@@ -114,7 +117,7 @@ FORMATS = (
 )
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 @tries(150)
 @given(batches=tables(TextFormat()), format=st.sampled_from(FORMATS))
 def test_any_batches_are_written_as_by_arrow(
@@ -178,7 +181,7 @@ KINDS = (
 )
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 @pytest.mark.parametrize("nulls", [False, True], ids=["full", "nulls"])
 @pytest.mark.parametrize("format", [FORMATS[0], FORMATS[2]], ids=["usual", "split"])
 def test_every_type_over_several_blocks(format: ParquetFormat, nulls: bool) -> None:
@@ -220,7 +223,7 @@ def long_rows(rows: int, chance: random.Random) -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_pages_end_and_do_not_depend_on_batches(tmp_path: Path) -> None:
     """Columns over several pages are read back, and the batches do not show in the bytes."""
     table = pa.table(long_rows(400_003, random.Random(1)))
@@ -232,7 +235,7 @@ def test_pages_end_and_do_not_depend_on_batches(tmp_path: Path) -> None:
     assert bits(polars.read_parquet(path).to_arrow().cast(table.schema)).equals(bits(table))
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_long_values_over_the_limit_of_a_page(tmp_path: Path) -> None:
     """Values of up to 5 MiB, and the empty ones and NULL between them, come back as they were."""
     chance = random.Random(2)
@@ -246,7 +249,7 @@ def test_long_values_over_the_limit_of_a_page(tmp_path: Path) -> None:
     assert read_duckdb([path]).column("lob").to_pylist() == values
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
     """A column whose values stop to repeat has plain pages behind those with a dictionary."""
     chance = random.Random(3)
@@ -266,7 +269,7 @@ def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
     assert data == written(table.cast(schema).to_batches(), encoder="native", format=format)
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_no_rows_and_empty_batches(tmp_path: Path) -> None:
     """A file without rows has its schema, also if batches without rows were given."""
     empty = typed_rows().slice(0, 0)
@@ -309,7 +312,7 @@ FLOATS: dict[str, tuple[list[float | None], str | None]] = {
 """Values, and the bounds that cover them."""
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
 def test_a_row_group_with_nan_has_no_bounds(kind: pa.DataType, dictionary: bool) -> None:
@@ -325,7 +328,7 @@ def test_a_row_group_with_nan_has_no_bounds(kind: pa.DataType, dictionary: bool)
     ]
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_a_page_with_nan_leaves_its_row_group_without_bounds() -> None:
     """One of four pages has NaN: neither the row group nor the index of pages has bounds."""
     rows = 1 << 20
@@ -341,7 +344,7 @@ def test_a_page_with_nan_leaves_its_row_group_without_bounds() -> None:
     assert bounds_of(file)[0] == {"some": None, "fine": "-0.0, 1048575.0"}
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_bounds_of_awkward_values() -> None:
     """Text is compared by bytes, and left out if it is long."""
     columns = {
@@ -357,7 +360,7 @@ def test_bounds_of_awkward_values() -> None:
     assert is_native(same_as_arrow(pa.table(columns).to_batches()))
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_long_values_are_not_held_for_their_bounds(tmp_path: Path) -> None:
     """Of values of 1 MB nothing is held once their row group is written."""
     schema = pa.schema([("text", pa.string())])
@@ -376,7 +379,7 @@ def test_long_values_are_not_held_for_their_bounds(tmp_path: Path) -> None:
     assert held < 1_000_000
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:
     """Readers that skip pages by the index find just the rows they look for."""
     rows = 600_000
@@ -390,7 +393,7 @@ def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:
             assert pq.read_table(path, filters=[(column, "==", value)]).to_pylist() == wanted
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 @pytest.mark.parametrize(
     "array",
     [
@@ -407,7 +410,7 @@ def test_a_value_that_does_not_fit_is_refused(tmp_path: Path, array: pa.Array) -
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_a_decimal_of_too_many_digits_is_refused(tmp_path: Path) -> None:
     """Its low digits alone would be another number."""
     data = pa.py_buffer((2**100).to_bytes(16, "little"))
@@ -418,7 +421,7 @@ def test_a_decimal_of_too_many_digits_is_refused(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_what_the_library_does_not_know_is_left_to_arrow(tmp_path: Path) -> None:
     """One column of another kind, or an option of another kind, and pyarrow writes the file."""
     table = reference_rows(50)
@@ -462,7 +465,7 @@ def test_without_the_library_files_are_arrows(
 
 
 @ANOTHER_BUILD  # Sanitizers keep freed memory back.
-@pytest.mark.skipif(library.why_not() is not None, reason=f"no native library: {library.why_not()}")
+@NEEDS_LIBRARY
 def test_pages_that_are_held_keep_their_memory_and_others_give_it_back() -> None:
     """Neither more pages nor the end of their encoder touch what someone holds."""
 
