@@ -17,12 +17,11 @@ import heapq
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.model import WorkUnit
 from unloader.model import AttemptFailure, RetryOptions
 
 
@@ -45,14 +44,6 @@ class Attempt(Struct, Generic[U], frozen=True, kw_only=True):
     """Earlier attempts that count against the retries."""
     lost_at: int | None = None
     """The place whose process ended in the attempt before."""
-
-
-if TYPE_CHECKING:
-    Assignment: TypeAlias = Attempt[WorkUnit]
-else:
-    # To be called, too, which a frozen class with slots refuses under the name with the parameter.
-    Assignment = Attempt
-"""An attempt at a work unit, as outputs know it."""
 
 
 class Verdict(Struct, Generic[U], frozen=True, kw_only=True):

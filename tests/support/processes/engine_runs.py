@@ -11,7 +11,7 @@ from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.engine import Engine, Work
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
-from unloader.engine.schedule import Assignment, Schedule, Verdict
+from unloader.engine.schedule import Attempt, Schedule, Verdict
 from unloader.errors import Interrupted, WorkerLost
 from unloader.model import AttemptFailure, RetryOptions, UnitResult
 from unloader.placement.seating import Seating
@@ -24,8 +24,8 @@ class RecordedWork(Work[WorkUnit]):
     """Records the reports of the engine, in order."""
 
     stop: Callable[[], bool] = lambda: False
-    fatal: Callable[[Assignment, AttemptFailure], AttemptFailure | None] = lambda *_: None
-    on_start: Callable[[Assignment], None] = lambda attempt: None
+    fatal: Callable[[Attempt[WorkUnit], AttemptFailure], AttemptFailure | None] = lambda *_: None
+    on_start: Callable[[Attempt[WorkUnit]], None] = lambda attempt: None
     on_failure: Callable[[], None] = lambda: None
     results: list[UnitResult] = field(default_factory=list)
     discarded: list[tuple[str, int]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class RecordedWork(Work[WorkUnit]):
     failures: list[tuple[AttemptFailure, float | None]] = field(default_factory=list)
     """Each failure with the seconds until the next attempt."""
 
-    def task(self, attempt: Assignment) -> object:
+    def task(self, attempt: Attempt[WorkUnit]) -> object:
         """The attempt is the task."""
         return attempt
 
@@ -52,30 +52,30 @@ class RecordedWork(Work[WorkUnit]):
         """Keep the line."""
         self.notes.append(text)
 
-    def started(self, place: int, attempt: Assignment) -> None:
+    def started(self, place: int, attempt: Attempt[WorkUnit]) -> None:
         """Keep who began."""
         self.begun.append((attempt.unit.id, place))
         self.on_start(attempt)
 
-    def reported(self, place: int, attempt: Assignment, payload: object) -> None:
+    def reported(self, place: int, attempt: Attempt[WorkUnit], payload: object) -> None:
         """Keep who reported."""
         self.messages.append(attempt.unit.id)
 
-    def finished(self, place: int, attempt: Assignment, result: object) -> None:
+    def finished(self, place: int, attempt: Attempt[WorkUnit], result: object) -> None:
         """Keep who was done."""
         self.done.append((attempt.unit.id, place))
 
-    def record(self, place: int, attempt: Assignment, result: object) -> None:
+    def record(self, place: int, attempt: Attempt[WorkUnit], result: object) -> None:
         """Keep the result."""
         assert isinstance(result, UnitResult)
         self.results.append(result)
 
-    def overdue(self, place: int, attempt: Assignment, seconds: float) -> AttemptFailure:
+    def overdue(self, place: int, attempt: Attempt[WorkUnit], seconds: float) -> AttemptFailure:
         """Record the unit."""
         text = f"{attempt.unit.id} passed {seconds:g} s"
         return AttemptFailure(error=WorkerLost.__name__, message=text, hint="", retryable=True)
 
-    def verdict_on(self, attempt: Assignment, failure: AttemptFailure) -> AttemptFailure:
+    def verdict_on(self, attempt: Attempt[WorkUnit], failure: AttemptFailure) -> AttemptFailure:
         """Let the test decide."""
         return self.fatal(attempt, failure) or failure
 
@@ -84,7 +84,7 @@ class RecordedWork(Work[WorkUnit]):
         self.failures.append((failure, verdict.retry_in_seconds))
         self.on_failure()
 
-    def discard(self, attempt: Assignment) -> None:
+    def discard(self, attempt: Attempt[WorkUnit]) -> None:
         """Record the discarded attempt."""
         self.discarded.append((attempt.unit.id, attempt.attempt))
 

@@ -15,8 +15,9 @@ from long_tests import OTHER_ROUTES
 from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, run_over, unbound
 
 from numa.model import ProcessLimits
+from partition_planner.model import WorkUnit
 from unloader.engine.local import LocalExecutor
-from unloader.engine.schedule import Assignment
+from unloader.engine.schedule import Attempt
 from unloader.errors import Interrupted
 from unloader.model import AttemptFailure
 
@@ -61,7 +62,7 @@ def test_tasks_are_made_when_a_place_can_have_them() -> None:
     engine = engine_of(work, *(f"ok-{number}" for number in range(50)))
     made: list[str] = []
 
-    def task(attempt: Assignment) -> object:
+    def task(attempt: Attempt[WorkUnit]) -> object:
         made.append(attempt.unit.id)
         assert len(made) - len(work.done) <= 2
         return attempt
@@ -154,7 +155,7 @@ def test_a_slow_caller_makes_no_attempt_late() -> None:
     engine = engine_of(work, "ok-1", "chatter-1", retries=0, stall_seconds=300)
     record, slow = work.record, 0.0
 
-    def slowly(place: int, attempt: Assignment, result: object) -> None:
+    def slowly(place: int, attempt: Attempt[WorkUnit], result: object) -> None:
         nonlocal slow
         slow += 1000
         record(place, attempt, result)
@@ -197,7 +198,7 @@ def test_an_error_of_the_caller_ends_busy_workers() -> None:
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "hang-1")
 
-    def full(place: int, attempt: Assignment, result: object) -> None:
+    def full(place: int, attempt: Attempt[WorkUnit], result: object) -> None:
         raise OSError("journal cannot be written")
 
     work.record = full  # type: ignore[method-assign]
@@ -276,7 +277,7 @@ def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
     engine = engine_of(work, "last-1", "ok-1", "ok-2")
     with LocalExecutor(unbound(1), ENTRY) as executor:
 
-        def wait(attempt: Assignment) -> None:
+        def wait(attempt: Attempt[WorkUnit]) -> None:
             if attempt.unit.id == "last-1":
                 # Its result and its end then come in one. A process is a zombie as soon as its first
                 # thread has ended; it can be waited for when all have, and its pipe is closed.

@@ -20,7 +20,7 @@ from numa.model import Finished, Lost, Message, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.executor import Executor, ExecutorEvent, failure_in
 from unloader.engine.local import LocalExecutor
-from unloader.engine.schedule import Assignment
+from unloader.engine.schedule import Attempt
 from unloader.events import UnitAdvanced
 from unloader.model import (
     AttemptFailure,
@@ -87,9 +87,9 @@ def ready_in(events: list[ExecutorEvent]) -> int:
     return ready.worker
 
 
-def attempt(unit: str, number: int = 1) -> Assignment:
+def attempt(unit: str, number: int = 1) -> Attempt[WorkUnit]:
     """Return an attempt at a unit of `engine_tasks`."""
-    return Assignment(unit=WorkUnit(id=unit, selectors=(WholeTable(),)), attempt=number)
+    return Attempt(unit=WorkUnit(id=unit, selectors=(WholeTable(),)), attempt=number)
 
 
 def test_a_task_reports_and_has_a_result(executor: Executor) -> None:

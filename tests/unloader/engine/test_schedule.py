@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.engine.schedule import Assignment, Schedule
+from unloader.engine.schedule import Attempt, Schedule
 from unloader.model import AttemptFailure, RetryOptions
 
 RETRYABLE = AttemptFailure(
@@ -203,7 +203,7 @@ class _Places:
     def __init__(self, units: int, retries: int) -> None:
         """Start with everybody idle."""
         self.schedule = schedule_of(*(str(unit) for unit in range(units)), retries=retries)
-        self.busy: dict[int, Assignment] = {}
+        self.busy: dict[int, Attempt[WorkUnit]] = {}
         self.attempts: Counter[str] = Counter()
         self.counted: Counter[str] = Counter()
         """Failures that were counted."""
