@@ -16,8 +16,8 @@ from processes import command
 ROWS = 1_500
 CLEAR = "Xyzzy"
 """In each text that is masked."""
-CARDS = "492918"
-"""What each number begins with that is masked."""
+CARDS = "4929180000000"
+"""What each number begins with that is masked; shorter digits would also occur by chance."""
 BORN = "1961-04-12"
 KEY = base64.b64encode(os.urandom(32)).decode()
 OTHER_KEY = base64.b64encode(os.urandom(32)).decode()
@@ -46,7 +46,7 @@ def rows() -> Iterator[tuple[int, str, str, int, str, str]]:
 
 def card(person: int) -> int:
     """Return the number of a person's card."""
-    return int(f"{CARDS}{person:010}")
+    return int(f"{CARDS}{person:03}")
 
 
 def _binary_cards() -> Iterator[bytes]:

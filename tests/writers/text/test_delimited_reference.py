@@ -154,6 +154,8 @@ def bare_checked(text, form):
 def reference_field(text, form, is_text, single):
     if text is None:
         return form.null
+    if any(character in text for character in form.refused):
+        raise Refused
     if form.enclose == "none":
         return bare_escaped(text, form) if form.escape == "backslash" else bare_checked(text, form)
     if form.enclose == "all" or (form.enclose == "strings" and is_text):
