@@ -182,7 +182,7 @@ def _row(option: JobOption) -> str:
         shown += f" {'|'.join(map(str, option.type.choices))}"
     elif not option.is_flag:
         shown += f" {option.metavar or option.type.name.upper()}"
-    return f"| {_code(shown)} | {_cell(option.help or '')} | {_default(option)} |"
+    return f"| {_code(shown)} | {_cell(option.declared.help)} | {_default(option)} |"
 
 
 def _default(option: click.Option) -> str:

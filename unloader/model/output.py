@@ -129,9 +129,8 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """As the options say: names of columns as they were typed, and no fields of fixed width."""
     compression: Compression | Preset = field(default_factory=Compression)
     """A codec, or how one is to be chosen by measuring."""
-    file_per: Annotated[
-        FilePer, _cut()("Write a file for each work unit, or one file for the table.")
-    ] = "unit"
+    file_per: Annotated[FilePer, _cut()] = "unit"
+    """Write a file for each work unit, or one file for the table."""
     file_name: Annotated[
         str,
         _file(
@@ -139,19 +138,12 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             default_text=_FILE_NAME,
             not_for={"streams": "it has a name already"},
             example="'{table}-{unit}-{part}.{ext}'",
-        )(
-            "Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} "
-            "{date}."
         ),
     ] = _FILE_NAME
-    file_size_bytes: Annotated[
-        int,
-        _cut(SIZE, name="file-size", example="1GB")(
-            "Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A "
-            "Parquet file ends after a whole row group, so it may be larger by one row group "
-            "(--row-group-bytes)."
-        ),
-    ] = 0
+    """Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} {date}."""
+    file_size_bytes: Annotated[int, _cut(SIZE, name="file-size", example="1GB")] = 0
+    """Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A Parquet file
+    ends after a whole row group, so it may be larger by one row group (--row-group-bytes)."""
     overwrite: Annotated[
         bool,
         _output(
@@ -161,12 +153,11 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "streams": "it has no earlier run",
                 "tables": "use --save-mode overwrite, which replaces the rows of the table",
             },
-        )(
-            "Replace an earlier run in DEST. When the new run is complete, the old manifest is "
-            "removed, with the files in the manifest and the unpublished files of an interrupted "
-            "run. All other files stay. If such a file has the name of a new file, the run fails."
         ),
     ] = False
+    """Replace an earlier run in DEST. When the new run is complete, the old manifest is removed,
+    with the files in the manifest and the unpublished files of an interrupted run. All other files
+    stay. If such a file has the name of a new file, the run fails."""
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
     keep: Annotated[
@@ -180,12 +171,11 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "tables": "let the catalog expire snapshots",
             },
             example=f"{_DAILY} --keep 7",
-        )(
-            "Number of finished runs to keep, including the new one. --to needs {date} or "
-            "{run_id}. Older runs of the same table are removed after the new run is verified. A "
-            "run in which a file was changed or added stays."
         ),
     ] = None
+    """Number of finished runs to keep, including the new one. --to needs {date} or {run_id}. Older
+    runs of the same table are removed after the new run is verified. A run in which a file was
+    changed or added stays."""
     latest_link: Annotated[
         str | None,
         _output(
@@ -197,11 +187,10 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "tables": "readers find its files through the catalog",
             },
             example=f"{_DAILY} --latest-link latest",
-        )(
-            "Name of a symbolic link beside the directory of the run. It leads to the newest "
-            "run, and is switched atomically when that run is complete."
         ),
     ] = None
+    """Name of a symbolic link beside the directory of the run. It leads to the newest run, and is
+    switched atomically when that run is complete."""
     pipe_seconds: Annotated[
         float,
         _output(
@@ -209,23 +198,20 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             effect="none",
             name="pipe-timeout",
             example=f"{_RUN} \\\n    --to pipe:/tmp/orders --pipe-timeout 60",
-        )("Longest wait in seconds for the reader of a pipe in --to. 0 sets no limit."),
+        ),
     ] = 300.0
+    """Longest wait in seconds for the reader of a pipe in --to. 0 sets no limit."""
     buffer_bytes: Annotated[
         int,
         _output(
             SIZE_FROM_1, group="Speed", commands=ONE_VALUE, effect="none", name="overlap-buffer"
-        )("Size of one output buffer, in bytes."),
-    ] = 4 * 1024 * 1024
-    buffers: Annotated[
-        int,
-        _buffer(whole(1), name="overlap-buffers", example="3")(
-            "Number of output buffers of one worker."
         ),
-    ] = 4
-    checksum: Annotated[
-        Checksum, _file()("Checksum of each file in the manifest. Object stores use crc32c.")
-    ] = "xxh3"
+    ] = 4 * 1024 * 1024
+    """Size of one output buffer, in bytes."""
+    buffers: Annotated[int, _buffer(whole(1), name="overlap-buffers", example="3")] = 4
+    """Number of output buffers of one worker."""
+    checksum: Annotated[Checksum, _file()] = "xxh3"
+    """Checksum of each file in the manifest. Object stores use crc32c."""
     mode: Annotated[
         int | None,
         _output(
@@ -236,12 +222,11 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "objects": "the bucket sets its rights",
             },
             example="640",
-        )(
-            "Rights of the files and of the manifest, such as 640. The umask does not change "
-            "them. For 640, the directories of the run have the rights 750: every user who may "
-            "read a file may also enter its directory."
         ),
     ] = None
+    """Rights of the files and of the manifest, such as 640. The umask does not change them. For
+    640, the directories of the run have the rights 750: every user who may read a file may also
+    enter its directory."""
     owner_group: Annotated[
         str,
         _output(
@@ -252,40 +237,25 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "objects": "its owner is the account of the bucket",
             },
             example=":dba",
-        )(
-            "Owner and group of the files, the manifest and the directories that the run "
-            "creates. Write names or numbers. Either can be left out, as in :dba. Another owner "
-            "needs root."
         ),
     ] = ""
+    """Owner and group of the files, the manifest and the directories that the run creates. Write
+    names or numbers. Either can be left out, as in :dba. Another owner needs root."""
     direct_io: Annotated[
         bool,
-        _buffer(not_for={"streams": "it has no page cache", "objects": "it has no page cache"})(
-            "Bypass the page cache, if the file system supports it."
-        ),
+        _buffer(not_for={"streams": "it has no page cache", "objects": "it has no page cache"}),
     ] = False
-    min_free_bytes: Annotated[
-        int,
-        _pause(SIZE, name="min-free", example="10GiB")(
-            "Pause the run while the disk of a directory has less free space than this, in "
-            "bytes. 0 does not check: a full disk then ends the run."
-        ),
-    ] = 0
-    pause_seconds: Annotated[
-        float,
-        _pause(SECONDS, name="pause-timeout", example="1h")(
-            "End the run after a pause of this many seconds, and keep its finished units. 0 ends "
-            "the run as soon as less than --min-free is free."
-        ),
-    ] = 3600.0
-    encoder: Annotated[
-        EncoderChoice,
-        _file(group="CSV", formats=("csv", "parquet"))(
-            "Use the compiled encoder (native), or the slower one (plain). Both write the same "
-            "text, and in Parquet the same values. auto is the compiled encoder if it was built; "
-            "see unloader formats."
-        ),
-    ] = "auto"
+    """Bypass the page cache, if the file system supports it."""
+    min_free_bytes: Annotated[int, _pause(SIZE, name="min-free", example="10GiB")] = 0
+    """Pause the run while the disk of a directory has less free space than this, in bytes. 0 does
+    not check: a full disk then ends the run."""
+    pause_seconds: Annotated[float, _pause(SECONDS, name="pause-timeout", example="1h")] = 3600.0
+    """End the run after a pause of this many seconds, and keep its finished units. 0 ends the run
+    as soon as less than --min-free is free."""
+    encoder: Annotated[EncoderChoice, _file(group="CSV", formats=("csv", "parquet"))] = "auto"
+    """Use the compiled encoder (native), or the slower one (plain). Both write the same text, and
+    in Parquet the same values. auto is the compiled encoder if it was built; see unloader
+    formats."""
     encryption: EncryptionOptions | None = None
     """None is files that everybody can read who may open them."""
     transform: TransformOptions | None = None
@@ -294,44 +264,35 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str | None,
         _output(
             Kind("SQL"), group="Selection", effect="selects", planned=True, example="'AMOUNT > 100'"
-        )(
-            "Only the rows for which this condition is true, in the SQL of DuckDB. It sees the "
-            "values as they were read from the source, and can name columns that are not "
-            "written. If one condition serves all outputs, --where is faster: the database "
-            "evaluates it."
         ),
     ] = None
-    save_mode: Annotated[
-        SaveMode | None,
-        _output(default_text="create", example=_LAKE_APPEND)(
-            "How to change the table of --to. create makes a new table and refuses one that "
-            "exists, append adds rows, and overwrite replaces the rows. The change is one commit "
-            "after the run is verified."
-        ),
-    ] = None
+    """Only the rows for which this condition is true, in the SQL of DuckDB. It sees the values as
+    they were read from the source, and can name columns that are not written. If one condition
+    serves all outputs, --where is faster: the database evaluates it."""
+    save_mode: Annotated[SaveMode | None, _output(default_text="create", example=_LAKE_APPEND)] = (
+        None
+    )
+    """How to change the table of --to. create makes a new table and refuses one that exists, append
+    adds rows, and overwrite replaces the rows. The change is one commit after the run is
+    verified."""
     replace_where: Annotated[
-        str | None,
-        _output(Kind("CONDITION"), default_text="all rows", example=_LAKE_OVERWRITE)(
-            'With --save-mode overwrite: replace only the rows that meet CONDITION, such as "DAY '
-            "= '2026-01-31'\". Whole files are replaced. A file that also holds other rows is "
-            "refused."
-        ),
+        str | None, _output(Kind("CONDITION"), default_text="all rows", example=_LAKE_OVERWRITE)
     ] = None
+    """With --save-mode overwrite: replace only the rows that meet CONDITION, such as "DAY =
+    '2026-01-31'". Whole files are replaced. A file that also holds other rows is refused."""
     branch: Annotated[
         str | None,
-        _output(Kind("NAME"), default_text="main", example=f"{_LAKE_APPEND} --branch audit")(
-            "Commit to this branch of an Iceberg table. A missing branch is created. You can "
-            "check its rows before you publish the branch."
-        ),
+        _output(Kind("NAME"), default_text="main", example=f"{_LAKE_APPEND} --branch audit"),
     ] = None
+    """Commit to this branch of an Iceberg table. A missing branch is created. You can check its
+    rows before you publish the branch."""
     partition_by: Annotated[
         tuple[PartitionBy, ...],
-        _output(PARTITION, example=f"{_LAKE} --partition-by 'day(CREATED)'")(
-            "Partition the new Iceberg table by a column, or by a function of it. The functions "
-            "are year, month, day, hour and truncate, such as day(CREATED) or truncate(4, NAME). "
-            "Rows are not moved: each file must hold rows of one partition. Can be repeated."
-        ),
+        _output(PARTITION, example=f"{_LAKE} --partition-by 'day(CREATED)'"),
     ] = ()
+    """Partition the new Iceberg table by a column, or by a function of it. The functions are year,
+    month, day, hour and truncate, such as day(CREATED) or truncate(4, NAME). Rows are not moved:
+    each file must hold rows of one partition. Can be repeated."""
     lake_table: LakeTable | None = None
     """The table that the files become part of; decided as the run begins, when the place becomes a
     real one. None without a table."""

@@ -66,26 +66,16 @@ class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
-    number_without_precision: Annotated[
-        str,
-        _value(NUMBER_FORM, example="'decimal(38,10)'")(
-            "In Parquet, write a NUMBER without precision as exact text, as a decimal(p,s) that "
-            "must fit every value, or as a double, which may round. Only Oracle."
-        ),
-    ] = "string"
-    nanoseconds: Annotated[
-        Nanoseconds,
-        _value()(
-            "In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, "
-            "which end in 2262. Only Oracle."
-        ),
-    ] = "string"
-    zone_columns: Annotated[
-        bool,
-        _value()(
-            "In Parquet, add a column with the zone of each timestamp with time zone. Only Oracle."
-        ),
-    ] = False
+    number_without_precision: Annotated[str, _value(NUMBER_FORM, example="'decimal(38,10)'")] = (
+        "string"
+    )
+    """In Parquet, write a NUMBER without precision as exact text, as a decimal(p,s) that must fit
+    every value, or as a double, which may round. Only Oracle."""
+    nanoseconds: Annotated[Nanoseconds, _value()] = "string"
+    """In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, which end
+    in 2262. Only Oracle."""
+    zone_columns: Annotated[bool, _value()] = False
+    """In Parquet, add a column with the zone of each timestamp with time zone. Only Oracle."""
 
 
 class SampledKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

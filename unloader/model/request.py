@@ -55,6 +55,7 @@ _limit = partial(
 class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to split the table, and for how many workers."""
 
+    # None means the number of usable CPUs of the machine.
     parallelism: Annotated[
         int | None,
         _limit(
@@ -65,25 +66,19 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             default=0,
             common=True,
             example="8",
-        )(
-            "Number of workers. auto is the number of usable cores. A run has at most one worker "
-            "for each work unit. adaptive starts with few workers, and adds and removes workers "
-            "by the measured rows per second."
         ),
     ] = None
-    """None means the number of usable CPUs of the machine."""
-    split: Annotated[
-        str,
-        _limit(choice("auto", "partition", "range", "none"), example="range")(
-            "How the table is split into work units."
-        ),
-    ] = "auto"
+    """Number of workers. auto is the number of usable cores. A run has at most one worker for each
+    work unit. adaptive starts with few workers, and adds and removes workers by the measured rows
+    per second."""
+    split: Annotated[str, _limit(choice("auto", "partition", "range", "none"), example="range")] = (
+        "auto"
+    )
+    """How the table is split into work units."""
     unit_bytes: Annotated[
-        int | None,
-        _limit(SIZE_FROM_1, default_text="set by the planner", example="256MiB")(
-            "Size above which a partition or table is split, such as 256MiB."
-        ),
+        int | None, _limit(SIZE_FROM_1, default_text="set by the planner", example="256MiB")
     ] = None
+    """Size above which a partition or table is split, such as 256MiB."""
 
 
 def _device(name: str) -> str | None:
@@ -97,51 +92,36 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How workers are placed on the machine."""
 
     numa: Annotated[
-        Literal["auto", "off", "require"],
-        _seat(commands=(*ONE_VALUE, "topology"), example="off")(
-            "auto places workers on NUMA nodes and binds them as far as the system allows. off "
-            "binds nothing. require is like auto, but the run fails if there is only one node or "
-            "if workers cannot be bound."
-        ),
+        Literal["auto", "off", "require"], _seat(commands=(*ONE_VALUE, "topology"), example="off")
     ] = "auto"
+    """auto places workers on NUMA nodes and binds them as far as the system allows. off binds
+    nothing. require is like auto, but the run fails if there is only one node or if workers cannot
+    be bound."""
+    # Empty means all nodes.
     nodes: Annotated[
         tuple[int, ...],
-        _seat(NUMBERS, name="numa-nodes", default_text="all", record="nodes", example="0,1")(
-            "Place workers only on these NUMA nodes, such as 0,2-3. all is every node with "
-            "usable CPUs."
-        ),
+        _seat(NUMBERS, name="numa-nodes", default_text="all", record="nodes", example="0,1"),
     ] = ()
-    """Empty means all nodes."""
-    placement: Annotated[
-        Literal["spread", "close"],
-        _seat(commands=(*ONE_VALUE, "topology"))(
-            "Spread workers over the nodes in proportion to their CPUs (spread), or fill the "
-            "cores of one node after another (close)."
-        ),
-    ] = "spread"
-    bind: Annotated[
-        Literal["none", "node", "core"],
-        _seat()(
-            "Bind each worker to nothing (none), to all CPUs of its node (node), or to one core "
-            "of it (core)."
-        ),
-    ] = "node"
+    """Place workers only on these NUMA nodes, such as 0,2-3. all is every node with usable CPUs."""
+    placement: Annotated[Literal["spread", "close"], _seat(commands=(*ONE_VALUE, "topology"))] = (
+        "spread"
+    )
+    """Spread workers over the nodes in proportion to their CPUs (spread), or fill the cores of one
+    node after another (close)."""
+    bind: Annotated[Literal["none", "node", "core"], _seat()] = "node"
+    """Bind each worker to nothing (none), to all CPUs of its node (node), or to one core of it
+    (core)."""
     memory_policy: Annotated[
-        Literal["local", "preferred", "bind", "interleave"],
-        _seat(example="preferred")(
-            "Nodes from which a worker gets its memory. local: the node on which it runs. "
-            "preferred: its own node, and other nodes when its own node is full. bind: only its "
-            "own node; the kernel kills the worker when this node is full. interleave: all nodes "
-            "with CPUs in turn."
-        ),
+        Literal["local", "preferred", "bind", "interleave"], _seat(example="preferred")
     ] = "preferred"
+    """Nodes from which a worker gets its memory. local: the node on which it runs. preferred: its
+    own node, and other nodes when its own node is full. bind: only its own node; the kernel kills
+    the worker when this node is full. interleave: all nodes with CPUs in turn."""
     near: Annotated[
-        str | None,
-        _seat(path("DEVICE"), empty=True, shape=_device, example="eth0")(
-            "Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 "
-            "or /extract."
-        ),
+        str | None, _seat(path("DEVICE"), empty=True, shape=_device, example="eth0")
     ] = None
+    """Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 or
+    /extract."""
 
 
 Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
@@ -157,42 +137,25 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     adaptive: bool = False
     """The number of workers that makes the run fastest, found by measuring."""
-    max_sessions: Annotated[
-        int | None,
-        _concurrency(whole(2), example="16")(
-            "Most sessions of the run in the database: one of the parent, one of each worker, "
-            "and the sessions of --max-db-load and --keep-snapshot."
-        ),
-    ] = None
-    max_cpu: Annotated[
-        float | None,
-        _concurrency(CPU_SHARE, example="75%")(
-            "Use fewer workers while the CPUs of this host are busier than this, such as 75%. "
-            "One worker always continues. Linux."
-        ),
-    ] = None
-    """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check."""
-    max_db_load: Annotated[
-        int | None,
-        _concurrency(whole(1), example="40")(
-            "Use fewer workers while more sessions than this are active in the database, "
-            "including the sessions of the run. One worker always continues. Only PostgreSQL and "
-            "Oracle."
-        ),
-    ] = None
+    max_sessions: Annotated[int | None, _concurrency(whole(2), example="16")] = None
+    """Most sessions of the run in the database: one of the parent, one of each worker, and the
+    sessions of --max-db-load and --keep-snapshot."""
+    # Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check.
+    max_cpu: Annotated[float | None, _concurrency(CPU_SHARE, example="75%")] = None
+    """Use fewer workers while the CPUs of this host are busier than this, such as 75%. One worker
+    always continues. Linux."""
+    max_db_load: Annotated[int | None, _concurrency(whole(1), example="40")] = None
+    """Use fewer workers while more sessions than this are active in the database, including the
+    sessions of the run. One worker always continues. Only PostgreSQL and Oracle."""
     slow_between: Annotated[
-        str | None,
-        _concurrency(HOURS, example="08:00-18:00 --slow-parallelism 2")(
-            "Use --slow-parallelism workers in these hours of each day, in the local time of "
-            "this host. 22:00-06:00 includes midnight."
-        ),
+        str | None, _concurrency(HOURS, example="08:00-18:00 --slow-parallelism 2")
     ] = None
+    """Use --slow-parallelism workers in these hours of each day, in the local time of this host.
+    22:00-06:00 includes midnight."""
     slow_parallelism: Annotated[
-        int,
-        _concurrency(whole(1), default_text="1", example="2 --slow-between 08:00-18:00")(
-            "Number of workers in the hours of --slow-between."
-        ),
+        int, _concurrency(whole(1), default_text="1", example="2 --slow-between 08:00-18:00")
     ] = 1
+    """Number of workers in the hours of --slow-between."""
 
 
 _cluster = partial(Option, group="Cluster", commands=("run",), effect="none")
@@ -201,16 +164,15 @@ _cluster = partial(Option, group="Cluster", commands=("run",), effect="none")
 class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The Dask cluster whose workers read the work units."""
 
+    # `tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, or `local:N` for a cluster on this
+    # machine. `none` and None mean that no cluster is used.
     address: Annotated[
         str | None,
-        _cluster(CLUSTER, name="cluster", default_text="none", example="tcp://scheduler:8786")(
-            "Read the work units on the workers of a Dask cluster: tcp://HOST:PORT, "
-            "tls://HOST:PORT, local:N or none. local:N starts a cluster of N workers on this "
-            "machine, for tests."
-        ),
+        _cluster(CLUSTER, name="cluster", default_text="none", example="tcp://scheduler:8786"),
     ] = None
-    """`tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, or `local:N` for a cluster on this
-    machine. `none` and None mean that no cluster is used."""
+    """Read the work units on the workers of a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT,
+    local:N or none. local:N starts a cluster of N workers on this machine, for tests."""
+    # Absolute path of the directory or file with the places of certificates and key.
     security: Annotated[
         str | None,
         _cluster(
@@ -219,12 +181,10 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             shape=abspath,
             default_text="none",
             example="certificates --cluster tls://scheduler:8786",
-        )(
-            "Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and "
-            "key.pem, or a TOML file with the paths ca, cert and key."
         ),
     ] = None
-    """Absolute path of the directory or file with the places of certificates and key."""
+    """Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and key.pem, or
+    a TOML file with the paths ca, cert and key."""
 
     @property
     def is_asked(self) -> bool:
@@ -237,29 +197,18 @@ _retry = partial(Option, group="Safety", commands=READING, effect="none")
 class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an attempt is repeated, and when it is stalled."""
 
-    retries: Annotated[
-        int, _retry(whole(0), example="5")("Number of retries of a failed work unit.")
-    ] = 3
-    delay_seconds: Annotated[
-        float,
-        _retry(SECONDS, name="retry-delay", example="10")(
-            "Seconds before the first retry. The delay doubles before each further retry. Each "
-            "work unit waits for a different part of the delay, at least half of it, so that not "
-            "all work units are retried at the same time."
-        ),
-    ] = 1.0
-    delay_max_seconds: Annotated[
-        float,
-        _retry(SECONDS, name="retry-delay-max", example="5m")(
-            "Longest delay before a retry, in seconds. A longer --retry-delay is not shortened."
-        ),
-    ] = 60.0
-    stall_seconds: Annotated[
-        float,
-        _retry(SECONDS, name="stall-timeout", example="10m")(
-            "Seconds without progress after which an attempt fails. 0 sets no limit."
-        ),
-    ] = 300.0
+    retries: Annotated[int, _retry(whole(0), example="5")] = 3
+    """Number of retries of a failed work unit."""
+    delay_seconds: Annotated[float, _retry(SECONDS, name="retry-delay", example="10")] = 1.0
+    """Seconds before the first retry. The delay doubles before each further retry. Each work unit
+    waits for a different part of the delay, at least half of it, so that not all work units are
+    retried at the same time."""
+    delay_max_seconds: Annotated[float, _retry(SECONDS, name="retry-delay-max", example="5m")] = (
+        60.0
+    )
+    """Longest delay before a retry, in seconds. A longer --retry-delay is not shortened."""
+    stall_seconds: Annotated[float, _retry(SECONDS, name="stall-timeout", example="10m")] = 300.0
+    """Seconds without progress after which an attempt fails. 0 sets no limit."""
 
 
 _fixed = partial(
@@ -276,16 +225,15 @@ _fixed = partial(
 class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Records of fixed width; their fields are decided when the columns are known."""
 
+    # Columns as the user wrote their names, and the bytes of their fields.
     given: Annotated[
         tuple[tuple[str, int], ...],
         _fixed(
             WIDTHS, name="width", default_text="by the column's type", example="NAME=40 --fixed"
-        )(
-            "With --fixed: width of the field of a column in bytes. In a job file it can also be "
-            "a table. Separate several with commas, or repeat the option."
         ),
     ] = ()
-    """Columns as the user wrote their names, and the bytes of their fields."""
+    """With --fixed: width of the field of a column in bytes. In a job file it can also be a table.
+    Separate several with commas, or repeat the option."""
 
 
 class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -337,38 +285,27 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: PlanOptions = field(default_factory=PlanOptions)
     seats: SeatOptions = field(default_factory=SeatOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
-    consistency: Annotated[
-        Consistency,
-        _safety()(
-            "Read everything at one point in time (snapshot), or each work unit at a different "
-            "time (none)."
-        ),
-    ] = "snapshot"
+    consistency: Annotated[Consistency, _safety()] = "snapshot"
+    """Read everything at one point in time (snapshot), or each work unit at a different time
+    (none)."""
     values: ValueOptions = field(default_factory=ValueOptions)
     fetch_bytes: Annotated[
         int,
-        _option(SIZE_FROM_1, effect="none", scope="table", name="fetch-memory", example="64MiB")(
-            "Memory of one worker for the array fetch, in bytes."
-        ),
+        _option(SIZE_FROM_1, effect="none", scope="table", name="fetch-memory", example="64MiB"),
     ] = 32 * 1024 * 1024
+    """Memory of one worker for the array fetch, in bytes."""
     worker_memory_bytes: Annotated[
-        int,
-        _option(SIZE, commands=READING, effect="none", name="worker-memory", example="2GiB")(
-            "Replace a worker whose process holds more than this many bytes after a work unit. A "
-            "memory leak in a driver then cannot fill the machine. 0 never replaces a worker. "
-            "The limit is on resident memory with mapped libraries, and a new worker has about "
-            "160MiB. Linux."
-        ),
+        int, _option(SIZE, commands=READING, effect="none", name="worker-memory", example="2GiB")
     ] = 0
+    """Replace a worker whose process holds more than this many bytes after a work unit. A memory
+    leak in a driver then cannot fill the machine. 0 never replaces a worker. The limit is on
+    resident memory with mapped libraries, and a new worker has about 160MiB. Linux."""
     verify: Annotated[
-        VerifyLevel,
-        _safety(commands=ONE_VALUE, scope="table", common=True, example="full")(
-            "Check the result after the run. none does not check. count compares the number of "
-            "rows with the source. full also reads the files and compares each value with the "
-            "fetched value. source also compares checksums of all values, which the source "
-            "computes."
-        ),
+        VerifyLevel, _safety(commands=ONE_VALUE, scope="table", common=True, example="full")
     ] = "count"
+    """Check the result after the run. none does not check. count compares the number of rows with
+    the source. full also reads the files and compares each value with the fetched value. source
+    also compares checksums of all values, which the source computes."""
     settings: tuple[Setting, ...] = ()
     """All settings with their origins; their values are also in the fields above."""
     fixed: FixedWidths | None = None
@@ -383,11 +320,10 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             shape=abspath,
             default_text="none",
             example="ceilings.json",
-        )(
-            "Compare the rates of the run with the ceilings in FILE, which `unloader preflight "
-            "--save` wrote on this machine. The result and the manifest have the percentages."
         ),
     ] = None
+    """Compare the rates of the run with the ceilings in FILE, which `unloader preflight --save`
+    wrote on this machine. The result and the manifest have the percentages."""
     concurrency: ConcurrencyOptions | None = None
     """None means a fixed number of workers without limits."""
     cluster: ClusterOptions | None = None
@@ -395,6 +331,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routes: tuple[Route, ...] | None = None
     """All outputs, with `output` as the first; None for a single output with all columns and rows.
     With routes, the selection has no columns: each route has its columns."""
+    # What to do with the other routes when one fails; None means stop.
     on_route_failure: Annotated[
         Literal["stop", "drop"] | None,
         _option(
@@ -403,12 +340,10 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             shape={"stop": None, "drop": "drop"}.get,
             default="stop",
             example=f"{TWO_ROUTES} \\\n    --on-route-failure drop",
-        )(
-            "What to do with the other routes when the output of one route fails. stop ends the "
-            "run. drop writes and publishes the other routes, and the exit status is 7."
         ),
     ] = None
-    """What to do with the other routes when one fails; None means stop."""
+    """What to do with the other routes when the output of one route fails. stop ends the run. drop
+    writes and publishes the other routes, and the exit status is 7."""
 
     @property
     def uses_cluster(self) -> bool:

@@ -36,28 +36,16 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
-    fetch: Annotated[
-        Fetch,
-        _session(example="tuples")(
-            "Let the driver build columns (arrow), build columns from rows of values (tuples), "
-            "or decode the server's responses in C++ (native). auto uses native if "
-            "--confirm-fetch has found equal rows on this server. Only Oracle."
-        ),
-    ] = "auto"
-    confirm_fetch: Annotated[
-        bool,
-        _session()(
-            "Before the run, fetch rows with the native fetch and with the driver, and compare "
-            "every cell. If all cells are equal, later runs on this server use the native fetch. "
-            "Only Oracle."
-        ),
-    ] = False
-    scn: Annotated[
-        int | None,
-        _session(whole(1), effect="selects", example="8123456789")(
-            "Read at this system change number instead of the current one. Only Oracle."
-        ),
-    ] = None
+    fetch: Annotated[Fetch, _session(example="tuples")] = "auto"
+    """Let the driver build columns (arrow), build columns from rows of values (tuples), or decode
+    the server's responses in C++ (native). auto uses native if --confirm-fetch has found equal rows
+    on this server. Only Oracle."""
+    confirm_fetch: Annotated[bool, _session()] = False
+    """Before the run, fetch rows with the native fetch and with the driver, and compare every cell.
+    If all cells are equal, later runs on this server use the native fetch. Only Oracle."""
+    scn: Annotated[int | None, _session(whole(1), effect="selects", example="8123456789")] = None
+    """Read at this system change number instead of the current one. Only Oracle."""
+    # Statements that each new session runs before anything else.
     session_sql: Annotated[
         tuple[str, ...],
         _session(
@@ -67,30 +55,19 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             empty=True,
             secret=True,
             example="\"ALTER SESSION SET TIME_ZONE = 'UTC'\"",
-        )(
-            "Run this statement in every session before it reads. Repeat it for more statements. "
-            "Only Oracle."
         ),
     ] = ()
-    """Statements that each new session runs before anything else."""
-    parallel_query: Annotated[
-        bool,
-        _session()(
-            "Let the database use parallel query for the statements of the run. Only Oracle."
-        ),
-    ] = False
-    direct_read: Annotated[
-        bool,
-        _session(opposite=True)(
-            "Ask for direct path reads, which bypass the buffer cache. Only Oracle."
-        ),
-    ] = True
+    """Run this statement in every session before it reads. Repeat it for more statements. Only
+    Oracle."""
+    parallel_query: Annotated[bool, _session()] = False
+    """Let the database use parallel query for the statements of the run. Only Oracle."""
+    direct_read: Annotated[bool, _session(opposite=True)] = True
+    """Ask for direct path reads, which bypass the buffer cache. Only Oracle."""
     call_timeout_seconds: Annotated[
-        float,
-        _session(SECONDS, commands=CONNECTING, name="call-timeout", example="60")(
-            "Longest wait in seconds for an answer from the database; 0 sets no limit. Only Oracle."
-        ),
+        float, _session(SECONDS, commands=CONNECTING, name="call-timeout", example="60")
     ] = 0.0
+    """Longest wait in seconds for an answer from the database; 0 sets no limit. Only Oracle."""
+    # Directory of the vendor's client library, "" for where it is usually found, None for none.
     client_library: Annotated[
         str | None,
         _session(
@@ -99,26 +76,18 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             empty=True,
             shape=_library,
             example="/opt/oracle/instantclient",
-        )(
-            "Connect through Oracle's client library in DIR (thick mode); auto searches the "
-            "usual places. Only Oracle."
         ),
     ] = None
-    """Directory of the vendor's client library, "" for where it is usually found, None for none."""
-    enable_row_security: Annotated[
-        bool,
-        _session(commands=CONNECTING, effect="selects")(
-            "Unload only the rows that policies of row-level security show to the user. Without "
-            "this option, a policy that may hide rows is an error. PostgreSQL."
-        ),
-    ] = False
+    """Connect through Oracle's client library in DIR (thick mode); auto searches the usual places.
+    Only Oracle."""
+    enable_row_security: Annotated[bool, _session(commands=CONNECTING, effect="selects")] = False
+    """Unload only the rows that policies of row-level security show to the user. Without this
+    option, a policy that may hide rows is an error. PostgreSQL."""
     lock_timeout_seconds: Annotated[
-        float,
-        _session(SECONDS, commands=CONNECTING, name="lock-timeout")(
-            "Longest wait in seconds for a lock that another session has; 0 keeps the "
-            "lock_timeout of the server. PostgreSQL."
-        ),
+        float, _session(SECONDS, commands=CONNECTING, name="lock-timeout")
     ] = 30.0
+    """Longest wait in seconds for a lock that another session has; 0 keeps the lock_timeout of the
+    server. PostgreSQL."""
     keep_snapshot_seconds: Annotated[
         float,
         _session(
@@ -128,13 +97,11 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             name="keep-snapshot",
             not_for={"streams": "output to a stream cannot be resumed"},
             example="12h",
-        )(
-            "Keep the snapshot for this time from its start, such as 12h, so that a run that "
-            "dies can be resumed. The snapshot of a plan is kept while the plan's file exists, "
-            "so that its parts can be run. Meanwhile the server keeps old row versions. 0 keeps "
-            "no snapshot. PostgreSQL."
         ),
     ] = 0.0
+    """Keep the snapshot for this time from its start, such as 12h, so that a run that dies can be
+    resumed. The snapshot of a plan is kept while the plan's file exists, so that its parts can be
+    run. Meanwhile the server keeps old row versions. 0 keeps no snapshot. PostgreSQL."""
     snapshot: str | None = None
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""

@@ -1,26 +1,31 @@
 """How an option is declared: everything that any part of the program must know about it.
 
-An option of a run is metadata of the field of the request that it sets:
+An option of a run is metadata of the field of the request that it sets, and its help is the
+docstring of the field:
 
-    retries: Annotated[int, Option(whole(0), ...)("Number of retries of a failed unit.")] = 3
+    retries: Annotated[int, Option(whole(0), group="Safety", commands=READING)] = 3
+    '''Number of retries of a failed work unit.'''
 
-Its name, its kind of value and its default follow from the field where they are not given. An
-option without a field of the request is named in a call of `declared`. The command line, the
+An option that is not a field of the request is an attribute of a class of options. Its name, its
+kind of value and its default follow from the field where they are not given. The command line, the
 variables, the job file, the checks, the request, the manifest's record and the reference page
-follow from it.
+follow from the declaration.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any, Literal
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import replace
 
-from unloader.request.value_types import FLAG, Items, Kind, choice
+from unloader.request.value_types import FLAG, Items, Kind
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer or other rows or columns. changes: how they are written and checked, and where.
@@ -67,7 +72,10 @@ class Option(Struct, frozen=True, dict=True):
     """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file."""
 
     kind: Kind = FLAG
-    help: str = ""
+    text: str = ""
+    """Its help; empty for the docstring of the field or attribute."""
+    more: str = ""
+    """A sentence at the end of its help."""
     name: str = ""
     """Without the dashes, as in a job file; empty follows from the name of the field."""
     group: str = ""
@@ -109,13 +117,22 @@ class Option(Struct, frozen=True, dict=True):
     """Key in the options of the manifest if it differs from `key`."""
     not_for: Mapping[Circumstance, str] = {}
     """Where it does not apply, and the reason."""
+    declared_in: type | None = None
+    """The class with the declaration."""
+    field: str = ""
+    """The name of the field or attribute there."""
     owner: type[Struct] | None = None
     """The Struct with the field that it sets; None if it sets no field."""
-    field: str = ""
-    """The name of that field."""
 
-    def __call__(self, help: str) -> Option:
-        return replace(self, help=help)
+    def __call__(self, text: str) -> Option:
+        return replace(self, text=text)
+
+    @cached_property
+    def help(self) -> str:
+        text = self.text
+        if not text and self.declared_in is not None:
+            text = _docstrings(self.declared_in.__module__)[self.declared_in.__name__, self.field]
+        return f"{text} {self.more}".strip()
 
     @cached_property
     def key(self) -> str:
@@ -164,41 +181,18 @@ def default_of(owner: type[Struct], name: str) -> Any:
     return None if found is NODEFAULT else found
 
 
-def declared(
-    group: str = "",
-    commands: tuple[str, ...] = (),
-    owner: type[Struct] | None = None,
-    /,
-    **options: Option | tuple[Option, ...],
-) -> tuple[Option, ...]:
-    """Return options with the names that they are given here.
-
-    Args:
-        group: Of the options without a group.
-        commands: Of the options without commands.
-        owner: The Struct with the fields of the same names.
-        options: By their names with underscores; a name may have several, for different commands.
-    """
-    types = {} if owner is None else get_type_hints(owner)
-    found = []
-    for name, given in options.items():
-        hint = types.get(name)
-        # A Literal may also be None.
-        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-        words = [word for each in parts if get_origin(each) is Literal for word in get_args(each)]
-        found += [
-            replace(
-                option,
-                name=option.name or name.rstrip("_").replace("_", "-"),
-                kind=choice(*words) if words and option.kind is FLAG else option.kind,
-                group=option.group or group,
-                commands=option.commands or commands,
-                owner=owner,
-                field=name if owner else "",
-            )
-            for option in (given if isinstance(given, tuple) else (given,))
-        ]
-    return tuple(found)
+@cache
+def _docstrings(module: str) -> dict[tuple[str, str], str]:
+    """Return the docstrings of the attributes of all classes; only the source text has them."""
+    found = {}
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    for each in (part for part in tree.body if isinstance(part, ast.ClassDef)):
+        for before, after in pairwise(each.body):
+            if isinstance(after, ast.Expr) and isinstance(before, ast.Assign | ast.AnnAssign):
+                target = before.targets[0] if isinstance(before, ast.Assign) else before.target
+                text = ast.literal_eval(after.value)
+                found[each.name, ast.unparse(target)] = " ".join(text.split())
+    return found
 
 
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,53 +25,53 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request import command_options, job_options
-from unloader.request.option import Option, declared
-from unloader.request.value_types import Items, several
+from unloader.request.option import Option
+from unloader.request.value_types import FLAG, Items, choice, several
 
-DECLARING: tuple[tuple[Option, ...] | type[Struct], ...] = (
-    command_options.PROGRAM_OPTIONS,
-    command_options.DEMO_OPTIONS,
-    command_options.RESUME_OPTIONS,
-    command_options.VERIFY_OPTIONS,
-    command_options.STATUS_OPTIONS,
-    command_options.RUNS_OPTIONS,
-    command_options.STOP_OPTIONS,
-    command_options.SET_OPTIONS,
-    command_options.REPORT_OPTIONS,
-    command_options.INIT_OPTIONS,
-    command_options.CLEAN_OPTIONS,
-    command_options.KEEPERS_OPTIONS,
-    job_options.PASSWORDS_OPTIONS,
+DECLARING: tuple[type, ...] = (
+    command_options.ProgramOptions,
+    command_options.DemoOptions,
+    command_options.ResumeOptions,
+    command_options.VerifyOptions,
+    command_options.StatusOptions,
+    command_options.RunsOptions,
+    command_options.StopOptions,
+    command_options.SetOptions,
+    command_options.ReportOptions,
+    command_options.InitOptions,
+    command_options.CleanOptions,
+    command_options.KeepersOptions,
+    job_options.PasswordsOptions,
     Selection,
-    job_options.TABLES_OPTIONS,
+    job_options.TablesOptions,
     ValueOptions,
     SessionOptions,
     PlanOptions,
     ConcurrencyOptions,
-    command_options.SWEEP_OPTIONS,
-    job_options.DESTINATION_OPTIONS,
-    command_options.SAMPLING_OPTIONS,
-    job_options.ENCRYPTION_OPTIONS,
-    job_options.TRANSFORMS_OPTIONS,
+    command_options.SweepOptions,
+    job_options.DestinationOptions,
+    command_options.SamplingOptions,
+    job_options.EncryptionOptions,
+    job_options.TransformsOptions,
     OutputOptions,
-    job_options.TEXT_OPTIONS,
-    job_options.TEXT_FILES_OPTIONS,
+    job_options.TextOptions,
+    job_options.TextFilesOptions,
     FixedWidths,
-    job_options.PARQUET_FILES_OPTIONS,
-    job_options.ROUTES_OPTIONS,
-    command_options.TOPOLOGY_OPTIONS,
+    job_options.ParquetFilesOptions,
+    job_options.RoutesOptions,
+    command_options.TopologyOptions,
     SeatOptions,
     ClusterOptions,
     Request,
-    job_options.RESTART_OPTIONS,
+    job_options.RestartOptions,
     RetryOptions,
-    command_options.PREFLIGHT_OPTIONS,
-    command_options.SIZE_OPTIONS,
-    job_options.OPERATIONS_OPTIONS,
-    command_options.ANALYSIS_OPTIONS,
-    command_options.DISPLAY_OPTIONS,
+    command_options.PreflightOptions,
+    command_options.SizeOptions,
+    job_options.OperationsOptions,
+    command_options.AnalysisOptions,
+    command_options.DisplayOptions,
 )
-"""Options, and Structs with options as metadata of their fields, in the order of the help pages."""
+"""The classes with all options, in the order of the help pages."""
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """Options that a sweep may vary beside parallelism; all others are the same for all points."""
@@ -82,15 +83,7 @@ POINTS = "Points"
 @cache
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, by groups, in the order of the help pages."""
-    found: list[Option] = []
-    for each in DECLARING:
-        if not isinstance(each, tuple):
-            hints = get_type_hints(each, include_extras=True).items()
-            named = {
-                key: get_args(hint)[1:] for key, hint in hints if get_origin(hint) is Annotated
-            }
-            each = declared("", (), each, **named)
-        found.extend(each)
+    found = [option for each in DECLARING for option in _declared(each)]
     for option in tuple(found):
         if option.name in AXES and "run" in option.commands:
             found.append(
@@ -102,13 +95,40 @@ def every_option() -> tuple[Option, ...]:
                     metavar="",
                     common=False,
                     group=POINTS,
-                    help=f"{option.help} Several values are measured one after another.",
+                    more="Several values are measured one after another.",
                 )
             )
     groups: dict[str, list[Option]] = {}
     for option in found:
         groups.setdefault(option.group, []).append(option)
     return tuple(itertools.chain.from_iterable(groups.values()))
+
+
+def _declared(place: type) -> Iterator[Option]:
+    """Yield the options of a class, with the facts that follow from the fields that they set."""
+    owner = place if issubclass(place, Struct) else getattr(place, "owner", None)
+    hints = {} if owner is None else get_type_hints(owner, include_extras=True)
+    attributes = vars(place) if owner is not place else hints
+    for name, attribute in attributes.items():
+        given = attribute if isinstance(attribute, tuple) else (attribute, *get_args(attribute))
+        hint = hints.get(name)
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        # A Literal may also be None.
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        words = [word for each in parts if get_origin(each) is Literal for word in get_args(each)]
+        for option in given:
+            if isinstance(option, Option):
+                yield replace(
+                    option,
+                    name=option.name or name.rstrip("_").replace("_", "-"),
+                    kind=choice(*words) if words and option.kind is FLAG else option.kind,
+                    group=option.group or getattr(place, "group", ""),
+                    commands=option.commands or getattr(place, "commands", ()),
+                    declared_in=place,
+                    field=name,
+                    owner=owner,
+                )
 
 
 @cache

@@ -42,7 +42,7 @@ class ShortHelp(click.Command):
         for each in declared:
             record = each.get_help_record(ctx)
             if record is not None and (few or each.declared.common):
-                first = (each.help or "").split(". ")[0].rstrip(".")
+                first = each.declared.help.split(". ")[0].rstrip(".")
                 rows.append((record[0], f"{first}."))
         return "Options" if few else "Common options", rows
 

@@ -86,7 +86,6 @@ class JobOption(click.Option):
         super().__init__(
             ["/".join(f"--{key.replace('_', '-')}" for key in declared.keys)],
             is_flag=declared.is_flag,
-            help=declared.help,
             required=declared.required,
             multiple=declared.multiple,
             show_default=declared.default_text or True,
@@ -96,6 +95,11 @@ class JobOption(click.Option):
         )
         self.declared = declared
         self.group = declared.group
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the row of the help page; only here the text is read from the declaration."""
+        self.help = self.declared.help
+        return super().get_help_record(ctx)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """Return the variable's text; UNLOADER_NO_HEADER=1 is --no-header, and so on."""

@@ -18,7 +18,6 @@ from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.redaction import PARQUET_KEY_VARIABLE, holds_sql_password
-from unloader.request.job_options import TRANSFORMING
 from unloader.request.locations import looks_like_source
 from unloader.request.name_templates import check_directory, check_template, home_template, is_dated
 from unloader.request.option import Circumstance
@@ -271,6 +270,9 @@ def _skipping(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[Usag
             )
 
 
+_TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output_columns")
+
+
 def _reading(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
     """A moment is named only where one is kept, and values are compared only with the same."""
     if values["scn"] is not None and values["consistency"] == "none":
@@ -291,7 +293,7 @@ def _reading(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[Usage
             "none reads without a snapshot",
             "leave one of the two out, or use --verify full",
         )
-    if changed := [_flag(key) for key in TRANSFORMING if values.get(key)]:
+    if changed := [_flag(key) for key in _TRANSFORMING if values.get(key)]:
         yield UsageError(
             f"--verify source compares with the source's own columns, and {changed[0]} changes "
             "them",

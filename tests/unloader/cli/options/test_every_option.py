@@ -24,7 +24,7 @@ from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.model import Request, SessionOptions, ValueOptions
 from unloader.request import job_options, options
 from unloader.request import value_types as kinds
-from unloader.request.option import Effect, Option, declared
+from unloader.request.option import Effect, Option
 from unloader.request.options import every_option, options_of, recorded
 from unloader.selection.choice import TablesRequest
 from unloader.sources.registry import SOURCES, source_of
@@ -90,7 +90,9 @@ BY_NAME = {
     "branch": "audit",
     "partition-by": "day(A)",
 }
-OF_TABLES = {option.name for option in job_options.TABLES_OPTIONS}
+OF_TABLES = {
+    option.name for option in every_option() if option.declared_in is job_options.TablesOptions
+}
 """They mean something where there are several tables."""
 
 
@@ -222,9 +224,12 @@ def test_each_option_of_a_session_is_known_to_a_source() -> None:
     assert known <= {option.name for option in every_option()}
 
 
-ADDED = declared(
-    "Output", ("run",), new_size=Option(kinds.SIZE, default=32 << 20)("Something new.")
-)
+class Added:
+    """An option that is not in the list."""
+
+    group, commands = "Output", ("run",)
+    new_size = Option(kinds.SIZE, default=32 << 20)
+    """Something new."""
 
 
 def test_declaring_an_option_is_all_it_takes(
@@ -232,7 +237,7 @@ def test_declaring_an_option_is_all_it_takes(
 ) -> None:
     """Flag, variable, job file and reference page follow from the declaration."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options, "DECLARING", (*options.DECLARING, ADDED))
+    monkeypatch.setattr(options, "DECLARING", (*options.DECLARING, Added))
     every_option.cache_clear()
     options_of.cache_clear()
     seen: list[int] = []
