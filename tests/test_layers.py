@@ -54,8 +54,7 @@ FLOORS = {
             "unloader.tuning.report_charts",
             "unloader.tuning.report_page",
             "unloader.tuning.run_report",
-            "unloader.tuning.sweep_charts",
-            "unloader.tuning.sweep_report",
+            "unloader.tuning.sweep_page",
         },
         {"unloader.run"},
         {

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from unloader.tuning.preflight_measuring import Budget
     from unloader.tuning.run_report import RunReport, TablesReport
     from unloader.tuning.sizing import Question, Sizing
-    from unloader.tuning.sweep_report import SweepPage
+    from unloader.tuning.sweep_page import SweepPage
     from unloader.verification.finished import Level
 
 Stop = Callable[[], bool]
@@ -587,7 +587,7 @@ def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
 
 def sweep_report(found: Analysis) -> SweepPage:
     """Return the figures of the page of a sweep."""
-    from unloader.tuning.sweep_report import sweep_report
+    from unloader.tuning.sweep_page import sweep_report
 
     return sweep_report(found)
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from numa.model import Topology
 from numa.quota import throttling
 from numa.topology import detect
 from unloader.storage.storage_lookup import storage_at
+from unloader.tuning.points import Load
 
 try:
     import psutil
@@ -47,33 +49,8 @@ _NAMES = {"postgresql": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")
 """First letters of the names of a server's processes, by kind of source: for processes whose owner
 is unknown, and for connections without addresses."""
 
-
-class CpuTimes(Struct, frozen=True, kw_only=True):
-    """Seconds of one CPU or of all since the machine was started; or shares of their time."""
-
-    user: float
-    system: float
-    iowait: float
-    idle: float
-    stolen: float
-    """Taken by the host of a virtual machine."""
-
-    @property
-    def busy(self) -> float:
-        return self.user + self.system
-
-    @property
-    def total(self) -> float:
-        return self.busy + self.iowait + self.idle + self.stolen
-
-
-class DiskCounters(Struct, frozen=True, kw_only=True):
-    """What one disk has done since the machine was started."""
-
-    read_bytes: int
-    written_bytes: int
-    busy_seconds: float | None
-    """In which it had something to do."""
+CpuTime = tuple[float, float]
+"""Seconds since the machine was started: those that were busy, and all of them."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -81,10 +58,11 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     at: float
     """By `time.monotonic`."""
-    cpu: CpuTimes | None = None
-    cpus: tuple[CpuTimes, ...] = ()
+    cpu: CpuTime | None = None
+    cpus: tuple[CpuTime, ...] = ()
     """Of each CPU that is on, by number."""
-    disks: Mapping[str, DiskCounters] = field(default_factory=dict)
+    disks: Mapping[str, float] = field(default_factory=dict)
+    """Seconds in which each disk of the output was busy."""
     networks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bytes received and sent, by interface."""
     throttled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -98,64 +76,19 @@ class Reading(Struct, frozen=True, kw_only=True):
     """Resident, of the workers; pages that several of them share count for each."""
 
 
-class ProcessShares(Struct, frozen=True, kw_only=True):
-    """Who has used the CPUs, as shares of the time of all of them."""
+class MeasuredLoad(Load, frozen=True, kw_only=True):
+    """The load during a measurement, and the processes that used the CPUs; None is unknown.
 
-    workers: float | None
-    parent: float | None
-    database: float | None
-    """Its processes on this machine; None without any, or if they are unknown."""
-    rest: float | None
-    """All others; the database is among them where it cannot be told."""
+    Shares are of the time of all CPUs. Workers that use the quota of our control group make `cpu`
+    as high as the used share of the quota.
+    """
 
-
-class DiskLoad(Struct, frozen=True, kw_only=True):
-    """One disk."""
-
-    name: str
-    read_bytes_per_second: float
-    write_bytes_per_second: float
-    busy: float | None
-    """Share of the time in which it had something to do."""
-    of_output: bool
-    """Files of the run go to it."""
-
-
-class NetworkLoad(Struct, frozen=True, kw_only=True):
-    """One network interface."""
-
-    name: str
-    received_bytes_per_second: float
-    sent_bytes_per_second: float
-    busy: float | None
-    """Share of the link's capacity, in the busier direction; None if the capacity is unknown."""
-
-
-class NodeLoad(Struct, frozen=True, kw_only=True):
-    """One NUMA node."""
-
-    node: int
-    busy: float
-    """Share of the time of its CPUs."""
-
-
-class MachineLoad(Struct, frozen=True, kw_only=True):
-    """The load of the machine in some seconds. None marks an unknown figure."""
-
-    cpu: CpuTimes | None
-    """Shares of the time of all CPUs."""
-    used: float | None
-    """Share of the CPUs that were busy; of the quota of our control group, if that is more."""
-    throttled: float | None
-    """Share of the periods of such a quota in which it was used up; None without a quota."""
-    processes: ProcessShares
-    disks: tuple[DiskLoad, ...]
-    """The active ones, and the disks of the output."""
-    networks: tuple[NetworkLoad, ...]
-    """The active ones."""
-    nodes: tuple[NodeLoad, ...]
-    peak_memory_bytes: int | None
-    """Of the workers together; pages that several share count for each."""
+    workers: float | None = None
+    parent: float | None = None
+    others: float | None = None
+    """The database is among them where its processes are not known."""
+    memory_bytes: int | None = None
+    """The most of the workers together; pages that several share count for each."""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
@@ -163,8 +96,8 @@ class Moment(Struct, frozen=True, kw_only=True):
 
     at_seconds: float
     """Since its beginning, at the end of this second."""
-    nodes: tuple[NodeLoad, ...]
-    memory_bytes: int | None
+    cpu_by_node: dict[str, float]
+    """Share of the time of the CPUs of each NUMA node; empty if it is unknown."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -228,7 +161,7 @@ def disk_of(directory: str) -> str | None:
     return real.parent.name if (real / "partition").exists() else real.name
 
 
-def read_machine(database_roots: tuple[int, ...] | None) -> Reading:
+def read_machine(machine: Machine, database_roots: tuple[int, ...] | None) -> Reading:
     """Look at the machine, and at the trees of the database's processes if they are known."""
     at = time.monotonic()
     if psutil is None:
@@ -248,11 +181,16 @@ def read_machine(database_roots: tuple[int, ...] | None) -> Reading:
                 processes += [root, *root.children(recursive=True)]
         database = _use_of(processes)[0] if processes else None
     sent = _asked(lambda: psutil.net_io_counters(pernic=True, nowrap=False)) or {}
+    disks = _asked(lambda: psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
     return Reading(
         at=at,
-        cpu=_asked(lambda: _cpu_times(psutil.cpu_times())),
-        cpus=_asked(lambda: tuple(map(_cpu_times, psutil.cpu_times(percpu=True)))) or (),
-        disks=_read_disks(),
+        cpu=_asked(lambda: _cpu_time(psutil.cpu_times())),
+        cpus=_asked(lambda: tuple(map(_cpu_time, psutil.cpu_times(percpu=True)))) or (),
+        disks={
+            name: each.busy_time / 1000
+            for name, each in disks.items()
+            if name in machine.output_disks and hasattr(each, "busy_time")
+        },
         networks={name: (each.bytes_recv, each.bytes_sent) for name, each in sent.items()},
         throttled=_asked(lambda: throttling(Path("/sys/fs/cgroup"), Path("/proc"))) or {},
         parent_seconds=parent,
@@ -269,32 +207,11 @@ def _asked(question: Callable[[], T]) -> T | None:
     return None
 
 
-def _cpu_times(times: Any) -> CpuTimes:
-    # Not every system tells all of them.
-    get = times._asdict().get
-    return CpuTimes(
-        user=get("user", 0.0) + get("nice", 0.0),
-        system=get("system", 0.0) + get("irq", 0.0) + get("softirq", 0.0),
-        iowait=get("iowait", 0.0),
-        idle=get("idle", 0.0),
-        stolen=get("steal", 0.0),
-    )
-
-
-def _read_disks() -> dict[str, DiskCounters]:
-    counters = _asked(lambda: psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
-    found = {}
-    for name, each in counters.items():
-        is_partition = Path(f"/sys/class/block/{name}/partition").exists()
-        if name.startswith(("loop", "ram", "zram")) or is_partition:
-            continue
-        busy = getattr(each, "busy_time", None)
-        found[name] = DiskCounters(
-            read_bytes=each.read_bytes,
-            written_bytes=each.write_bytes,
-            busy_seconds=None if busy is None else busy / 1000,
-        )
-    return found
+def _cpu_time(times: Any) -> CpuTime:
+    # Not every system reports all of them. Guests are counted in user already.
+    known = times._asdict()
+    busy = sum(known.get(each, 0.0) for each in ("user", "nice", "system", "irq", "softirq"))
+    return busy, busy + sum(known.get(each, 0.0) for each in ("iowait", "idle", "steal"))
 
 
 def _use_of(processes: list[Any]) -> tuple[float, int | None]:
@@ -310,107 +227,59 @@ def _use_of(processes: list[Any]) -> tuple[float, int | None]:
     return seconds, memory
 
 
-def load_between(
-    before: Reading, after: Reading, machine: Machine, *, peak: int | None = None
-) -> MachineLoad:
-    """Return the load of the machine between two readings, with the peak of the memory."""
+def load_between(before: Reading, after: Reading, machine: Machine) -> MeasuredLoad:
+    """Return the load of the machine between two readings."""
     seconds = max(after.at - before.at, 1e-9)
-    cpu = used = None
-    processes = ProcessShares(workers=None, parent=None, database=None, rest=None)
-    if before.cpu and after.cpu and (total := after.cpu.total - before.cpu.total) > 0:
-        names = CpuTimes.__struct_fields__
-        grown = {name: getattr(after.cpu, name) - getattr(before.cpu, name) for name in names}
-        cpu = CpuTimes(**{name: _share(each, total) for name, each in grown.items()})
-        parent = _grown(before.parent_seconds, after.parent_seconds)
-        workers = _grown(before.worker_seconds, after.worker_seconds)
-        database = _grown(before.database_seconds, after.database_seconds)
-        rest = after.cpu.busy - before.cpu.busy
-        rest -= sum(each or 0.0 for each in (parent, workers, database))
-        processes = ProcessShares(
-            workers=None if workers is None else _share(workers, total),
-            parent=None if parent is None else _share(parent, total),
-            database=None if database is None else _share(database, total),
-            rest=None if workers is None or parent is None else _share(rest, total),
-        )
-        # The two were rounded apart from one another.
-        used = min(1.0, cpu.busy)
-        if machine.cpu_quota and workers is not None:
-            ours = workers + (parent or 0.0)
-            used = max(used, _share(ours, seconds * machine.cpu_quota))
+    cpu = others = None
+    shares: list[float | None] = [None, None, None]
+    if before.cpu and after.cpu and (total := after.cpu[1] - before.cpu[1]) > 0:
+        used: list[float | None] = []
+        for name in ("worker_seconds", "parent_seconds", "database_seconds"):
+            was, now = getattr(before, name), getattr(after, name)
+            used.append(None if was is None or now is None else max(0.0, now - was))
+        busy = after.cpu[0] - before.cpu[0]
+        cpu, shares = _share(busy, total), [e if e is None else _share(e, total) for e in used]
+        if used[0] is not None and used[1] is not None:
+            others = _share(busy - sum(filter(None, used)), total)
+        if machine.cpu_quota and used[0] is not None:
+            cpu = max(cpu, _share(used[0] + (used[1] or 0.0), seconds * machine.cpu_quota))
     throttled = []
     for name in before.throttled.keys() & after.throttled.keys():
-        was, now = before.throttled[name], after.throttled[name]
-        if now[0] > was[0]:
-            throttled.append(_share(now[1] - was[1], now[0] - was[0]))
-    networks = []
-    for name in sorted(before.networks.keys() & after.networks.keys()):
-        (received, sent), (received_now, sent_now) = before.networks[name], after.networks[name]
-        received, sent = received_now - received, sent_now - sent
-        speed = machine.link_speeds.get(name)
-        if received or sent:
-            networks.append(
-                NetworkLoad(
-                    name=name,
-                    received_bytes_per_second=received / seconds,
-                    sent_bytes_per_second=sent / seconds,
-                    busy=_share(max(received, sent), speed * seconds) if speed else None,
-                )
-            )
-    return MachineLoad(
+        periods = after.throttled[name][0] - before.throttled[name][0]
+        if periods > 0:
+            throttled.append(_share(after.throttled[name][1] - before.throttled[name][1], periods))
+    links = []
+    for name in machine.link_speeds.keys() & before.networks.keys() & after.networks.keys():
+        ways = zip(before.networks[name], after.networks[name], strict=True)
+        moved = max(now - was for was, now in ways)
+        if moved:
+            links.append(_share(moved, machine.link_speeds[name] * seconds))
+    disks = before.disks.keys() & after.disks.keys()
+    return MeasuredLoad(
         cpu=cpu,
-        used=used,
+        node=max(cpu_by_node(before, after, machine).values(), default=None),
+        disk=max((_share(after.disks[d] - before.disks[d], seconds) for d in disks), default=None),
+        network=max(links, default=None),
         throttled=max(throttled, default=None),
-        processes=processes,
-        disks=tuple(_disks(before.disks, after.disks, seconds, machine.output_disks)),
-        networks=tuple(networks),
-        nodes=_nodes(before.cpus, after.cpus, machine),
-        peak_memory_bytes=peak,
+        workers=shares[0],
+        parent=shares[1],
+        database=shares[2],
+        others=others,
     )
 
 
-def _nodes(
-    before: Sequence[CpuTimes], after: Sequence[CpuTimes], machine: Machine
-) -> tuple[NodeLoad, ...]:
-    """Return how busy each node was; nothing where its CPUs cannot be told."""
+def cpu_by_node(before: Reading, after: Reading, machine: Machine) -> dict[str, float]:
+    """Return how busy each NUMA node was; empty if its CPUs cannot be identified."""
     highest = max((cpu for _, cpus in machine.nodes for cpu in cpus), default=-1)
-    if not (len(before) == len(after) > highest):
-        return ()
-    found = []
+    if not (len(before.cpus) == len(after.cpus) > highest):
+        return {}
+    found = {}
     for node, cpus in machine.nodes:
-        total = sum(after[cpu].total - before[cpu].total for cpu in cpus)
-        busy = sum(after[cpu].busy - before[cpu].busy for cpu in cpus)
+        busy = sum(after.cpus[cpu][0] - before.cpus[cpu][0] for cpu in cpus)
+        total = sum(after.cpus[cpu][1] - before.cpus[cpu][1] for cpu in cpus)
         if total > 0:
-            found.append(NodeLoad(node=node, busy=_share(busy, total)))
-    return tuple(found)
-
-
-def _disks(
-    before: Mapping[str, DiskCounters],
-    after: Mapping[str, DiskCounters],
-    seconds: float,
-    of_output: frozenset[str],
-) -> list[DiskLoad]:
-    found = []
-    for name in sorted(before.keys() & after.keys()):
-        was, now = before[name], after[name]
-        read, written = now.read_bytes - was.read_bytes, now.written_bytes - was.written_bytes
-        if not (read or written or name in of_output):
-            continue
-        busy = _grown(was.busy_seconds, now.busy_seconds)
-        found.append(
-            DiskLoad(
-                name=name,
-                read_bytes_per_second=read / seconds,
-                write_bytes_per_second=written / seconds,
-                busy=None if busy is None else _share(busy, seconds),
-                of_output=name in of_output,
-            )
-        )
+            found[str(node)] = _share(busy, total)
     return found
-
-
-def _grown(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else max(0.0, after - before)
 
 
 def _share(part: float, whole: float) -> float:
@@ -419,12 +288,11 @@ def _share(part: float, whole: float) -> float:
 
 
 class Sampler:
-    """Watches the machine from `start` to `stop`."""
+    """Watches the machine from `start` to `stop`, and the processes of a kind of database."""
 
     def __init__(
         self, machine: Machine, source_kind: str, *, interval_seconds: float = INTERVAL_SECONDS
     ) -> None:
-        """Prepare to watch the machine, and the processes of a kind of database."""
         self._machine = machine
         self._kind = source_kind
         self._interval = interval_seconds
@@ -435,7 +303,7 @@ class Sampler:
 
     def start(self) -> None:
         """Begin with a first look."""
-        self._readings.append(read_machine(None))
+        self._readings.append(read_machine(self._machine, None))
         self._thread.start()
 
     def stop(self) -> None:
@@ -444,7 +312,7 @@ class Sampler:
             return
         self._end.set()
         self._thread.join()
-        self._readings.append(read_machine(self._roots))
+        self._readings.append(read_machine(self._machine, self._roots))
 
     def _run(self) -> None:
         wait, looks = min(_FIRST_SECONDS, self._interval), 0
@@ -453,31 +321,29 @@ class Sampler:
             if self._roots is None and looks < _LOOKS_FOR_DATABASE:
                 looks += 1
                 self._roots = database_roots(self._kind)
-            self._readings.append(read_machine(self._roots))
+            self._readings.append(read_machine(self._machine, self._roots))
 
-    def load(self) -> MachineLoad | None:
-        """Return the load of the machine; None without two readings."""
+    def load(self) -> MeasuredLoad:
+        """Return the load of the machine; nothing is known without two readings."""
         if len(self._readings) < 2:
-            return None
+            return MeasuredLoad()
         first, last = self._readings[0], self._readings[-1]
         # The database counts from when its processes were first seen, if a later look has it, too.
         seen = [each.database_seconds for each in self._readings[:-1]]
         first = replace(first, database_seconds=next((s for s in seen if s is not None), None))
         memory = [e.memory_bytes for e in self._readings if e.memory_bytes is not None]
-        return load_between(first, last, self._machine, peak=max(memory, default=None))
+        found = load_between(first, last, self._machine)
+        return replace(found, memory_bytes=max(memory, default=None))
 
     def moments(self) -> tuple[Moment, ...]:
         """Return the seconds one by one."""
-        found = []
-        for before, after in zip(self._readings, self._readings[1:], strict=False):
-            found.append(
-                Moment(
-                    at_seconds=after.at - self._readings[0].at,
-                    nodes=_nodes(before.cpus, after.cpus, self._machine),
-                    memory_bytes=after.memory_bytes,
-                )
+        return tuple(
+            Moment(
+                at_seconds=after.at - self._readings[0].at,
+                cpu_by_node=cpu_by_node(before, after, self._machine),
             )
-        return tuple(found)
+            for before, after in pairwise(self._readings)
+        )
 
 
 def database_roots(kind: str) -> tuple[int, ...] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -159,8 +159,15 @@ def points_of(path: Path, text: str) -> PointsFile:
     return PointsFile(points=tuple(points), others=tuple(others), notices=tuple(notices))
 
 
-def points_text(points: Iterable[Point], remarks: Iterable[str] = ()) -> str:
-    """Return points as CSV that `read_points` reads, with the columns that any of them knows."""
+def points_text(
+    points: Sequence[Point],
+    remarks: Iterable[str] = (),
+    others: Sequence[Mapping[str, str]] = (),
+) -> str:
+    """Return points as CSV that `read_points` reads, with the columns that any of them knows.
+
+    `others` are the cells of further columns of each point, the same columns for all.
+    """
 
     def cell(point: Point, name: str) -> str:
         value = getattr(point.load, name) if name in LOADS else getattr(point, name)
@@ -169,13 +176,14 @@ def points_text(points: Iterable[Point], remarks: Iterable[str] = ()) -> str:
         # Digits that come back as the same number; a share of 0.29 is not 28.999999999999996 %.
         return f"{value * 100:.12g}%" if name in SHARES else repr(value)
 
-    known = list(points)
-    columns = [*REQUIRED, *(name for name in OPTIONAL if any(cell(p, name) for p in known))]
+    columns = [*REQUIRED, *(name for name in OPTIONAL if any(cell(p, name) for p in points))]
     text = io.StringIO()
     text.writelines(f"# {remark}\n" for remark in remarks)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([cell(point, name) for name in columns] for point in known)
+    writer.writerow([*columns, *(others[0] if others else ())])
+    more: Sequence[Mapping[str, str]] = others or [{}] * len(points)
+    for point, further in zip(points, more, strict=True):
+        writer.writerow([*(cell(point, name) for name in columns), *further.values()])
     return text.getvalue()
 
 

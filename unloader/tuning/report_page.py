@@ -27,9 +27,8 @@ from unloader.storage.storage_protocol import MANIFEST, RUN
 from unloader.tuning.ceilings import read_ceilings
 from unloader.tuning.report_charts import FORMS, UNKNOWN, Chart, missing, run_charts, svg_of
 from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
-from unloader.tuning.sweep_charts import sweep_charts
 from unloader.tuning.sweep_document import is_sweep, sweep_of
-from unloader.tuning.sweep_report import SweepPage, sweep_report
+from unloader.tuning.sweep_page import SweepPage, sweep_charts, sweep_report
 from writers.errors import WriteError
 from writers.files.publish import write_atomically
 from writers.files.regular import open_regular, read_regular

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -13,8 +11,8 @@ from msgspec import Meta, Struct, ValidationError, convert
 from unloader.errors import ConfigError
 from unloader.model import Request
 from unloader.tuning.analysis import Analysis, Positive, Rules, analyse
-from unloader.tuning.machine_load import MachineLoad, Moment
-from unloader.tuning.points import FOR_SIZE, Load, Point, points_text
+from unloader.tuning.machine_load import MeasuredLoad, Moment
+from unloader.tuning.points import FOR_SIZE, Point, points_text
 
 PARALLELISM = "parallelism"
 
@@ -57,25 +55,6 @@ class StageCosts(Struct, frozen=True, kw_only=True):
     rest: float | None = None
     """Of the workers' processes, in no stage: threads of a driver."""
     total: float | None = None
-    """Of the workers' processes."""
-
-
-class Queueing(Struct, frozen=True, kw_only=True):
-    """How long a stage waited for the next one."""
-
-    longest_seconds: float | None = None
-    """The longest single wait of a stage for want of a consumer."""
-
-
-class Waits(Struct, frozen=True, kw_only=True):
-    """Shares of the workers' time that passed in waiting, by the cause of the wait."""
-
-    source: float | None = None
-    """Rows of the source, while nothing of the worker had to run for them."""
-    output: float | None = None
-    """The disk or another destination of the files: writing, and syncing at their end."""
-    cpu: float | None = None
-    """A CPU: a thread that others waited for was ready to run and had none."""
 
 
 class UnitTime(Struct, frozen=True, kw_only=True):
@@ -107,9 +86,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     """Finished ones."""
     failed_attempts: int
     costs: StageCosts
-    queueing: Queueing
-    waits: Waits
-    machine: MachineLoad | None
+    load: MeasuredLoad
     peak_worker_bytes: int | None
     """The most memory that one worker had resident."""
     row_bytes: float | None = None
@@ -252,49 +229,27 @@ def points_csv(report: SweepDocument) -> str:
     Further columns are for `unloader size`, and for the options that the sweep varies beside
     parallelism.
     """
+    names = dict.fromkeys(name for point in report.points for name in point.settings)
+    names.pop(PARALLELISM, None)
+    points, others = [], []
+    for point in report.points:
+        for each in point.measurements:
+            points.append(_point(point.parallelism, each))
+            for_size = (each.row_bytes, report.cores, each.cpu_seconds)
+            cells = ("" if value is None else f"{value:.9g}" for value in for_size)
+            settings = {name: point.settings.get(name, "") for name in names}
+            others.append({**dict(zip(FOR_SIZE, cells, strict=True)), **settings})
     remarks = (f"{report.subject} to {report.destination}", f"caches {report.caches}")
-    measured = [(point, each) for point in report.points for each in point.measurements]
-    text = points_text((_point(point.parallelism, each) for point, each in measured), remarks)
-    names = list(dict.fromkeys(name for point in report.points for name in point.settings))
-    names = [name for name in names if name != PARALLELISM]
-    more = [[*FOR_SIZE, *names]]
-    for point, each in measured:
-        for_size = (each.row_bytes, report.cores, each.cpu_seconds)
-        cells = ["" if value is None else f"{value:.9g}" for value in for_size]
-        more.append([*cells, *(point.settings.get(name, "") for name in names)])
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    further = iter(more)
-    for line in text.splitlines():
-        if line.startswith("#"):
-            out.write(line + "\n")
-        else:
-            writer.writerow([*next(csv.reader([line])), *next(further)])
-    return out.getvalue()
+    return points_text(points, remarks, others)
 
 
 def _point(parallelism: int, each: Measurement) -> Point:
-    """Return a measurement as the analysis takes it."""
-    machine, waits = each.machine, each.waits
-    disks = machine.disks if machine is not None else ()
-    links = machine.networks if machine is not None else ()
     return Point(
         parallelism=parallelism,
         seconds=each.seconds,
         bytes=each.bytes or None,
         rows=each.rows,
-        load=Load(
-            cpu=None if machine is None else machine.used,
-            node=max((node.busy for node in machine.nodes), default=None) if machine else None,
-            disk=max((d.busy for d in disks if d.of_output and d.busy is not None), default=None),
-            output=waits.output,
-            network=max((one.busy for one in links if one.busy is not None), default=None),
-            source=waits.source,
-            delay=waits.cpu,
-            throttled=None if machine is None else machine.throttled,
-            database=None if machine is None else machine.processes.database,
-            queued=each.queueing.longest_seconds,
-        ),
+        load=each.load,
     )
 
 

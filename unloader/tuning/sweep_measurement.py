@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from unloader.events import (
     Event,
@@ -24,7 +24,7 @@ from unloader.events import (
 )
 from unloader.model import Stages, UnitResult
 from unloader.tuning.machine_load import Sampler
-from unloader.tuning.sweep_document import Measurement, Queueing, StageCosts, UnitTime, Waits
+from unloader.tuning.sweep_document import Measurement, StageCosts, UnitTime
 from writers import cpu_delay
 
 _LEAST_SECONDS = 1e-6
@@ -128,9 +128,9 @@ class Watch(Struct, kw_only=True):
             units=len(results),
             failed_attempts=self._failed,
             costs=_costs(results),
-            queueing=Queueing(longest_seconds=max(queued, default=None)),
-            waits=waits_of(results),
-            machine=self.sampler.load(),
+            load=structs.replace(
+                self.sampler.load(), queued=max(queued, default=None), **waits_of(results)
+            ),
             peak_worker_bytes=max((r.peak_rss_bytes for r in results), default=None),
             row_bytes=sum(texts) / finished if finished and all(texts) else None,
             moments=self.sampler.moments(),
@@ -163,14 +163,22 @@ def _costs(results: Sequence[UnitResult]) -> StageCosts:
     )
 
 
-def waits_of(results: Sequence[UnitResult]) -> Waits:
-    """Return the shares of the workers' time that passed in waiting, by cause."""
+def waits_of(results: Sequence[UnitResult]) -> dict[str, float]:
+    """Return the shares of the workers' time that passed in waiting, by cause.
+
+    source: for rows, while nothing of the worker had to run for them; output: for the destination
+    of the files, in writing or syncing; delay: for a CPU, with a thread ready to run. Empty if a
+    unit has no such figures.
+    """
     seconds = sum(each.seconds for each in results)
     if not seconds or any(each.stages.load is None for each in results):
-        return Waits()
-    found = [_waits(each.stages) for each in results]
-    source, output, cpu = (min(1.0, sum(column) / seconds) for column in zip(*found, strict=True))
-    return Waits(source=source, output=output, cpu=cpu if cpu_delay.is_known() else None)
+        return {}
+    causes = ("source", "output", "delay") if cpu_delay.is_known() else ("source", "output")
+    columns = zip(*(_waits(each.stages) for each in results), strict=True)
+    return {
+        cause: min(1.0, sum(column) / seconds)
+        for cause, column in zip(causes, columns, strict=False)
+    }
 
 
 def _waits(stages: Stages) -> tuple[float, float, float]:

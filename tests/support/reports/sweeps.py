@@ -16,17 +16,15 @@ from unloader.tuning.ceilings import (
     WriteSettings,
 )
 from unloader.tuning.ceilings import Machine as CeilingsMachine
-from unloader.tuning.machine_load import CpuTimes, MachineLoad, Moment, NodeLoad, ProcessShares
+from unloader.tuning.machine_load import MeasuredLoad, Moment
 from unloader.tuning.points import Load, Point
 from unloader.tuning.sweep_document import (
     Measurement,
     PointReport,
-    Queueing,
     StageCosts,
     SweepDocument,
     SweepOptions,
     UnitTime,
-    Waits,
     curves_of,
 )
 
@@ -141,17 +139,9 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
             **{"fetch": 1.1, "encode": 0.6, "compress": 0.25 if level % 2 else None},
             **{"write": 0.15, "rest": 0.3, "total": 2.4},
         ),
-        queueing=Queueing(longest_seconds=0.02),
-        waits=Waits(source=0.1, output=0.1),
-        machine=MachineLoad(
-            cpu=CpuTimes(user=busy, system=0.0, iowait=0.05, idle=0.95 - busy, stolen=0.0),
-            used=busy,
-            throttled=None,
-            processes=ProcessShares(workers=busy, parent=0.01, database=None, rest=0.0),
-            disks=(),
-            networks=(),
-            nodes=(),
-            peak_memory_bytes=None,
+        load=MeasuredLoad(
+            **{"cpu": busy, "source": 0.1, "output": 0.1, "queued": 0.02},
+            **{"workers": busy, "parent": 0.01, "others": 0.0},
         ),
         peak_worker_bytes=None,
         rows_per_second=speed,
@@ -159,8 +149,7 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
         moments=tuple(
             Moment(
                 at_seconds=at * seconds / 10,
-                nodes=tuple(NodeLoad(node=node, busy=busy / (node + 1)) for node in range(2)),
-                memory_bytes=None,
+                cpu_by_node={str(node): busy / (node + 1) for node in range(2)},
             )
             for at in range(11)
         ),

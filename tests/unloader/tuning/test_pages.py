@@ -17,8 +17,8 @@ from reports.reading import Page, agrees, at
 from unloader.errors import ConfigError
 from unloader.tuning.report_page import page_of
 from unloader.tuning.run_report import MOST_BARS, run_report
-from unloader.tuning.sweep_document import is_sweep, sweep_of
-from unloader.tuning.sweep_report import sweep_report
+from unloader.tuning.sweep_document import SweepDocument, is_sweep, sweep_of
+from unloader.tuning.sweep_page import sweep_report
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_every_figure_of_a_sweep_is_that_of_its_json(hostile_sweep: Page) -> Non
         each for each in hostile_sweep.figures if not agrees(each, at(document, each.key))
     ] == []
     keys = {each.key for each in hostile_sweep.figures}
-    assert {"knee", "levels.3.rate", "points.0.median.costs.fetch", "ceilings.0.rate"} < keys
+    assert {"sweep.knee", "levels.3.rate", "points.0.median.costs.fetch", "ceilings.0.rate"} < keys
 
 
 def test_levels_of_published_points() -> None:
@@ -176,7 +176,7 @@ def test_levels_of_published_points() -> None:
     assert found.unit == "bytes"
     assert found.levels[0].rate == pytest.approx(1.65e12 / 23760, rel=1e-5)
     assert found.levels[0].lowest_rate == found.levels[0].rate
-    assert found.knee == 8
+    assert found.sweep.knee == 8
 
 
 def test_settings_beside_the_parallelism() -> None:
@@ -193,9 +193,10 @@ def test_settings_beside_the_parallelism() -> None:
     assert median is not None
     assert median.costs.compress is None, "not measured, and not 0"
     assert found.recommended_options == "--parallelism 8 --compression none"
-    assert found.whole_table is not None
+    assert isinstance(found.sweep, SweepDocument)
+    assert found.sweep.whole_table is not None
     speed = sweeps.live().points[3].rows_per_second
-    assert found.whole_table.seconds == pytest.approx(9e9 / speed)
+    assert found.sweep.whole_table.seconds == pytest.approx(9e9 / speed)
 
 
 def test_ceilings_in_the_unit_of_the_sweep() -> None:
@@ -216,8 +217,8 @@ def test_unsteady_points_and_settings() -> None:
     page = Page(page_of(sweep_report(replace(document, points=tuple(points)))))
     assert ("id", "unsteady") in page.attributes
     shown = {each.key: each.shown for each in page.figures}
-    assert shown["points.2.spread"] == "41.3%"
-    assert shown["options.repeats"] == "3"
+    assert shown["points.2.point.spread"] == "41.3%"
+    assert shown["sweep.options.repeats"] == "3"
     steady = Page(page_of(sweep_report(sweeps.replay())))
     assert not {("id", "unsteady"), ("id", "settings")} & set(steady.attributes)
 
@@ -228,7 +229,7 @@ def test_timeline_of_the_recommended_point() -> None:
     assert found.shown_point == "--parallelism 8"
     assert len(found.bars) == 48
     assert {bar.worker for bar in found.bars} == set(range(8))
-    assert {node.node for each in found.moments for node in each.nodes} == {0, 1}
+    assert {node for each in found.moments for node in each.cpu_by_node} == {"0", "1"}
 
 
 @pytest.mark.parametrize("made", [sweeps.replay, sweeps.live, sweeps.analysed])

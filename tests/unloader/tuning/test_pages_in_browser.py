@@ -15,7 +15,7 @@ from reports.reading import Figure, agrees, at
 
 from unloader.tuning.report_page import page_of
 from unloader.tuning.run_report import run_report
-from unloader.tuning.sweep_report import sweep_report
+from unloader.tuning.sweep_page import sweep_report
 
 KIND = "a browser"
 

@@ -18,11 +18,10 @@ from unloader.model import StageLoad, UnitResult
 from unloader.tuning import machine_load
 from unloader.tuning.live_sweep import evenly, places, rounds
 from unloader.tuning.machine_load import (
-    CpuTimes,
-    DiskCounters,
     Machine,
     Reading,
     Sampler,
+    cpu_by_node,
     database_roots,
     disk_of,
     load_between,
@@ -86,10 +85,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_delay, "is_known", lambda: True)
 
 
-def waits(result: UnitResult) -> tuple[float | None, float | None, float | None]:
+def waits(result: UnitResult) -> tuple[float, float, float]:
     """Return the shares for the source, the output and a CPU."""
     found = waits_of([result])
-    return found.source, found.output, found.cpu
+    return found["source"], found["output"], found["delay"]
 
 
 def test_a_wait_for_rows_is_the_source_s_only_while_nothing_of_ours_runs() -> None:
@@ -137,22 +136,21 @@ def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
     sampler.stop()
     after = time.monotonic()
     load = sampler.load()
-    assert load is not None
-    assert load.processes.workers is not None
+    assert load.workers is not None
     # Of the time between the two looks, which lie somewhere in the calls.
-    share = load.processes.workers * (os.cpu_count() or 1)
+    share = load.workers * (os.cpu_count() or 1)
     assert share * (after - before) > 0.3
     assert share * (ended - began) < 3
-    assert load.processes.database is None
+    assert load.database is None
     assert load.cpu is not None
-    assert sum((load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle)) <= 1.001
+    assert load.cpu >= load.workers
     assert sampler.moments()
 
 
 def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure is blank, and none is zero."""
     monkeypatch.setattr(machine_load, "psutil", None)
-    reading = read_machine(())
+    reading = read_machine(MACHINE, ())
     assert (reading.cpu, reading.cpus, reading.parent_seconds) == (None, (), None)
     assert (reading.worker_seconds, reading.database_seconds) == (None, None)
     assert (dict(reading.disks), dict(reading.networks)) == ({}, {})
@@ -165,84 +163,64 @@ def test_a_disk_is_found_for_a_directory_that_is_not_there_yet(tmp_path: Path) -
     assert disk_of("/proc") is None
 
 
-MACHINE = Machine(nodes=((0, (0, 1)), (1, (2, 3))), cpu_quota=None, output_disks=frozenset({"b"}))
-
-
-def cpu(user: float, system: float, iowait: float, idle: float) -> CpuTimes:
-    """Return times without any that were stolen."""
-    return CpuTimes(user=user, system=system, iowait=iowait, idle=idle, stolen=0.0)
-
-
+MACHINE = Machine(
+    nodes=((0, (0, 1)), (1, (2, 3))),
+    output_disks=frozenset({"a", "b"}),
+    link_speeds={"eth0": 200.0, "gone": 1.0},
+)
 BEFORE = Reading(
     at=100.0,
-    cpu=cpu(1000, 100, 10, 5000),
-    cpus=(cpu(0, 0, 0, 0),) * 4,
-    disks={
-        "a": DiskCounters(read_bytes=0, written_bytes=0, busy_seconds=1.0),
-        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None),
-        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0),
-    },
+    cpu=(1100, 6110),
+    cpus=((0, 0),) * 4,
+    disks={"a": 1.0, "b": 3.0},
     networks={"eth0": (100, 200), "lo": (7, 7)},
+    throttled={"group": (100, 10)},
     parent_seconds=5.0,
     worker_seconds=50.0,
     database_seconds=20.0,
 )
 AFTER = Reading(
     at=110.0,
-    cpu=cpu(1020, 108, 14, 5008),
-    cpus=(cpu(10, 0, 0, 0), cpu(5, 0, 0, 5), cpu(0, 0, 5, 5), cpu(0, 1, 0, 9)),
-    disks={
-        "a": DiskCounters(read_bytes=1000, written_bytes=5000, busy_seconds=6.0),
-        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None),
-        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0),
-    },
-    networks={"eth0": (1100, 200), "lo": (7, 7)},
+    cpu=(1128, 6150),
+    cpus=((10, 10), (5, 10), (0, 10), (1, 10)),
+    disks={"a": 6.0, "b": 3.0},
+    networks={"eth0": (1100, 200), "lo": (9, 9)},
+    throttled={"group": (120, 15)},
     parent_seconds=6.0,
     worker_seconds=66.0,
     database_seconds=28.0,
 )
 
 
-def test_shares_and_rates() -> None:
-    """Each figure is the difference of its counters over the time of the CPUs or of the clock."""
-    load = load_between(BEFORE, AFTER, MACHINE, peak=123)
-    assert load.cpu is not None
-    assert (load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle) == (0.5, 0.2, 0.1, 0.2)
-    assert load.used == pytest.approx(0.7)
-    who = load.processes
-    assert (who.workers, who.parent, who.database) == (0.4, 0.025, 0.2)
-    assert who.rest == pytest.approx(0.7 - 0.625)
-    disks = {disk.name: disk for disk in load.disks}
-    assert disks.keys() == {"a", "b"}, "what did nothing and is not of the output is left out"
-    assert (disks["a"].read_bytes_per_second, disks["a"].write_bytes_per_second) == (100, 500)
-    assert (disks["a"].busy, disks["a"].of_output) == (0.5, False)
-    assert disks["b"].of_output
-    assert [each.name for each in load.networks] == ["eth0"]
-    assert load.networks[0].received_bytes_per_second == 100
-    assert [(node.node, node.busy) for node in load.nodes] == [(0, 0.75), (1, 0.05)]
-    assert load.peak_memory_bytes == 123
+def test_shares() -> None:
+    """Each figure is the difference of its counters over the time of the CPUs or of the clock.
+
+    Of several disks, links and nodes it is that of the busiest.
+    """
+    load = load_between(BEFORE, AFTER, MACHINE)
+    assert load.cpu == pytest.approx(0.7)
+    assert (load.workers, load.parent, load.database) == (0.4, 0.025, 0.2)
+    assert load.others == pytest.approx(0.7 - 0.625)
+    assert (load.disk, load.network, load.node, load.throttled) == (0.5, 0.5, 0.75, 0.25)
+    assert cpu_by_node(BEFORE, AFTER, MACHINE) == {"0": 0.75, "1": 0.05}
 
 
 def test_what_cannot_be_read_is_none() -> None:
     """A figure without a counter is missing, never zero; the others stay."""
-    load = load_between(BEFORE, AFTER, MACHINE)
-    assert load.disks[1].busy is None
+    nothing = replace(AFTER, disks={}, networks={}, throttled={})
+    load = load_between(BEFORE, nothing, MACHINE)
+    assert (load.disk, load.network, load.throttled) == (None, None, None)
     gone = replace(AFTER, cpu=None, cpus=(), database_seconds=None)
     load = load_between(BEFORE, gone, MACHINE)
-    assert (load.cpu, load.used, load.nodes) == (None, None, ())
-    assert load.processes.workers is None
+    assert (load.cpu, load.node, load.workers, load.disk) == (None, None, None, 0.5)
     load = load_between(BEFORE, replace(AFTER, database_seconds=None), MACHINE)
-    assert load.processes.database is None
-    assert load.processes.rest == pytest.approx(0.7 - 0.425)
+    assert load.database is None
+    assert load.others == pytest.approx(0.7 - 0.425)
 
 
 def test_a_quota_is_a_limit_of_its_own() -> None:
     """Workers that use all that their control group grants are at the limit on an idle machine."""
-    quota = replace(MACHINE, cpu_quota=1.7)
-    load = load_between(BEFORE, AFTER, quota)
     # 17 CPU seconds in 10 seconds.
-    assert load.used == pytest.approx(1.0)
-    half = replace(MACHINE, cpu_quota=2.0)
-    load = load_between(BEFORE, AFTER, half)
-    assert load.used == pytest.approx(0.85)
-    assert load.throttled is None
+    for quota, share in ((1.7, 1.0), (2.0, 0.85)):
+        load = load_between(BEFORE, AFTER, replace(MACHINE, cpu_quota=quota))
+        assert load.cpu == pytest.approx(share)

@@ -287,8 +287,7 @@ _SPEED_HEADS = (
 _LOAD_HEADS = (
     *(">for source", ">for output", ">for CPU"),
     *(">workers", ">parent", ">database", ">others"),
-    *(">user", ">system", ">iowait", ">idle"),
-    *(">read MB/s", ">write MB/s", ">busiest node", ">memory"),
+    *(">all CPUs", ">busiest node", ">disk", ">network", ">memory"),
 )
 
 
@@ -305,26 +304,21 @@ def _speed(point: PointReport) -> list[str]:
         _percent(point.spread, 1),
         str(len(point.measurements)),
         *(_number(cost, "{:.2f}") for cost in stages),
-        _number(each.queueing.longest_seconds, "{:.2f}"),
+        _number(each.load.queued, "{:.2f}"),
         point.state,
     ]
 
 
 def _load(point: PointReport) -> list[str]:
     each = point.median
-    machine = each.machine if each is not None else None
-    if each is None or machine is None:
+    if each is None:
         return [render.UNKNOWN] * len(_LOAD_HEADS)
-    who, cpu, waits, disks = machine.processes, machine.cpu, each.waits, machine.disks
-    how = (None,) * 4 if cpu is None else (cpu.user, cpu.system, cpu.iowait, cpu.idle)
-    peak = machine.peak_memory_bytes or each.peak_worker_bytes
+    load = each.load
+    peak = load.memory_bytes or each.peak_worker_bytes
     return [
-        *map(_percent, (waits.source, waits.output, waits.cpu)),
-        *map(_percent, (who.workers, who.parent, who.database, who.rest)),
-        *map(_percent, how),
-        _megabytes(sum(disk.read_bytes_per_second for disk in disks)),
-        _megabytes(sum(disk.write_bytes_per_second for disk in disks)),
-        _percent(max((node.busy for node in machine.nodes), default=None)),
+        *map(_percent, (load.source, load.output, load.delay)),
+        *map(_percent, (load.workers, load.parent, load.database, load.others)),
+        *map(_percent, (load.cpu, load.node, load.disk, load.network)),
         render.UNKNOWN if peak is None else render.size(peak),
     ]
 

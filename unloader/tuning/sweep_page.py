@@ -1,10 +1,19 @@
-"""The charts of the page of a sweep: speed by parallelism, CPU by stage, timeline and load."""
+"""The page of a sweep: its figures, which the page also contains as JSON, and its charts.
+
+It is made from the output of `unloader sweep --json`. Unknown figures are null.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from unloader.tuning.analysis import Analysis, MeasuredLevel
+from unloader.tuning.ceilings import Ceilings
+from unloader.tuning.machine_load import Moment
 from unloader.tuning.report_charts import (
     LINE_COLOURS,
     STAGE_COLOURS,
@@ -21,7 +30,22 @@ from unloader.tuning.report_charts import (
     timeline_chart,
     workers,
 )
-from unloader.tuning.sweep_report import PointLine, SweepPage
+from unloader.tuning.run_report import FORMAT_VERSION, Bar, bars_of
+from unloader.tuning.sweep_document import (
+    PARALLELISM,
+    Measurement,
+    PointReport,
+    SweepDocument,
+    label,
+)
+
+_HOUR = 3600.0
+
+State = Literal["sustained", "valid", "not sustained", "not valid", "outlier", "failed"]
+"""Of a level, by the rules; `valid` if it is unknown whether it can be sustained."""
+
+Unit = Literal["bytes", "rows", "runs"]
+"""What rates count: runs an hour where neither bytes nor rows are known."""
 
 MOST_STACKS = 40
 
@@ -45,6 +69,189 @@ _UNITS: dict[str, tuple[str, Callable[[float], str]]] = {
     "runs": ("runs an hour", lambda value: f"{number(value)} runs an hour"),
 }
 
+
+class LevelLine(Struct, frozen=True, kw_only=True):
+    """All measurements at one parallelism, or of one point where settings vary, too."""
+
+    parallelism: int
+    series: str = ""
+    """The other settings; empty where parallelism alone varies."""
+    seconds: float | None
+    rate: float | None
+    """In the unit of the sweep, per second."""
+    lowest_rate: float | None = None
+    highest_rate: float | None = None
+    repeats: int
+    cpu: float | None
+    state: State
+    reasons: str
+    """Why it is not valid, cannot be sustained or is an outlier."""
+
+
+class CeilingLine(Struct, frozen=True, kw_only=True):
+    """What a part of the way can do at most, in the unit of the sweep."""
+
+    what: str
+    rate: float
+
+
+class PointLine(Struct, frozen=True, kw_only=True):
+    """What one point cost."""
+
+    label: str
+    runs: int
+    point: PointReport
+    """Without its measurements."""
+    median: Measurement | None
+    """The median measurement, without its moments and its timeline."""
+
+
+class SweepPage(Struct, frozen=True, kw_only=True):
+    """Everything that the page of a sweep shows; the last fields are of a sweep that measured."""
+
+    report: Literal["sweep"] = "sweep"
+    format_version: Literal[2] = FORMAT_VERSION
+    sweep: Analysis
+    """Without its points."""
+    unit: Unit
+    levels: tuple[LevelLine, ...]
+    ceilings: tuple[CeilingLine, ...]
+    recommended_options: str = ""
+    """As options of a command line; empty without any."""
+    points: tuple[PointLine, ...] = ()
+    shown_point: str = ""
+    """The point whose timeline and load are shown: the recommended one, or the fastest."""
+    bars: tuple[Bar, ...] = ()
+    units_per_bar: int = 1
+    moments: tuple[Moment, ...] = ()
+    """How busy the nodes were."""
+
+
+def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage:
+    """Return the report of a sweep.
+
+    Args:
+        found: The result of the sweep.
+        ceilings: A file of `unloader preflight --save`, to compare the sweep with.
+    """
+    live = found if isinstance(found, SweepDocument) else None
+    unit: Unit = "bytes" if found.work.unit == "bytes" else "rows"
+    amount, row_bytes = found.work.amount, None
+    if found.work.unit == "table":
+        unit, amount = "runs", _HOUR
+    levels = tuple(
+        LevelLine(
+            parallelism=each.parallelism,
+            seconds=each.seconds,
+            rate=_digits(amount / each.seconds),
+            lowest_rate=_digits(amount / each.slowest_seconds),
+            highest_rate=_digits(amount / each.fastest_seconds),
+            repeats=each.repeats,
+            cpu=each.load.cpu,
+            state=_state(each),
+            reasons="; ".join(each.reasons),
+        )
+        for each in found.levels
+    )
+    if live is not None:
+        if len(live.curves) > 1:
+            # Bytes of one format or codec are not comparable with bytes of another.
+            unit, levels = "rows", tuple(_levels_of_points(live))
+        medians = (point.median for point in live.points)
+        row_bytes = next((each.bytes / each.rows for each in medians if each is not None), None)
+    page = SweepPage(
+        sweep=found if live is None else replace(live, points=()),
+        unit=unit,
+        levels=levels,
+        ceilings=tuple(_ceiling_lines(ceilings, unit, row_bytes)) if ceilings is not None else (),
+    )
+    if live is None:
+        return page
+    measured = [point for point in live.points if point.measurements]
+    # The fastest of the recommended parallelism, or of all.
+    same = [point for point in measured if point.parallelism == live.recommended]
+    shown = max(same or measured, key=lambda point: point.rows_per_second or 0.0, default=None)
+    median = shown.median if shown is not None else None
+    bars, together = bars_of(
+        Bar(
+            worker=each.worker,
+            unit=each.unit,
+            last_unit=each.unit,
+            started_s=_digits(each.began_seconds),
+            seconds=each.seconds,
+            rows=each.rows,
+        )
+        for each in (median.timeline if median is not None else ())
+    )
+    return replace(
+        page,
+        recommended_options=label(live.recommended_options),
+        points=tuple(map(_point_line, live.points)),
+        shown_point=label(shown.settings) if shown is not None else "",
+        bars=bars,
+        units_per_bar=together,
+        moments=median.moments if median is not None else (),
+    )
+
+
+def _point_line(point: PointReport) -> PointLine:
+    median = point.median
+    return PointLine(
+        label=label(point.settings),
+        runs=len(point.measurements),
+        point=replace(point, measurements=()),
+        median=None if median is None else replace(median, moments=(), timeline=()),
+    )
+
+
+def _state(level: MeasuredLevel) -> State:
+    if level.outlier:
+        return "outlier"
+    if not level.valid:
+        return "not valid"
+    if level.sustained is None:
+        return "valid"
+    return "sustained" if level.sustained else "not sustained"
+
+
+def _levels_of_points(found: SweepDocument) -> Iterator[LevelLine]:
+    judged = {
+        (label(curve.settings), level.parallelism): level
+        for curve in found.curves
+        for level in curve.levels
+    }
+    for point in found.points:
+        series = label({k: text for k, text in point.settings.items() if k != PARALLELISM})
+        level, median = judged.get((series, point.parallelism)), point.median
+        yield LevelLine(
+            parallelism=point.parallelism,
+            series=series,
+            seconds=median.seconds if median is not None else None,
+            rate=point.rows_per_second,
+            repeats=len(point.measurements),
+            cpu=level.load.cpu if level is not None else None,
+            state="failed" if level is None else _state(level),
+            reasons=point.problem or ("; ".join(level.reasons) if level is not None else ""),
+        )
+
+
+def _ceiling_lines(found: Ceilings, unit: Unit, row_bytes: float | None) -> Iterator[CeilingLine]:
+    """Yield the ceilings in the unit of a sweep; `row_bytes` is the size of a row in the files."""
+    if found.disk is not None and unit == "bytes":
+        yield CeilingLine(what="disk, sequential writes", rate=found.disk.bytes_per_second)
+    if found.source is not None:
+        rate = max(each.rows_per_second for each in found.source.levels)
+        if unit == "rows":
+            yield CeilingLine(what="source, rows thrown away", rate=rate)
+        elif unit == "bytes" and row_bytes is not None:
+            yield CeilingLine(what="source, rows thrown away", rate=round(rate * row_bytes, 1))
+
+
+def _digits(value: float) -> float:
+    """Return a number with six digits of it."""
+    return float(f"{value:.6g}")
+
+
 _WORKERS = {"field": "workers", "type": "quantitative"}
 _RATE = {"field": "rate", "type": "quantitative"}
 
@@ -58,7 +265,7 @@ def sweep_charts(page: SweepPage) -> Iterator[Chart]:
     if page.bars:
         note = f" It is the median run of {page.shown_point}."
         yield timeline_chart(page.bars, page.units_per_bar, note)
-    loads = [(at.at_seconds, str(each.node), each.busy) for at in page.moments for each in at.nodes]
+    loads = [(at.at_seconds, *each) for at in page.moments for each in at.cpu_by_node.items()]
     if loads:
         yield load_chart(loads)
 
@@ -70,10 +277,10 @@ def _costs(points: Sequence[PointLine]) -> Chart:
         [each.strip().split(" ", 1) for each in point.label.split("--") if each.strip()]
         for point in shown
     ]
-    several = len({point.parallelism for point in shown}) < len(shown)
+    several = len({line.point.parallelism for line in shown}) < len(shown)
     labels = [
-        ", ".join(each[-1] for each in named) if several else f"{point.parallelism}"
-        for point, named in zip(shown, settings, strict=True)
+        ", ".join(each[-1] for each in named) if several else f"{line.point.parallelism}"
+        for line, named in zip(shown, settings, strict=True)
     ]
     parts = dict(zip((*STAGES, "rest"), (*STAGE_COLOURS, "var(--grey)"), strict=True))
     values = [
@@ -167,24 +374,24 @@ def _throughput(page: SweepPage) -> Chart:
 def _summary(page: SweepPage) -> Iterator[str]:
     low, high = (
         "no bound" if bound is None else number(bound)
-        for bound in (page.knee_interval.low, page.knee_interval.high)
+        for bound in (page.sweep.knee_interval.low, page.sweep.knee_interval.high)
     )
-    if page.knee is not None:
-        yield f"The knee is at {workers(page.knee)} ({low} to {high})."
+    if page.sweep.knee is not None:
+        yield f"The knee is at {workers(page.sweep.knee)} ({low} to {high})."
     else:
         yield "The points do not reach a knee."
-    if page.recommended is not None:
-        yield f"Recommended: {workers(page.recommended)}."
+    if page.sweep.recommended is not None:
+        yield f"Recommended: {workers(page.sweep.recommended)}."
     bad = sum(level.state in ("not valid", "outlier", "failed") for level in page.levels)
     if bad:
         yield f"{bad} of {len(page.levels)} points do not count; the table shows the reason."
 
 
 def _knee(page: SweepPage) -> Iterator[Spec]:
-    if page.knee is None:
+    if page.sweep.knee is None:
         return
     most = max(level.parallelism for level in page.levels)
-    low, high = page.knee_interval.low or 0, min(page.knee_interval.high or most, most)
+    low, high = page.sweep.knee_interval.low or 0, min(page.sweep.knee_interval.high or most, most)
     full = {"y": {"value": 0}, "y2": {"value": "height"}}
     yield {
         "data": {"values": [{"low": low, "high": high}]},
@@ -195,7 +402,7 @@ def _knee(page: SweepPage) -> Iterator[Spec]:
             **full,
         },
     }
-    data = {"values": [{"workers": page.knee, "text": f"knee {number(page.knee)}"}]}
+    data = {"values": [{"workers": page.sweep.knee, "text": f"knee {number(page.sweep.knee)}"}]}
     yield {
         "data": data,
         "mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [2, 3]},
@@ -278,7 +485,7 @@ def _ring(page: SweepPage, levels: list[dict[str, Any]]) -> Iterator[Spec]:
     values = [
         {**each, "says": f"recommended: {each['says']}"}
         for each in levels
-        if each["workers"] == page.recommended and not each["series"]
+        if each["workers"] == page.sweep.recommended and not each["series"]
     ]
     if values:
         yield {
