@@ -31,7 +31,7 @@ from unloader.tuning.measuring_tasks import WriteSettings
 from writers.errors import WriteError
 from writers.files.publish import write_atomically
 from writers.files.regular import read_regular
-from writers.model import TextFormat
+from writers.registry import name_of
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -113,6 +113,16 @@ class SourceCeiling(Struct, frozen=True, kw_only=True):
     """arrow: record batches; encoded: text that the source renders."""
     levels: tuple[SourceLevel, ...]
     """By parallelism."""
+
+    def is_of(self, run: ResolvedTable) -> bool:
+        """Return whether a run reads the same rows and columns of the same source."""
+        extract = run.extract
+        return (
+            (self.kind, self.location) == (extract.source.kind, redact(extract.source.location))
+            and self.subject == (extract.query or extract.table.label)
+            and (self.where, self.partitions) == (extract.where, extract.partitions)
+            and self.columns == len(run.written.columns)
+        )
 
 
 class CodecCeiling(Struct, frozen=True, kw_only=True):
@@ -196,31 +206,102 @@ class Ceilings(Struct, frozen=True, kw_only=True):
 
         The rates of a resumed run cover the last process alone.
         """
-        extract, options = run.extract, run.output.options
-        raw = None if resumed else totals.uncompressed_bytes
-        mounts: tuple[Mount | None, ...] = ()
-        if destination_kind(options.destinations) == "directories":
-            places = (existing_directory(each) for each in options.destinations)
-            mounts = tuple(None if place is None else mount_of(place) for place in places)
-        rates = RunRates(
-            machine=this_machine(detect()),
-            workers=len(run.seating.seats),
-            mounts=mounts,
-            direct_io=options.direct_io,
-            kind=extract.source.kind,
-            location=redact(extract.source.location),
-            subject=extract.query if extract.query is not None else extract.table.label,
-            where=extract.where,
-            partitions=extract.partitions,
-            columns=len(run.written.columns),
-            format="csv" if isinstance(run.output.format, TextFormat) else "parquet",
-            rows_per_second=totals.rows_per_second,
-            bytes_per_second=totals.bytes_per_second,
-            uncompressed_bytes_per_second=(
-                round(raw / totals.seconds) if raw and totals.seconds else None
-            ),
+        parts: list[EfficiencyPart] = []
+        was, ours = self.machine, this_machine(detect())
+        if (was.name, was.cpus) != (ours.name, ours.cpus):
+            reasons = [
+                f"the ceilings are of {was.name} with {was.cpus} CPUs, but this machine is "
+                f"{ours.name} with {ours.cpus}"
+            ]
+        else:
+            found = (
+                self._disk(run, totals),
+                self._source(run, totals),
+                self._encoder(run, None if resumed else totals.uncompressed_bytes, totals),
+            )
+            parts = [each for each in found if isinstance(each, EfficiencyPart)]
+            reasons = [each for each in found if isinstance(each, str)]
+        return Efficiency(
+            ceilings=os.path.basename(run.request.ceilings or ""),
+            taken_at=self.taken_at,
+            parts=tuple(parts),
+            not_compared=tuple(reasons),
         )
-        return efficiency(self, os.path.basename(run.request.ceilings or ""), rates)
+
+    def _disk(self, run: ResolvedTable, totals: TotalsRecord) -> EfficiencyPart | str:
+        """Return the comparison with the highest ceiling of the same file systems, or why not."""
+        options = run.output.options
+        if not self.disks:
+            return "disk: it was not measured"
+        if destination_kind(options.destinations) != "directories":
+            return "disk: the output was not written to a disk"
+        if totals.bytes_per_second is None:
+            return "disk: the rate of the run is unknown"
+        if self.writing.direct_io != options.direct_io:
+            return "disk: it was measured with another --direct-io"
+        places = map(existing_directory, options.destinations)
+        mounts = {None if place is None else mount_of(place) for place in places}
+        known = (*self.disks, *((self.together,) if self.together else ()))
+        same = [each for each in known if None not in mounts and {*each.mounts} == mounts]
+        best = max(same, key=lambda each: each.bytes_per_second, default=None)
+        if best is None:
+            return "disk: the ceilings are of another disk than the output"
+        files = counted(best.writers, "file", "files together")
+        basis = f"{files} in {' and '.join(best.measured_in)}"
+        return _part("disk", "bytes/s", totals.bytes_per_second, best.bytes_per_second, basis)
+
+    def _source(self, run: ResolvedTable, totals: TotalsRecord) -> EfficiencyPart | str:
+        """Return the comparison with the level of the same parallelism, or else the fastest."""
+        if self.source is None:
+            return "source: it was not measured"
+        if not self.source.is_of(run):
+            return "source: the ceilings are of another source, table, query or selection"
+        if totals.rows_per_second is None:
+            return "source: the rate of the run is unknown"
+        seats = len(run.seating.seats)
+        level = max(self.source.levels, key=lambda e: (e.parallelism == seats, e.rows_per_second))
+        workers = counted(level.parallelism, "worker that fetches", "workers that fetch")
+        basis = f"{workers} and {'writes' if level.parallelism == 1 else 'write'} nothing"
+        return _part("source", "rows/s", totals.rows_per_second, level.rows_per_second, basis)
+
+    def _encoder(
+        self, run: ResolvedTable, raw: int | None, totals: TotalsRecord
+    ) -> EfficiencyPart | str:
+        """Return the comparison with the cores that the workers could use, or why not.
+
+        `raw` are the bytes before compression.
+        """
+        encoder = self.encoder
+        if encoder is None or encoder.bytes_per_cpu_second is None:
+            return "encoder: it was not measured"
+        if encoder.format != name_of(run.output.format):
+            return f"encoder: the ceilings are of {encoder.format}"
+        if self.source is not None and not self.source.is_of(run):
+            return "encoder: the ceilings are of other rows"
+        if not raw or not totals.seconds:
+            return "encoder: the size before compression is unknown"
+        cores = max(1, min(len(run.seating.seats), self.machine.cores))
+        encoding = counted(cores, "core that encodes", "cores that encode")
+        return _part(
+            "encoder",
+            "bytes/s",
+            round(raw / totals.seconds),
+            encoder.bytes_per_cpu_second * cores,
+            f"{encoding} only {encoder.format}",
+        )
+
+
+def _part(
+    what: Literal["disk", "source", "encoder"],
+    unit: Literal["bytes/s", "rows/s"],
+    rate: float,
+    ceiling: float,
+    basis: str,
+) -> EfficiencyPart:
+    share = round(rate / ceiling, 4)
+    return EfficiencyPart(
+        what=what, unit=unit, rate=rate, ceiling=ceiling, share=share, basis=basis
+    )
 
 
 _AGAIN = "make one with: unloader preflight --save FILE"
@@ -270,121 +351,6 @@ def read_ceilings(path: Path) -> Ceilings:
         ) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"the file of ceilings {path} cannot be used: {error}", _AGAIN) from error
-
-
-class RunRates(Struct, frozen=True, kw_only=True):
-    """What a run did, and where."""
-
-    machine: Machine
-    workers: int
-    mounts: tuple[Mount | None, ...]
-    """Of its directories; empty where its output went elsewhere."""
-    direct_io: bool
-    kind: str
-    location: str
-    subject: str
-    where: str | None
-    partitions: tuple[str, ...]
-    columns: int
-    format: str
-    rows_per_second: float | None
-    """None where that is not known."""
-    bytes_per_second: float | None
-    """Of the files."""
-    uncompressed_bytes_per_second: float | None
-
-
-def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
-    """Return the share of each ceiling, of the file at a path, that a run has reached."""
-    was, ours = found.machine, run.machine
-    parts: list[EfficiencyPart] = []
-    reasons: list[str] = []
-    if (was.name, was.cpus) != (ours.name, ours.cpus):
-        reasons.append(
-            f"the ceilings are of {was.name} with {was.cpus} CPUs, but this machine is "
-            f"{ours.name} with {ours.cpus}"
-        )
-    else:
-        for part in (_disk(found, run), _source(found, run), _encoder(found, run)):
-            if isinstance(part, str):
-                reasons.append(part)
-            else:
-                parts.append(part)
-    return Efficiency(
-        ceilings=path, taken_at=found.taken_at, parts=tuple(parts), not_compared=tuple(reasons)
-    )
-
-
-def _part(
-    what: Literal["disk", "source", "encoder"],
-    unit: Literal["bytes/s", "rows/s"],
-    rate: float,
-    ceiling: float,
-    basis: str,
-) -> EfficiencyPart:
-    share = round(rate / ceiling, 4)
-    return EfficiencyPart(
-        what=what, unit=unit, rate=rate, ceiling=ceiling, share=share, basis=basis
-    )
-
-
-def _disk(found: Ceilings, run: RunRates) -> EfficiencyPart | str:
-    """Return the comparison with the highest ceiling of the same file systems, or why not."""
-    if not found.disks:
-        return "disk: it was not measured"
-    if not run.mounts:
-        return "disk: the output was not written to a disk"
-    if run.bytes_per_second is None:
-        return "disk: the rate of the run is unknown"
-    if found.writing.direct_io != run.direct_io:
-        return "disk: it was measured with another --direct-io"
-    known = (*found.disks, *((found.together,) if found.together else ()))
-    same = [each for each in known if None not in run.mounts and {*each.mounts} == {*run.mounts}]
-    best = max(same, key=lambda each: each.bytes_per_second, default=None)
-    if best is None:
-        return "disk: the ceilings are of another disk than the output"
-    files = counted(best.writers, "file", "files together")
-    basis = f"{files} in {' and '.join(best.measured_in)}"
-    return _part("disk", "bytes/s", run.bytes_per_second, best.bytes_per_second, basis)
-
-
-def _source(found: Ceilings, run: RunRates) -> EfficiencyPart | str:
-    """Return the comparison with the level of the same parallelism, or else the fastest."""
-    source = found.source
-    if source is None:
-        return "source: it was not measured"
-    if not _is_the_source(source, run):
-        return "source: the ceilings are of another source, table, query or selection"
-    if run.rows_per_second is None:
-        return "source: the rate of the run is unknown"
-    level = max(source.levels, key=lambda e: (e.parallelism == run.workers, e.rows_per_second))
-    workers = counted(level.parallelism, "worker that fetches", "workers that fetch")
-    basis = f"{workers} and {'writes' if level.parallelism == 1 else 'write'} nothing"
-    return _part("source", "rows/s", run.rows_per_second, level.rows_per_second, basis)
-
-
-def _is_the_source(source: SourceCeiling, run: RunRates) -> bool:
-    return all(
-        getattr(source, name) == getattr(run, name)
-        for name in ("kind", "location", "subject", "where", "partitions", "columns")
-    )
-
-
-def _encoder(found: Ceilings, run: RunRates) -> EfficiencyPart | str:
-    """Return the comparison with the cores that the workers could use, or why not."""
-    encoder, rate = found.encoder, run.uncompressed_bytes_per_second
-    if encoder is None or encoder.bytes_per_cpu_second is None:
-        return "encoder: it was not measured"
-    if encoder.format != run.format:
-        return f"encoder: the ceilings are of {encoder.format}"
-    if found.source is not None and not _is_the_source(found.source, run):
-        return "encoder: the ceilings are of other rows"
-    if rate is None:
-        return "encoder: the size before compression is unknown"
-    cores = max(1, min(run.workers, found.machine.cores))
-    encoding = counted(cores, "core that encodes", "cores that encode")
-    ceiling = encoder.bytes_per_cpu_second * cores
-    return _part("encoder", "bytes/s", rate, ceiling, f"{encoding} only {encoder.format}")
 
 
 _MOUNTS = Path("/proc/self/mountinfo")

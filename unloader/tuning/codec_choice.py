@@ -40,10 +40,11 @@ from writers.codecs.choice import (
     pick,
     predict,
 )
-from writers.model import Compression, OutputSpec, TextFormat
+from writers.model import Compression, OutputSpec
+from writers.registry import name_of
 
 if TYPE_CHECKING:
-    from writers.model import ParquetFormat
+    from writers.model import ParquetFormat, TextFormat
 
 ENTRY = "unloader.tuning.codec_sampling:work"
 
@@ -197,7 +198,7 @@ def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) ->
     """
     sample = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
     load, candidates = _predicted(ready, sample)
-    usual = CANDIDATES[_format_name(ready)]
+    usual = CANDIDATES[name_of(ready.format)]
     eligible = tuple(each for each in candidates if each.compression in usual)
     return CodecReport(
         sample=SampleFigures(
@@ -222,7 +223,7 @@ def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) ->
 
 def every_codec(ready: Sampled) -> tuple[Compression, ...]:
     """Return all codecs of the format, with the level that the request names."""
-    name = _format_name(ready)
+    name = name_of(ready.format)
     own, listed = ready.request.output.compression, (*CANDIDATES[name], *_EXTRA[name])
     if isinstance(own, Compression) and own.level is not None and own not in listed:
         listed = (*listed, own)
@@ -240,7 +241,7 @@ def chosen(
     Raises:
         Interrupted: `stop` returned True.
     """
-    candidates = CANDIDATES[_format_name(ready)]
+    candidates = CANDIDATES[name_of(ready.format)]
     try:
         sample = measured_sample(ready, candidates, budget=BEFORE_A_RUN, stop=stop)
     except Interrupted:
@@ -261,7 +262,7 @@ def _predicted(ready: Sampled, sample: Sample) -> tuple[Workload | None, tuple[C
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
         fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
-        one_thread=_format_name(ready) == "parquet",
+        one_thread=name_of(ready.format) == "parquet",
         parallelism=max(1, len(ready.seating.seats)),
         cores=automatic_parallelism(ready.topology, ready.request.seats),
         disk_bytes_per_second=sample.disk_bytes_per_second,
@@ -321,10 +322,6 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     ordered = sorted(units, key=lambda unit: unit.id)
     count = min(SAMPLED_UNITS, len(ordered))
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
-
-
-def _format_name(ready: Sampled) -> str:
-    return "csv" if isinstance(ready.format, TextFormat) else "parquet"
 
 
 @contextmanager

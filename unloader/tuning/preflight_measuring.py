@@ -52,7 +52,8 @@ from unloader.tuning.measuring_tasks import (
     measure_together,
 )
 from writers.files.disk_space import free_bytes
-from writers.model import Compression, TextFormat
+from writers.model import Compression
+from writers.registry import name_of
 
 ENTRY = "unloader.tuning.preflight_worker:work"
 
@@ -357,7 +358,7 @@ class _Measuring:
         if not encode:
             self.miss("encoder", "the source renders the text itself")
         encoder = EncoderCeiling(
-            format="csv" if isinstance(ready.format, TextFormat) else "parquet",
+            format=name_of(ready.format),
             sample_rows=sample.rows,
             sample_bytes=sample.bytes,
             row_bytes=round(sample.bytes / sample.rows, 3),

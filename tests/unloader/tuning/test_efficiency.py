@@ -12,6 +12,7 @@ import pytest
 from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
 from processes import command
+from reports.manifests import manifest
 
 from partition_planner.model import WholeTable, WorkUnit
 from unloader import api
@@ -21,7 +22,7 @@ from unloader.model import OutputOptions, PlanOptions, Request, Selection, Sourc
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import prepared
 from unloader.selection.choice import TablesRequest
-from unloader.tuning.ceilings import Ceilings, Machine, RunRates, efficiency, read_ceilings
+from unloader.tuning.ceilings import Ceilings, read_ceilings
 from unloader.tuning.codec_choice import (
     BEFORE_A_RUN,
     SAMPLED_UNITS,
@@ -59,27 +60,6 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory, database: str) -> Path:
 def found(ceilings: Path) -> Ceilings:
     """The same, as the program reads it."""
     return read_ceilings(ceilings)
-
-
-def rates(found: Ceilings, **other: Any) -> RunRates:
-    assert found.source is not None
-    same = RunRates(
-        machine=found.machine,
-        workers=1,
-        mounts=found.disks[0].mounts,
-        direct_io=False,
-        kind=found.source.kind,
-        location=found.source.location,
-        subject=found.source.subject,
-        where=None,
-        partitions=(),
-        columns=1,
-        format="csv",
-        rows_per_second=1000.0,
-        bytes_per_second=1e6,
-        uncompressed_bytes_per_second=1e6,
-    )
-    return replace(same, **other)
 
 
 def unloaded(database: str, to: Path, *arguments: str) -> tuple[dict[str, Any], str]:
@@ -127,25 +107,46 @@ def test_another_machine_is_not_compared(database: str, ceilings: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("other", "compared", "reason"),
+    ("part", "other", "compared", "reason"),
     [
-        ({"machine": Machine(name="db99", cpus=1, cores=1, model=None)}, [], "the ceilings are of"),
-        ({"subject": "other"}, ["disk"], "source: the ceilings are of another source"),
-        ({"where": "id < 20000"}, ["disk"], "source: the ceilings are of another source"),
-        ({"partitions": ("P1",)}, ["disk"], "source: the ceilings are of another source"),
-        ({"columns": 2}, ["disk"], "source: the ceilings are of another source"),
-        ({"mounts": (None,)}, ["source", "encoder"], "disk: the ceilings are of another disk"),
-        ({"mounts": ()}, ["source", "encoder"], "disk: the output was not written to a disk"),
-        ({"direct_io": True}, ["source", "encoder"], "disk: it was measured with another"),
-        ({"format": "parquet"}, ["disk", "source"], "encoder: the ceilings are of csv"),
-        ({"rows_per_second": None}, ["disk", "encoder"], "source: the rate of the run"),
+        ("machine", {"name": "db99"}, [], "the ceilings are of db99"),
+        ("source", {"subject": "other"}, ["disk"], "source: the ceilings are of another source"),
+        ("source", {"where": "id < 9"}, ["disk"], "source: the ceilings are of another source"),
+        ("source", {"partitions": ("P1",)}, ["disk"], "source: the ceilings are of another"),
+        ("source", {"columns": 2}, ["disk"], "source: the ceilings are of another source"),
+        ("disks", {"mounts": (None,)}, ["source", "encoder"], "disk: the ceilings are of another"),
+        ("to", "null:", ["source", "encoder"], "disk: the output was not written to a disk"),
+        ("writing", {"direct_io": True}, ["source", "encoder"], "disk: it was measured with"),
+        ("encoder", {"format": "parquet"}, ["disk", "source"], "encoder: the ceilings are of"),
+        ("totals", {"rows_per_second": None}, ["disk", "encoder"], "source: the rate of the run"),
     ],
 )
 def test_only_what_was_measured_is_compared(
-    found: Ceilings, other: dict[str, Any], compared: list[str], reason: str
+    found: Ceilings,
+    database: str,
+    ceilings: Path,
+    part: str,
+    other: Any,
+    compared: list[str],
+    reason: str,
 ) -> None:
     """Other rows leave the disk, another disk the source; each with the reason."""
-    result = efficiency(found, "c.json", rates(found, **other))
+    to = other if part == "to" else str(ceilings.parent / "out")
+    request = Request(
+        source=SourceSpec(kind="duckdb", location=database),
+        selection=Selection(table=parse_table("t")),
+        output=OutputOptions(destination=to, format=TextFormat()),
+        limits=PlanOptions(parallelism=1),
+    )
+    totals = manifest(units=1, workers=1, failed=0).totals
+    totals = replace(totals, uncompressed_bytes=totals.bytes)
+    if part == "totals":
+        totals = replace(totals, **other)
+    elif part == "disks":
+        found = replace(found, disks=tuple(replace(each, **other) for each in found.disks))
+    elif part != "to":
+        found = replace(found, **{part: replace(getattr(found, part), **other)})
+    result = found.compared(api.plan(request).run, totals, resumed=False)
     assert [each.what for each in result.parts] == compared
     assert any(each.startswith(reason) for each in result.not_compared)
 
