@@ -38,8 +38,7 @@ from unloader.tuning.measuring_tasks import (
     WriteTask,
     Written,
 )
-from unloader.worker.progress import RowEstimate
-from unloader.worker.unit import copy_unit
+from unloader.worker.unit import RowEstimate, copy_unit
 from writers.files.regular import write_error
 from writers.files.sink import Sink
 from writers.model import Compression
@@ -79,7 +78,6 @@ def work(task: Task, report: Callable[[object], None]) -> Answer:
             source = source_of(task.extract.source.kind)
             source.load()
             # Modules that the first unit would load, whose time is not the source's.
-            from unloader.worker import dropping  # noqa: F401
             from writers import large_rows, schema  # noqa: F401
 
             _readers.append(source.open_reader(task.extract.source, task.extract.snapshot))

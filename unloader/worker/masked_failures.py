@@ -77,13 +77,11 @@ def _named(text: str, columns: Iterable[ReadColumn]) -> str:
 
 
 def _is_of_source(trace: TracebackType | None) -> bool:
-    """Return whether a source raised it: a frame of a source follows the last frame of the
-    worker."""
+    """Return whether a frame of a source follows the last frame of the worker."""
     found = False
-    while trace is not None:
-        name = str(trace.tb_frame.f_globals.get("__name__", ""))
+    for frame, _ in traceback.walk_tb(trace):
+        name = str(frame.f_globals.get("__name__", ""))
         found = name.startswith(_SOURCES) or (found and not name.startswith(_WORKER))
-        trace = trace.tb_next
     return found
 
 

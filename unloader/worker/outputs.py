@@ -1,12 +1,15 @@
 """The outputs of a unit while it is written: each has its own columns, rows and writer.
 
 All take each batch in turn, in one thread: the slowest of them holds up the fetch. So memory is the
-batches in flight and the writers' buffers, for any number of outputs.
+batches in flight and the writers' buffers, for any number of outputs. A filter and a transform hold
+batches until there are enough of them to be worked on together: a step costs the same for few rows
+as for some thousands. Order is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,10 +18,10 @@ from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
+from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.sql_expressions import checked, open_session
 from unloader.transforms.sql_steps import SqlStage
-from unloader.transforms.transformer import Together
-from unloader.worker.transforming import Kept, TransformedWriter
+from unloader.transforms.transformer import Together, Transformer
 from writers.content.sums import ColumnSums
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
@@ -26,6 +29,14 @@ from writers.schema import selected
 if TYPE_CHECKING:
     from writers.base import Writer
     from writers.large_rows import LargeRow
+
+_MOST_KEPT = 8
+_kept: dict[object, Any] = {}
+"""Filters and transformers that units leave to later ones, the last used one last. To check
+expressions and to open a session for them takes longer than the rows of a small unit. A session of
+DuckDB takes a few MB while it does nothing."""
+
+_WHAT = "the filter"
 
 
 class UnitOutput:
@@ -43,37 +54,47 @@ class UnitOutput:
         """Take the task; `open` comes next."""
         self.number, self.route = task.number, task.route
         self.taken = columns_of(projection, task.number)
-        self.filtered: int | None = None
+        self.filtered = None if task.filter is None else 0
         """Rows that its filter has left out; None without a filter."""
         self.failure: AttemptFailure | None = None
         self.files: tuple[WrittenFile, ...] = ()
-        self._schema, self._open_file = schema, open_file
-        self._checksums = checksums
-        self._condition = task.filter
-        self._transform = task.transform
-        self._changed: TransformedWriter | None = None
-        self._looked_at = () if projection.filters is None else projection.filters[task.number]
+        self._task, self._projection, self._schema = task, projection, schema
+        self._open_file, self._checksums = open_file, checksums
         self._writer: Writer | None = None
-        self._held: Together
         self._filter: RowFilter | None = None
+        self._transformer: Transformer | None = None
+        self._tools: dict[object, RowFilter | Transformer] = {}
+        """Filter and transformer by what they are made of, while this unit has them."""
+        self._held = Together()
+        self._transform_seconds = 0.0
         self._sums: ColumnSums | None = None
-        """Checksums of the rows that a filter keeps."""
+        """Checksums of the rows that a filter keeps, or that a transform makes."""
 
     def open(self) -> None:
-        own = self._schema if self.taken is None else selected(self._schema, self.taken)
-        if self._condition is not None:
-            self.filtered = 0
-            self._filter = row_filter(self._condition, self._schema, self._looked_at)
-            self._held = Together()
-            if self._checksums and self._transform is None:
-                self._sums = ColumnSums(own)
-        if self._transform is None:
-            self._writer = self._open_file(own)
-            return
+        """Check filter and transform against the columns, and open the writer.
 
-        self._writer = self._changed = TransformedWriter(
-            self._transform, own, self._open_file, checksums=self._checksums
-        )
+        Raises:
+            UsageError, ConfigError: As `Transformer`; a key is not the one of the run.
+        """
+        condition, transform = self._task.filter, self._task.transform
+        own = self._schema if self.taken is None else selected(self._schema, self.taken)
+        if condition is not None:
+            filters = self._projection.filters
+            looked_at = () if filters is None else tuple(filters[self.number])
+            read = selected(self._schema, looked_at)
+            key: object = (condition, read.serialize().to_pybytes(), looked_at)
+            row_filter = _kept.pop(key, None) or RowFilter(condition, read, looked_at)
+            self._filter = self._tools[key] = row_filter
+        if transform is not None:
+            key = (repr(transform), own.serialize().to_pybytes())
+            transformer = _kept.pop(key, None) or Transformer(
+                transform, own, masking_keys(transform.keys)
+            )
+            self._transformer = self._tools[key] = transformer
+            own = transformer.schema
+        if self._checksums and self._tools:
+            self._sums = ColumnSums(own)
+        self._writer = self._open_file(own)
 
     @property
     def writer(self) -> Writer:
@@ -86,7 +107,9 @@ class UnitOutput:
 
     @property
     def stages(self) -> StageSeconds:
-        return StageSeconds() if self._writer is None else self._writer.stages
+        """As of the writer; the transform is a part of encoding."""
+        known = StageSeconds() if self._writer is None else self._writer.stages
+        return replace(known, encode_s=known.encode_s + self._transform_seconds)
 
     @property
     def rows(self) -> int:
@@ -94,40 +117,56 @@ class UnitOutput:
         return sum(file.rows for file in self.files)
 
     def write(self, batch: Any) -> None:
-        if self._filter is None:
-            self.writer.write(batch if self.taken is None else batch.select(self.taken))
+        if self._filter is None and self.taken is not None:
+            batch = batch.select(self.taken)
+        if not self._tools:
+            self.writer.write(batch)
         elif self._held.add(batch):
-            self._write_held()
+            self._flush()
 
-    def _write_held(self) -> None:
-        """Write the kept rows of the batches that wait for the filter, each as a batch."""
-        assert self._filter is not None
-        assert self.filtered is not None
-        held = self._held.take()
-        if not held:
-            return
-        for batch, kept in zip(held, self._filter.kept(held), strict=True):
-            own = batch if self.taken is None else batch.select(self.taken)
-            if kept is not None:
-                self.filtered += len(kept) - kept.true_count
-                own = own.filter(kept)
-            if own.num_rows:
-                if self._sums is not None:
-                    self._sums.add(own.columns, own.num_rows)
-                self.writer.write(own)
+    def _flush(self) -> None:
+        batches = self._held.take()
+        if self._filter is not None and batches:
+            assert self.filtered is not None
+            found = []
+            for batch, kept in zip(batches, self._filter.kept(batches), strict=True):
+                own = batch if self.taken is None else batch.select(self.taken)
+                if kept is not None:
+                    self.filtered += len(kept) - kept.true_count
+                    own = own.filter(kept)
+                if own.num_rows:
+                    found.append(own)
+            batches = found
+        if self._transformer is not None and batches:
+            began = perf_counter()
+            batches = list(self._transformer.apply(batches))
+            self._transform_seconds += perf_counter() - began
+        for batch in batches:
+            if self._sums is not None:
+                self._sums.add(batch.columns, batch.num_rows)
+            self.writer.write(batch)
 
     def write_large(self, row: LargeRow) -> None:
-        if self._filter is not None:
+        """Write a row with values of any size, after the earlier rows.
+
+        Raises:
+            OutputFailed: The filter or a step would have to look at such a value.
+        """
+        self._flush()
+        if self._filter is not None and not self._filter.keeps(row):
             assert self.filtered is not None
-            self._write_held()
-            if not self._filter.keeps(row):
-                self.filtered += 1
-                return
+            self.filtered += 1
+            return
         own = row
         if self.taken is not None:
             values = dict(row.values)
             large = tuple((at, values[i]) for at, i in enumerate(self.taken) if i in values)
             own = replace(row, row=row.row.select(self.taken), values=large)
+        if self._transformer is not None:
+            changed = self._transformer.apply_large(own)
+            if changed is None:
+                return
+            own = changed
         if self._sums is not None:
             own = self._sums.hashed(own)
         if own.values:
@@ -136,18 +175,22 @@ class UnitOutput:
             self.writer.write(own.row)
 
     def close(self, scanned: int) -> None:
-        """Finish the files.
+        """Finish the files, and leave filter and transform to later units.
 
         Raises:
             VerifyMismatch: The rows in the files and the omitted rows do not add up to the read
                 rows.
         """
-        if self._filter is not None:
-            self._write_held()
+        self._flush()
         self.files = self.writer.close()
-        if self._filter is not None:
-            self._filter.keep()
-            self._filter = None
+        while self._tools:
+            key, tool = self._tools.popitem()
+            if key in _kept:
+                tool.close()
+                continue
+            while len(_kept) >= _MOST_KEPT:
+                _kept.pop(next(iter(_kept))).close()
+            _kept[key] = tool
         if self.rows + (self.filtered or 0) != scanned:
             left_out = "" if self.filtered is None else f" and {self.filtered} were left out"
             raise VerifyMismatch(
@@ -157,21 +200,17 @@ class UnitOutput:
             )
 
     def abort(self) -> None:
-        if self._filter is not None:
-            self._filter.close()
-            self._filter = None
+        self._held.take()
+        while self._tools:
+            self._tools.popitem()[1].close()
         if self._writer is not None:
             self._writer.abort()
 
     def content(self, of_all: ContentSums | None) -> ContentSums | None:
         """Return the checksums of the values in its files."""
-        if self._changed is not None:
-            return self._changed.content
-        if of_all is None:
-            return None
         if self._sums is not None:
             return self._sums.result()
-        if self.taken is None:
+        if of_all is None or self.taken is None:
             return of_all
         return replace(
             of_all,
@@ -231,29 +270,14 @@ def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
     return None if taken == tuple(range(len(projection.columns))) else taken
 
 
-WHAT = "the filter"
-
-_FILTERS: Kept[RowFilter] = Kept()
-"""By their conditions and the columns of these."""
-
-
-def row_filter(condition: str, schema: Any, columns: Sequence[int]) -> RowFilter:
-    """Return a filter that a unit before has left, or a new one; see `RowFilter`."""
-    key = (condition, selected(schema, columns).serialize().to_pybytes(), tuple(columns))
-    return _FILTERS.take(key) or RowFilter(condition, schema, columns)
-
-
 class RowFilter:
-    def __init__(self, condition: str, schema: Any, columns: Sequence[int]) -> None:
-        """Get ready."""
-        self._columns = tuple(columns)
-        looked_at = selected(schema, self._columns)
-        self._kept_as = (condition, looked_at.serialize().to_pybytes(), self._columns)
+    """A condition on rows of a scan: `schema` has the columns that it reads, by `columns`."""
+
+    def __init__(self, condition: str, schema: Any, columns: tuple[int, ...]) -> None:
+        self._columns = columns
         self._session = open_session()
-        names = looked_at.names
-        expression = checked(self._session, condition, names, WHAT)
-        self._evaluation = SqlStage(self._session, WHAT)
-        self._evaluation.filter(expression)
+        self._evaluation = SqlStage(self._session, _WHAT)
+        self._evaluation.filter(checked(self._session, condition, schema.names, _WHAT))
 
     def kept(self, batches: Sequence[Any]) -> list[Any]:
         """Return which rows of each of some batches are kept; None is all of one.
@@ -275,15 +299,51 @@ class RowFilter:
             if index in self._columns:
                 name = large.row.schema.field(index).name
                 raise OutputFailed(
-                    f"column {name} has a value that is too large for memory, but {WHAT} reads "
+                    f"column {name} has a value that is too large for memory, but {_WHAT} reads "
                     "this column",
                     "use --where, which the database evaluates",
                 )
         return self.kept([large.row]) == [None]
 
-    def keep(self) -> None:
-        """Keep it for later units; all its rows were taken."""
-        _FILTERS.keep(self._kept_as, self)
-
     def close(self) -> None:
         self._session.close()
+
+
+class Dropped:
+    """A writer of batches or encoded text that counts rows and encodes nothing.
+
+    It is for `--to null:rows`, which shows how fast the source alone is.
+    """
+
+    records = None
+    """To find the records of a text is a part of encoding, which is left out."""
+
+    def __init__(self, name: str) -> None:
+        """Begin with nothing; the name takes the place of a file's name."""
+        self._name = name
+        self._rows = 0
+        self.bytes_written = 0
+        """Of text, or of rows as they were in memory."""
+        self.stages = StageSeconds()
+
+    def write(self, data: Any) -> None:
+        if isinstance(data, bytes | bytearray | memoryview):
+            self.bytes_written += len(data)
+        else:
+            self._rows += data.num_rows
+            self.bytes_written += data.nbytes
+
+    def write_large(self, row: LargeRow) -> None:
+        """Read a row whose values come in pieces to its end: more rows follow in the source."""
+        self._rows += 1
+        self.bytes_written += row.row.nbytes
+        for _, value in row.values:
+            self.bytes_written += sum(len(piece) for piece in value.pieces())
+
+    def close(self, rows: int | None = None) -> tuple[WrittenFile, ...]:
+        """Return the count as a file's count; for text, `rows` is the source's count."""
+        count = self._rows if rows is None else rows
+        return (WrittenFile(path=self._name, rows=count, bytes=self.bytes_written, checksum=""),)
+
+    def abort(self) -> None:
+        """Do nothing: nothing is left."""

@@ -17,12 +17,10 @@ from unloader.worker.memory import tune
 # Before the modules below: some import Arrow, which reads its allocator from the environment.
 tune()
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.processes import member
 from unloader.errors import SourceError, ValueRefused
-from unloader.events import UnitAdvanced
 from unloader.failures import failure_of
 from unloader.model import (
     AttemptFailure,
@@ -40,50 +38,40 @@ from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
 from unloader.storage.storage_lookup import check_seen
+from unloader.worker.masked_failures import failure_without_values, masks_any
 from unloader.worker.memory import peak_rss_bytes
-from unloader.worker.progress import Report
 from unloader.worker.pump import GATE
-from unloader.worker.unit import copy_unit
+from unloader.worker.unit import Report, copy_unit
+from writers.files.disk_space import is_full
 from writers.registry import load
 
 member.listen(GATE.take)
 
-
-class _Process(Struct):
-    """What this process keeps from unit to unit: its reader, and the CPU it has reported."""
-
-    reader: Reader | None = None
-    key: tuple[SourceSpec, Snapshot | None] | None = None
-    accounted_cpu: float = 0.0
-
-    def reader_for(self, source: SourceSpec, snapshot: Snapshot | None) -> Reader:
-        if self.reader is None or self.key != (source, snapshot):
-            self.drop()
-            self.reader = source_of(source.kind).open_reader(source, snapshot)
-            self.key = (source, snapshot)
-            # So the database sees its session closed, not a broken connection. A fork server does
-            # not have sessions.
-            atexit.register(release)
-        return self.reader
-
-    def cpu_since_last(self) -> float:
-        """Return this process's CPU seconds since the last call, the first time since its start."""
-        now = time.process_time()
-        used, self.accounted_cpu = now - self.accounted_cpu, now
-        return used
-
-    def drop(self) -> None:
-        if self.reader is not None:
-            atexit.unregister(release)
-            self.reader.close()
-        self.reader = None
-
-
-_process = _Process()
+_reader: Reader | None = None
+"""What this process keeps from unit to unit."""
+_key: tuple[SourceSpec, Snapshot | None] | None = None
+_accounted_cpu = 0.0
+"""CPU seconds of this process that results have so far."""
 
 
 def release() -> None:
-    _process.drop()
+    """Close the session."""
+    global _reader
+    ending, _reader = _reader, None
+    if ending is not None:
+        atexit.unregister(release)
+        ending.close()
+
+
+def _reader_for(source: SourceSpec, snapshot: Snapshot | None) -> Reader:
+    global _reader, _key
+    if _reader is None or _key != (source, snapshot):
+        release()
+        _reader, _key = source_of(source.kind).open_reader(source, snapshot), (source, snapshot)
+        # So the database sees its session closed, not a broken connection. A fork server does not
+        # have sessions.
+        atexit.register(release)
+    return _reader
 
 
 def work(
@@ -94,27 +82,26 @@ def work(
     if isinstance(task, UnitTask):
         return run_unit(task, report)
     if isinstance(task, BundleTask):
-        # Up to a unit that fails.
+
+        def of_part(number: int) -> Report:
+            return lambda event: report((number, event))
+
         done = []
         for number, each in task.tasks:
-
-            def report_part(event: UnitAdvanced, number: int = number) -> None:
-                report((number, event))
-
-            result = run_unit(each, report_part)
+            result = run_unit(each, of_part(number))
             if isinstance(result, AttemptFailure):
-                break
+                break  # The later units are not done.
             done.append((number, result))
         return BundleResult(results=tuple(done))
     if isinstance(task, Release):
-        _process.drop()
+        release()
     elif isinstance(task, Proof):
         # Open the session that units will use, and look at the run's places, from here.
         try:
-            _process.reader_for(task.source, task.snapshot)
+            _reader_for(task.source, task.snapshot)
             check_seen(task.places, task.run_id)
         except Exception as error:
-            _process.drop()
+            release()
             return failure_of(error)
     else:
         # What cannot be loaded is an error of the unit that needs it.
@@ -139,37 +126,33 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
     A failed attempt leaves nothing in the staging directory. The connection is dropped in any
     state: the next attempt begins with a new one.
     """
+    global _accounted_cpu
     started = time.perf_counter()
     try:
-        reader = _process.reader_for(task.extract.source, task.extract.snapshot)
+        reader = _reader_for(task.extract.source, task.extract.snapshot)
         result = copy_unit(task, reader, report)
+        before, _accounted_cpu = _accounted_cpu, time.process_time()
         return replace(
             result,
             seconds=round(time.perf_counter() - started, 6),
-            cpu_seconds=round(_process.cpu_since_last(), 6),
+            cpu_seconds=round(_accounted_cpu - before, 6),
             peak_rss_bytes=peak_rss_bytes(),
         )
     except Exception as error:
-        _process.drop()
+        release()
         failure = _failure(task, error)
         if not any(output.spec.min_free_bytes for output in task.outputs):
             return failure
-        from writers.files.disk_space import is_full
-
         # The run waits for room on a full disk. Most writes wait themselves. This is for errors
         # that the system reports when it syncs or makes a file.
         return replace(failure, retryable=failure.retryable or is_full(error))
 
 
 def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
-    found: AttemptFailure | None = None
-    transforms = [output.transform for output in task.outputs]
-    if any(transforms):
-        from unloader.worker.masked_failures import failure_without_values, masks_any
-
-        if masks_any(transforms):
-            found = failure_without_values(error, task.extract.projection.columns)
-    found = found or failure_of(error)
+    if masks_any(output.transform for output in task.outputs):
+        found = failure_without_values(error, task.extract.projection.columns)
+    else:
+        found = failure_of(error)
     given = (("--where", task.extract.where), ("--query", task.extract.query))
     options = " and ".join(option for option, sql in given if sql is not None)
     if options and found.hint == SourceError.usual_hint:

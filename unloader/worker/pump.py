@@ -4,9 +4,6 @@ The queue between them holds a fixed number of items, so a slow writer stops the
 source idles the writer. Where items are large their bytes count as well. Nothing is fetched while
 the waiting items and the one being consumed take the limit or more. Memory is then that limit and
 one item, for a unit of any size.
-
-A thread costs more than most small tables have to be fetched. Where little is expected the caller's
-thread fetches, too, until more has come than that.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Generic, Literal, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from typing import Generic, Literal, TypeVar, cast
 
 from unloader.model import FetchOrder
 from writers.cpu_delay import cpu_delay
@@ -26,14 +23,8 @@ T = TypeVar("T")
 DEPTH = 2
 """Items waiting between the stages. One would do for overlap; the second evens out hiccups."""
 
-LITTLE_BYTES = 4 * 1024 * 1024
-"""If no more is expected, this amount is fetched and written one after the other (guess: some 20
-milliseconds that might have overlapped)."""
-
 STILL_SECONDS = 1.0
 """After this wait for the other stage, a stage reports once why it waits."""
-
-THREAD = "standstill"
 
 Waits = Callable[[Literal["source", "destination"]], None]
 
@@ -45,28 +36,23 @@ class Pump(Generic[T]):
         self,
         items: Callable[[], Iterator[T]],
         *,
-        depth: int = DEPTH,
         size: Callable[[T], int] | None = None,
         most_bytes: int = 0,
-        expects_little: bool = False,
         waits: Waits = lambda what: None,
         gate: Callable[[threading.Event], None] = lambda over: None,
     ) -> None:
-        """Take a function that makes the iterator; it is called where items are fetched first.
+        """Start nothing yet.
 
         Args:
-            items: Makes the iterator.
-            depth: Items that wait at most.
+            items: Makes the generator, in the fetch thread.
             size: Returns the bytes that an item takes; they are not counted without it.
             most_bytes: With this number of bytes in items not yet consumed, the fetch waits.
-            expects_little: Fetch in the caller's thread up to `LITTLE_BYTES`.
             waits: Called with the reason of a wait, from either thread.
             gate: Called before each item is fetched, in the same thread; may wait until the event
                 it is given is set.
         """
-        self._items, self._depth, self._most_bytes = items, depth, most_bytes
+        self._items, self._most_bytes = items, most_bytes
         self._size: Callable[[T], int] = size or (lambda item: 0)
-        self._little_bytes = LITTLE_BYTES if expects_little and size is not None else 0
         self._waits, self._gate = waits, gate
         self._stop = threading.Event()
         self._change = threading.Condition()
@@ -76,8 +62,6 @@ class Pump(Generic[T]):
         self._held_bytes = 0
         """Of the items that are fetched and not yet consumed."""
         self._is_over = False
-        self._call_began = 0.0
-        """When the caller's thread began to wait for an item; 0 while it does not."""
         self._failure: BaseException | None = None
         self.starved_seconds = 0.0
         """Wall seconds the consumer waited for items."""
@@ -85,8 +69,6 @@ class Pump(Generic[T]):
         """Wall seconds spent waiting for items, not for the queue."""
         self.fetch_cpu_seconds = 0.0
         """CPU seconds of the fetch; complete once `run` has returned."""
-        self.caller_cpu_seconds = 0.0
-        """The caller's thread took this part of them."""
         self.fetch_delay_seconds = 0.0
         """Seconds it was ready to run and no CPU was free; complete with the CPU seconds."""
         self.blocked_seconds = 0.0
@@ -101,12 +83,7 @@ class Pump(Generic[T]):
             BaseException: Any error of the iterator or the consumer, unchanged. The fetch thread
                 has ended by then and the iterator is closed.
         """
-        iterator: Iterator[T] | None = None
-        if self._little_bytes:
-            iterator = self._items()
-            if self._run_here(iterator, consume):
-                return
-        thread = threading.Thread(target=self._fetch, args=(iterator,), name="fetch", daemon=True)
+        thread = threading.Thread(target=self._fetch, name="fetch", daemon=True)
         thread.start()
         try:
             while True:
@@ -132,61 +109,15 @@ class Pump(Generic[T]):
         if self._failure is not None:
             raise self._failure
 
-    def _run_here(self, iterator: Iterator[T], consume: Callable[[T], None]) -> bool:
-        """Fetch and consume one item after the other; return False if that became too much."""
-        size, over = 0, threading.Event()
-        watch = threading.Thread(target=self._report_waits, args=(over,), name=THREAD, daemon=True)
-        # The system may refuse a thread for now; long waits are not reported then.
-        with suppress(RuntimeError):
-            watch.start()
-        try:
-            while size < self._little_bytes:
-                self._gate(self._stop)
-                started, cpu = time.perf_counter(), time.thread_time()
-                self._call_began = started
-                try:
-                    item = next(iterator, None)
-                finally:
-                    self._call_began = 0.0
-                    seconds = time.perf_counter() - started
-                    self.fetch_seconds += seconds
-                    self.starved_seconds += seconds
-                    self.caller_cpu_seconds += time.thread_time() - cpu
-                    self.fetch_cpu_seconds = self.caller_cpu_seconds
-                if item is None:
-                    _close(iterator)
-                    return True
-                size += self._size(item)
-                consume(item)
-                del item
-        except BaseException:
-            _close(iterator)
-            raise
-        finally:
-            over.set()
-        return False
-
-    def _report_waits(self, over: threading.Event) -> None:
-        """Report each call of the source that takes long."""
-        reported = 0.0
-        while not over.wait(STILL_SECONDS / 4):
-            began = self._call_began
-            if began not in (0.0, reported) and time.perf_counter() - began >= STILL_SECONDS:
-                reported = began
-                self._waits("source")
-
-    def _fetch(self, begun: Iterator[T] | None) -> None:
+    def _fetch(self) -> None:
         failure: BaseException | None = None
         try:
-            iterator = self._items() if begun is None else begun
-            try:
+            with closing(cast("Generator[T, None, None]", self._items())) as iterator:
                 self._forward(iterator)
-            finally:
-                _close(iterator)
         except BaseException as error:
             failure = error
         # The thread is this unit's alone, so one look at its clocks is all that it costs.
-        self.fetch_cpu_seconds += time.thread_time()
+        self.fetch_cpu_seconds = time.thread_time()
         self.fetch_delay_seconds = cpu_delay()
         with self._change:
             self._failure, self._is_over = failure, True
@@ -212,7 +143,7 @@ class Pump(Generic[T]):
             with self._change:
                 self._held_bytes += size
             began = time.perf_counter()
-            self._wait(lambda: len(self._fetched) < self._depth, "destination")
+            self._wait(lambda: len(self._fetched) < DEPTH, "destination")
             with self._change:
                 self._fetched.append((item, size))
                 self._change.notify()
@@ -235,12 +166,6 @@ class Pump(Generic[T]):
     def _blocked(self, seconds: float) -> None:
         self.blocked_seconds += seconds
         self.longest_blocked_seconds = max(self.longest_blocked_seconds, seconds)
-
-
-def _close(iterator: object) -> None:
-    close = getattr(iterator, "close", None)
-    if close is not None:
-        close()
 
 
 _LOOK_SECONDS = 0.1
@@ -281,4 +206,4 @@ class Gate:
 
 
 GATE = Gate()
-"""The gate of this process: a worker has one attempt at a time."""
+"""The gate of this process, whose worker has one attempt at a time."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter, process_time, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from numa.processes import member
 from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.events import UnitAdvanced
 from unloader.model import (
     OutputResult,
     OutputTask,
@@ -17,6 +21,7 @@ from unloader.model import (
     Stages,
     UnitResult,
     UnitTask,
+    Waits,
 )
 from unloader.secrets.encryption_keys import with_parquet_key
 from unloader.sources.base import (
@@ -25,20 +30,13 @@ from unloader.sources.base import (
     Reader,
     Text,
     TextReader,
+    is_large_row,
     read_again,
     unit_batches,
     unit_text,
 )
-from unloader.worker.dropping import Dropped
-from unloader.worker.outputs import Outputs, UnitOutput
-from unloader.worker.progress import (
-    Progress,
-    Report,
-    RowEstimate,
-    WatchedValue,
-    text_bytes,
-)
-from unloader.worker.pump import GATE, LITTLE_BYTES, Pump
+from unloader.worker.outputs import Dropped, Outputs, UnitOutput
+from unloader.worker.pump import GATE, Pump
 from writers.base import Writer
 from writers.content.sums import ColumnSums
 from writers.cpu_delay import cpu_delay
@@ -49,30 +47,29 @@ from writers.registry import open_encoded_writer, open_writer
 from writers.schema import read_schema
 
 if TYPE_CHECKING:
+    from writers.large_rows import LargeValue
     from writers.text.text_writer import EncodedTextWriter
 
 T = TypeVar("T")
+Report = Callable[[UnitAdvanced], None]
+
+REPORT_SECONDS = 0.2
+
+_COUNTED_BYTES = 64 * 1024
+"""Of the first text, to find out how long a row is (guess)."""
 
 
 def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
     """Copy the rows of a unit from its source into staged files.
 
-    Returns:
-        The result, in which the seconds and the memory of the process are still 0.
-
-    Every error comes through, and leaves nothing in the staging directory.
+    Every error comes through, and leaves nothing in the staging directory. In the result the
+    seconds and the memory of the process are still 0.
     """
     progress = Progress(task.unit.id, report)
-
-    def copy() -> UnitResult:
-        nonlocal progress
-        progress = Progress(task.unit.id, report)
-        return _copy_batches(task, reader, progress)
-
-    with notified_of_waits(lambda place: progress.waits_for_room(place)):
+    with notified_of_waits(progress.waits_for_room):
         if task.extract.projection.route == "encoded":
             return _copy_encoded(task, cast(TextReader, reader), progress)
-        return read_again(copy)
+        return read_again(lambda: _copy_batches(task, reader, progress))
 
 
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:
@@ -112,7 +109,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
     def size(batch: Any) -> int:
         return batch.held_bytes if isinstance(batch, LargeRow) else int(batch.nbytes)
 
-    before = _Clocks.now()
+    before = _clocks()
     pump = _pump(task, fetch, size, progress)
     try:
         outputs = Outputs(
@@ -152,15 +149,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
             filtered=each.filtered,
             files=each.files,
             # Threads are shared, so only these are of one output.
-            stages=replace(
-                stages,
-                encode_s=each.stages.encode_s,
-                write_s=each.stages.write_s,
-                compress_s=each.stages.compress_s,
-                compress_cpu_s=each.stages.compress_cpu_s,
-                uncompressed_bytes=each.stages.uncompressed_bytes,
-                load=None,
-            ),
+            stages=_summed(pump, [each.stages]),
             content=each.content(sums),
             failure=each.failure,
         )
@@ -203,7 +192,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Uni
             writer.write(chunk)
         progress.add(rows_in(piece), writer.bytes_written)
 
-    before = _Clocks.now()
+    before = _clocks()
     pump = _pump(
         task,
         lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
@@ -239,11 +228,11 @@ def _pump(
         items,
         size=size,
         most_bytes=task.fetch_bytes,
-        # The source reports little data for this unit.
-        expects_little=task.unit.bytes is not None and task.unit.bytes <= LITTLE_BYTES,
         waits=progress.waits,
         gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
+    # A unit may be read again.
+    progress.rows, progress.written = 0, 0
     progress.starved = lambda: pump.starved_seconds
     return pump
 
@@ -259,40 +248,26 @@ def _result(task: UnitTask, **found: Any) -> UnitResult:
     )
 
 
-class _Clocks(NamedTuple):
-    """Seconds of the wall, CPU seconds of this thread and of its process, and its delay."""
-
-    wall: float
-    thread: float
-    process: float
-    delay: float
-
-    @classmethod
-    def now(cls) -> _Clocks:
-        return cls(perf_counter(), thread_time(), process_time(), cpu_delay())
+def _clocks() -> tuple[float, float, float]:
+    """Return CPU seconds of this thread and of its process, and the delay of the thread."""
+    return thread_time(), process_time(), cpu_delay()
 
 
 def _stages(
-    pump: Pump[Any], stages: list[StageSeconds], before: _Clocks, closing: tuple[float, float]
+    pump: Pump[Any],
+    stages: list[StageSeconds],
+    before: tuple[float, float, float],
+    closing: tuple[float, float],
 ) -> Stages:
-    """Return what each stage took."""
-    now = _Clocks.now()
-    sizes = [each.uncompressed_bytes for each in stages]
-    return Stages(
-        fetch_s=round(pump.fetch_seconds, 6),
-        encode_s=round(sum(each.encode_s for each in stages), 6),
-        write_s=round(sum(each.write_s for each in stages), 6),
-        compress_s=round(sum(each.compress_s for each in stages), 6),
-        compress_cpu_s=round(sum(each.compress_cpu_s for each in stages), 6),
-        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
+    """Return what each stage took; `closing` is the time of the wall and of this thread then."""
+    thread, process, delay = (now - then for now, then in zip(_clocks(), before, strict=True))
+    return replace(
+        _summed(pump, stages),
         load=StageLoad(
             fetch_cpu_s=pump.fetch_cpu_seconds,
-            encode_cpu_s=now.thread
-            - before.thread
-            - pump.caller_cpu_seconds
-            - sum(each.own_cpu_s for each in stages),
+            encode_cpu_s=thread - sum(each.own_cpu_s for each in stages),
             write_cpu_s=sum(each.write_cpu_s for each in stages),
-            process_cpu_s=now.process - before.process,
+            process_cpu_s=process,
             starved_s=pump.starved_seconds,
             fetch_blocked_s=pump.blocked_seconds,
             encode_blocked_s=sum(each.encode_blocked_s for each in stages),
@@ -301,10 +276,122 @@ def _stages(
                 pump.longest_blocked_seconds, *(each.longest_blocked_s for each in stages)
             ),
             # Minus this thread's work: it encodes the last rows there.
-            closing_s=max(0.0, now.wall - closing[0] - (now.thread - closing[1])),
+            closing_s=max(0.0, perf_counter() - closing[0] - (thread_time() - closing[1])),
             fetch_delay_s=pump.fetch_delay_seconds,
-            encode_delay_s=now.delay - before.delay,
+            encode_delay_s=delay,
             compress_delay_s=sum(each.compress_delay_s for each in stages),
             write_delay_s=sum(each.write_delay_s for each in stages),
         ),
     )
+
+
+def _summed(pump: Pump[Any], stages: list[StageSeconds]) -> Stages:
+    sizes = [each.uncompressed_bytes for each in stages]
+    return Stages(
+        fetch_s=round(pump.fetch_seconds, 6),
+        encode_s=round(sum(each.encode_s for each in stages), 6),
+        write_s=round(sum(each.write_s for each in stages), 6),
+        compress_s=round(sum(each.compress_s for each in stages), 6),
+        compress_cpu_s=round(sum(each.compress_cpu_s for each in stages), 6),
+        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
+    )
+
+
+class Progress(Struct):
+    """Counts what went through and reports it now and then."""
+
+    unit: str
+    report: Report
+    rows: int = 0
+    written: int = 0
+    """Bytes, at the last look."""
+    starved: Callable[[], float] = lambda: 0.0
+    """Seconds that the work has waited for the source so far."""
+    _starved_before: float = 0.0
+    _reported: float = field(default_factory=time.monotonic)
+    _repeated: float = 0.0
+    _is_held_up: bool = False
+    """Then everything else that is waited for waits for that, too."""
+
+    def add(self, rows: int, written: int) -> None:
+        self.rows += rows
+        self.written = written
+        before = self._reported
+        if self._is_due():
+            starved = self.starved()
+            share = (starved - self._starved_before) / (self._reported - before)
+            self._starved_before = starved
+            self.waits("source" if share > 0.5 else "nothing")
+
+    def held_up(self, waits: bool) -> None:
+        """Report that the fetch waits for an order to continue, or continues."""
+        self._is_held_up = waits
+        self.waits("nothing")
+
+    def waits(self, what: Waits) -> None:
+        """Report the reason for a wait; it counts as progress, so only a change is reported."""
+        self._send(waits_for="limit" if self._is_held_up else what)
+
+    def waits_for_room(self, place: str) -> None:
+        """Report again and again that a disk has no room; may be called by another thread."""
+        now = time.monotonic()
+        if now - self._repeated >= REPORT_SECONDS:
+            self._repeated = now
+            self._send(waiting_for=f"space on the disk of {place}", waits_for="destination")
+
+    def _send(self, **waits: Any) -> None:
+        event = UnitAdvanced(
+            worker=member.number, unit=self.unit, rows=self.rows, bytes=self.written, **waits
+        )
+        self.report(event)
+
+    def ends(self) -> None:
+        """Report that the writers have all rows; they may need time to end."""
+        if self._is_due():
+            self.waits("destination")
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        due = now - self._reported >= REPORT_SECONDS
+        if due:
+            self._reported = now
+        return due
+
+
+class RowEstimate(Struct):
+    """About how many records a piece of text holds, for the display; results are counted.
+
+    Ends of line are counted at the beginning only: counting them all costs as much CPU as handing
+    the text on.
+    """
+
+    bytes_per_row: float = 0.0
+
+    def __call__(self, piece: tuple[Text, ...]) -> int:
+        usual = [chunk for chunk in piece if not is_large_row(chunk)]
+        size = text_bytes(tuple(usual))
+        if usual and not self.bytes_per_row:
+            first = bytes(memoryview(usual[0])[:_COUNTED_BYTES])
+            self.bytes_per_row = len(first) / max(1, first.count(b"\n"))
+        wide = len(piece) - len(usual)
+        return wide + (round(size / self.bytes_per_row) if usual else 0)
+
+
+class WatchedValue(Struct, frozen=True):
+    """A value that takes long: each piece of it is progress."""
+
+    value: LargeValue
+    advance: Callable[[], None]
+
+    @property
+    def binary(self) -> bool:
+        return self.value.binary
+
+    def pieces(self) -> Iterator[Any]:
+        for piece in self.value.pieces():
+            self.advance()
+            yield piece
+
+
+def text_bytes(piece: tuple[Text, ...]) -> int:
+    return sum(len(chunk) for chunk in piece)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unloader.worker.progress import RowEstimate
+from unloader.worker.unit import RowEstimate
 
 
 def test_rows_in_memory_that_serves_again_are_counted_and_a_large_row_is_one() -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from unloader.errors import OutputFailed
-from unloader.worker.outputs import row_filter
+from unloader.worker.outputs import RowFilter
 from writers.large_rows import LargeRow
 
 
@@ -21,7 +21,7 @@ def batch(*numbers: int | None) -> pa.RecordBatch:
 def test_each_batch_has_its_own_rows() -> None:
     """This holds for batches taken together; NULL is left out, and None means all rows."""
     batches = [batch(1, 2, 3), batch(4, 6), batch(), batch(None, 8), batch(5)]
-    found = row_filter("number % 2 = 0", batches[0].schema, [1])
+    found = RowFilter("number % 2 = 0", pa.schema([("number", pa.int64())]), (1,))
     kept = found.kept(batches)
     assert [None if each is None else each.to_pylist() for each in kept] == [
         *([False, True, False], None, None, [False, True], [False])
@@ -32,22 +32,9 @@ def test_each_batch_has_its_own_rows() -> None:
     found.close()
 
 
-def test_a_filter_is_left_to_the_next_unit() -> None:
-    """Only a filter for the same condition and columns is reused; a failure is not shown."""
-    schema = batch(1).schema
-    first = row_filter("number > 1", schema, [1])
-    second = row_filter("number > 1", schema, [1])
-    assert first is not second
-    first.keep()
-    second.keep()
-    other = row_filter("text > 't1'", schema, [0])
-    assert other not in (first, second)
-    again = row_filter("number > 1", schema, [1])
-    assert again is first
-    assert again.kept([batch(1, 2)])[0].to_pylist() == [False, True]
-    again.close()
-    other.close()
-    wrong = row_filter("text::INTEGER > 1", schema, [0])
+def test_a_failure_shows_no_value() -> None:
+    """The error of a condition that fails on a row names neither the row nor its values."""
+    wrong = RowFilter("text::INTEGER > 1", pa.schema([("text", pa.string())]), (0,))
     with pytest.raises(OutputFailed, match="the filter fails on a row") as known:
         wrong.kept([batch(4711)])
     assert "t4711" not in f"{known.value} {known.value.__cause__}"

@@ -1,4 +1,4 @@
-"""The writer that changes rows, from unit to unit of one worker."""
+"""Outputs that filter and change rows, from unit to unit of one worker."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unloader.model import OutputTask, Projection
 from unloader.transforms.model import ComputeColumn, TransformOptions
-from unloader.worker.transforming import TransformedWriter
+from unloader.worker.outputs import UnitOutput
 from writers.model import Compression, OutputSpec, ParquetFormat
 from writers.registry import open_writer
 
 DOUBLED = TransformOptions(steps=(ComputeColumn(compute="b", sql="a * 2"),))
 SCHEMA = pa.schema([("a", pa.int64())])
+PROJECTION = Projection(columns=(), route="arrow", schema="", filters=((0,),))
 
 
-def opened(to: Path, name: str) -> TransformedWriter:
-    """Open a Parquet file whose column b is twice its column a."""
+def opened(to: Path, name: str) -> UnitOutput:
+    """Open a Parquet file without the rows where a is 0, whose column b is twice its column a."""
     spec = OutputSpec(
         directory=str(to), format=ParquetFormat(), compression=Compression(codec="none")
     )
-    return TransformedWriter(DOUBLED, SCHEMA, lambda schema: open_writer(spec, schema, name))
+    output = UnitOutput(
+        OutputTask(spec=spec, stem=name, transform=DOUBLED, filter="a > 0"),
+        PROJECTION,
+        SCHEMA,
+        lambda schema: open_writer(spec, schema, name),
+        checksums=True,
+    )
+    output.open()
+    return output
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -39,13 +49,17 @@ def doubled(to: Path, name: str) -> list[int]:
 def test_units_after_each_other_and_at_once_have_their_own_rows(tmp_path: Path) -> None:
     """Reused objects do not mix the rows of units, even if a finished unit is given up late."""
     first = opened(tmp_path, "first")
-    first.write(batch(1, 2))
-    first.close()
+    first.write(batch(1, 0, 2))
+    first.close(3)
+    assert first.filtered == 1
+    content = first.content(None)
+    assert content is not None
+    assert content.rows == 2
     second, third = opened(tmp_path, "second"), opened(tmp_path, "third")
     second.write(batch(3))
     third.write(batch(5, 6))
-    third.close()
-    second.close()
+    third.close(2)
+    second.close(1)
     assert [doubled(tmp_path, name) for name in ("first", "second", "third")] == [
         [2, 4],
         [6],
@@ -55,7 +69,7 @@ def test_units_after_each_other_and_at_once_have_their_own_rows(tmp_path: Path) 
     for name in ("fourth", "fifth"):
         later = opened(tmp_path, name)
         later.write(batch(7))
-        later.close()
+        later.close(1)
         assert doubled(tmp_path, name) == [14]
 
 
@@ -65,7 +79,7 @@ def test_a_unit_that_is_given_up_leaves_nothing_to_the_next(tmp_path: Path) -> N
     given_up.write(batch(1, 2, 3))
     given_up.abort()
     assert not list(tmp_path.glob("lost*"))
-    writer = opened(tmp_path, "kept")
-    writer.write(batch(4))
-    writer.close()
+    output = opened(tmp_path, "kept")
+    output.write(batch(4))
+    output.close(1)
     assert doubled(tmp_path, "kept") == [8]
