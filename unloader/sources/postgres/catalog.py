@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -37,7 +37,6 @@ from unloader.sources.postgres.relations import (
     counted_together,
     described,
     described_tables,
-    hold_called,
     listed_tables,
     summed,
 )
@@ -53,8 +52,8 @@ from unloader.sources.postgres.session import (
 from unloader.sources.postgres.statement import (
     HASHING,
     HASHING_IN_UTF8,
-    is_alone,
     reads_only_one,
+    reads_others,
     relation_name,
     relation_of,
     sampled_keys,
@@ -82,7 +81,7 @@ if TYPE_CHECKING:
 
 
 NAMES_SHOWN = 10
-"""Of functions and tables in one line of the log."""
+"""Of foreign tables in one line of the log."""
 
 
 LOAD_PROGRAM = "unloader-load"
@@ -118,9 +117,6 @@ class PostgresCatalog(Catalog):
         self._kept: Kept | None = None
         self._cancelled = False
         self._in_snapshot = False
-        self._called: dict[str, None] = {}
-        self._unlocked: dict[str, None] = {}
-        self._foreign: dict[str, None] = {}
         self._name = session_name(spec)
         self._policies_apply = spec.session.enable_row_security
         parts = urlsplit(spec.location)
@@ -179,7 +175,7 @@ class PostgresCatalog(Catalog):
         with self._apart():
             oid = self._session.value("SELECT $1::text::regclass::oid", relation)
             leaves = dictionary.leaves_of(self._session, [oid]).get(oid, ())
-            found = self._policies(oid)
+            found = dictionary.policies(self._session, [relation])
         missing = [
             f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
             for leaf in leaves
@@ -261,28 +257,9 @@ class PostgresCatalog(Catalog):
                 check_condition(plan, relation_of(extract, WholeTable()), extract.where)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Lock the relations against the changes that a snapshot does not cover, as pg_dump does.
-
-        After TRUNCATE, or an ALTER TABLE that rewrites the table, older snapshots see it empty,
-        and a count would find no rows. LOCK TABLE locks many partitions, ten times as fast. EXPLAIN
-        locks the rest: it takes the lock that a SELECT takes, with the same rights.
-        """
         # An error releases the locks of this table, so later checks see other tables' locks only.
         with self._apart():
-            if extract.query is None and not self._policies_apply:
-                name = qualified(extract.table.schema, extract.table.name)
-                found = self._policies(self._session.value("SELECT $1::text::regclass::oid", name))
-                if found:
-                    raise SourceError(
-                        found,
-                        "unload the rows that the policies let through with --enable-row-security, "
-                        "or let a superuser grant all rows: ALTER ROLE user BYPASSRLS",
-                    )
-            if extract.snapshot is None or extract.snapshot.kind == "none":
-                return
-            with self._holding():
-                changed = self._locked_and_changed(extract, selectors)
-            check_unchanged(changed)
+            self._lock([(extract, selectors)])
         if self._kept is not None:
             self._kept.hold(extract, selectors)
 
@@ -297,24 +274,15 @@ class PostgresCatalog(Catalog):
             return super().hold_tables(tables)
         patience = self._spec.session.lock_timeout_seconds
         short = min(SHORT_SECONDS, patience or SHORT_SECONDS)
-        # A query's own names are checked separately; a keeper locks tables one by one.
-        several = [each for each in tables if each[0].query is None and self._kept is None]
-        alone = [at for at, each in enumerate(tables) if each[0].query is not None or self._kept]
         found: list[SourceError | None] = [None] * len(tables)
         with self._holding():
-            try:
-                with self._session.waiting(short), self._session.apart():
-                    if not self._held_together(several):
-                        raise SourceError("a table has changed")
-            except SourceError:
-                if not self._session.alive:
-                    # The statement fails with the words of a lost connection.
-                    self._session.value("SELECT 1")
-                    raise
-                alone = list(range(len(tables)))
-            for at in alone:
+            if self._kept is None:  # A keeper locks tables one by one.
+                with suppress(SourceError), self._session.waiting(short), self._session.apart():
+                    self._lock(tables)
+                    return tuple(found)
+            for at, each in enumerate(tables):
                 with self._session.waiting(short):
-                    found[at] = self._error_of(tables[at])
+                    found[at] = self._error_of(each)
             end = time.monotonic() + patience
             for at, error in enumerate(found):
                 if error is None or state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
@@ -333,72 +301,58 @@ class PostgresCatalog(Catalog):
             return error
         return None
 
-    def _held_together(self, tables: Sequence[Held]) -> bool:
-        """Lock tables; return whether all are as they were, and no policy hides rows of them."""
-        own = [qualified(each.table.schema, each.table.name) for each, _ in tables]
-        if not self._policies_apply and self._session.value(dictionary.GUARDED, own):
-            return False
+    def _lock(self, tables: Sequence[Held]) -> None:
+        """Lock relations against the changes that a snapshot does not cover, as pg_dump does.
+
+        After TRUNCATE, or an ALTER TABLE that rewrites the table, older snapshots see it empty,
+        and a count would find no rows. LOCK TABLE locks many partitions, ten times as fast. EXPLAIN
+        locks the rest: it takes the lock that a SELECT takes, with the same rights.
+
+        Raises:
+            SnapshotGone: A relation is not as it was at the snapshot.
+            SourceError: A lock is not to be had, or policies may hide rows.
+        """
+        own = [
+            qualified(each.table.schema, each.table.name) for each, _ in tables if not each.query
+        ]
+        hiding = None if self._policies_apply else dictionary.policies(self._session, own)
+        if hiding:
+            raise SourceError(
+                hiding,
+                "unload the rows that the policies let through with --enable-row-security, "
+                "or let a superuser grant all rows: ALTER ROLE user BYPASSRLS",
+            )
+        if not self._in_snapshot:
+            return
         relations = [(extract, each) for extract, selectors in tables for each in selectors]
-        names = sorted({relation_name(*each) for each in relations})
-        whole = {relation_name(*each) for each in relations if not reads_only_one(each[1])}
+        named = [each for each in relations if each[0].query is None]
+        names = sorted({relation_name(*each) for each in named})
+        whole = {relation_name(*each) for each in named if not reads_only_one(each[1])}
         locked = set(dictionary.lock(self._session, names, whole))
-        # With its columns; see `_locked_and_changed`.
+        # Columns are named: the planner leaves out relations that only unselected columns read.
         others = dict.fromkeys(
             f"EXPLAIN {select(select_list(each[0].projection.columns), relation_of(*each), ())}"
             for each in relations
-            if relation_name(*each) not in locked
+            if each[0].query is not None or relation_name(*each) not in locked
         )
         with self._session.users_path():
             for batch in batches(list(others)):
                 self._session.execute("; ".join(batch))
-        called = self._hold_called([each.where for each, _ in tables if each.where])
-        return dictionary.changed(self._session, names, by_name=called) is None
-
-    def _policies(self, oid: int) -> str:
-        found = dictionary.policies(self._session, oid)
-        return "row-level security may hide rows of {}, {}".format(*found) if found else ""
-
-    def _locked_and_changed(self, extract: Extract, selectors: tuple[Selector, ...]) -> str | None:
-        relations = {each: relation_of(extract, each) for each in selectors}
-        alone = {
-            relation_name(extract, each): relations[each] for each in selectors if is_alone(each)
-        }
-        locked = dictionary.lock(self._session, sorted(alone))
-        by_lock = {alone[name] for name in locked}
-        others = [each for each in dict.fromkeys(relations.values()) if each not in by_lock]
-        # Columns are named: the planner leaves out relations that only unselected columns read.
-        columns = select_list(extract.projection.columns)
-        with self._session.users_path():
-            for batch in batches([select(columns, relation, ()) for relation in others]):
-                self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
-        texts = [text for text in (extract.query, extract.where) if text is not None]
-        called = self._hold_called(texts)
-        by_name = [] if extract.query is not None else selectors
-        names = sorted({relation_name(extract, each) for each in by_name})
-        return dictionary.changed(self._session, names, by_name=bool(texts) or called)
-
-    def _hold_called(self, texts: Sequence[str]) -> bool:
-        called, unlocked, foreign = hold_called(self._session, texts)
-        self._called |= dict.fromkeys(called)
-        self._unlocked |= dict.fromkeys(unlocked)
-        self._foreign |= dict.fromkeys(foreign)
-        return bool(called)
+        texts = any(each.query is not None or each.where is not None for each, _ in tables)
+        check_unchanged(dictionary.changed(self._session, names, by_name=texts))
 
     def unheld(self) -> tuple[str, ...]:
-        found = []
-        if self._called:
-            unlocked = f", except {_listed(self._unlocked)}" if self._unlocked else ""
-            found.append(
-                f"rows come from functions: {_listed(self._called)}; the tables named in them "
-                f"are locked{unlocked}; if they read another table, and it is truncated or "
-                "rewritten before that, the run fails"
-            )
-        if self._foreign:
-            found.append(
-                f"rows come from foreign tables: {_listed(self._foreign)}; the snapshot and the "
-                "locks of this server do not cover them, so the run may read a part of a change"
-            )
-        return tuple(found)
+        with self._holding():
+            found = self._session.rows(dictionary.FOREIGN) if self._in_snapshot else []
+        if not found:
+            return ()
+        names = [str(row[0]) for row in found]
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        return (
+            f"rows come from foreign tables: {', '.join(names[:NAMES_SHOWN])}{more}; the snapshot "
+            "and the locks of this server do not cover them, so the run may read a part of a "
+            "change",
+        )
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
         return sampled_keys(column, share)
@@ -408,8 +362,11 @@ class PostgresCatalog(Catalog):
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:
-        with self._apart(), self._holding():
-            return counted(self._session, extract)
+        with self._apart():
+            rows = counted(self._session, extract)
+            if self._in_snapshot and reads_others(extract):
+                check_unchanged(dictionary.changed(self._session))
+        return rows
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
         """Return the rows of many tables, ordinary ones in one statement for a hundred of them."""
@@ -427,7 +384,7 @@ class PostgresCatalog(Catalog):
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
         counts = [selector_statement("count(*)", extract, each) for each in selectors]
-        with self._apart(), self._holding():
+        with self._apart():
             return summed(self._session, counts)
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
@@ -528,11 +485,6 @@ class PostgresCatalog(Catalog):
         )
         row = rows[listed.index(found)]
         return row.oid, row.schema, row.name
-
-
-def _listed(names: Collection[str]) -> str:
-    shown = ", ".join(list(names)[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
 def _summary(row: Any, size: Any = None) -> TableSummary:

@@ -146,14 +146,15 @@ SELECT c.oid::regclass::text AS relation,
                    AND (p.polroles = '{0}' OR EXISTS (
                      SELECT FROM unnest(p.polroles) AS role (oid)
                      WHERE pg_has_role(current_user, role.oid, 'USAGE')))), '') AS names
-FROM pg_class c WHERE c.oid = $1 AND row_security_active(c.oid)
+FROM unnest($1::text[]) AS given (name) JOIN pg_class c ON c.oid = to_regclass(given.name)
+WHERE row_security_active(c.oid)
+LIMIT 1
 """
 
-GUARDED = """
-SELECT EXISTS (SELECT FROM unnest($1::text[]) AS given (name)
-               WHERE row_security_active(to_regclass(given.name)))
+FOREIGN = """
+SELECT DISTINCT c.oid::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' ORDER BY 1
 """
-"""Whether policies choose the rows of any of these relations for this user."""
 
 MAY_READ_TABLEOID = "SELECT has_column_privilege($1::oid, 'tableoid', 'SELECT')"
 """It takes a right on all of the table."""
@@ -289,10 +290,12 @@ def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
     return {oid: tuple(some) for oid, some in found.items()}
 
 
-def policies(session: Session, oid: int) -> tuple[str, str] | None:
-    """Return a relation's name and why it hides rows from this user; None if it does not."""
-    found = session.rows(POLICIES, oid)
-    return (str(found[0].relation), hiding(found[0].names)) if found else None
+def policies(session: Session, names: Sequence[str]) -> str | None:
+    """Return which of some relations hides rows from this user, and why; names quoted as in SQL."""
+    found = session.rows(POLICIES, list(names)) if names else []
+    if not found:
+        return None
+    return f"row-level security may hide rows of {found[0].relation}, {hiding(found[0].names)}"
 
 
 def hiding(names: str) -> str:

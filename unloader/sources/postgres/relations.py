@@ -6,22 +6,14 @@ and kinds. Functions answer for the present: rights, and whether a name still me
 A table has the leaves that pg_inherits has at the snapshot: a partition attached later is not part
 of it, a partition detached later is. So its leaves are counted. If the user may read them through
 the table only, its rows in these leaves are counted.
-
-A SELECT locks the relations that the server plans. The plan does not include the relations that a
-function reads when it is called, except SQL that is inlined into the statement. So relations that a
-function names are locked here: by the dependencies of a parsed body, or by the words of its text.
-Text that is built while the function runs (EXECUTE) is not found. After reading, a worker checks
-whether a relation that it has locked itself had changed, see `unloader.sources.postgres.source`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from partition_planner.model import TableInfo
-from unloader.errors import SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Extract
 from unloader.request.names import matching_partitions
@@ -248,7 +240,7 @@ def counted(session: Session, extract: Extract) -> int:
         relations = [part.relation for part in parts if part.name in asked and part.relation]
     elif [leaf.oid for leaf in leaves] != [oid] and (
         any(not leaf.granted or leaf.guarded for leaf in leaves)
-        or dictionary.policies(session, oid)
+        or dictionary.policies(session, [name])
     ):
         # Rows of partitions can be read through their table alone. Who has rights on columns alone
         # may not ask which partition a row is from.
@@ -306,141 +298,3 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
 def batches(items: list[T]) -> Iterator[list[T]]:
     for start in range(0, len(items), BATCH_RELATIONS):
         yield items[start : start + BATCH_RELATIONS]
-
-
-CALLED = """
-WITH RECURSIVE root (class, object) AS (
-  SELECT 'pg_rewrite'::regclass, r.oid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-  JOIN pg_rewrite r ON r.ev_class = c.oid
-  WHERE l.pid = pg_backend_pid() AND l.relation >= 16384 AND c.relkind = 'v'
-  UNION ALL SELECT 'pg_policy'::regclass, p.oid FROM pg_locks l
-  JOIN pg_policy p ON p.polrelid = l.relation
-  WHERE l.pid = pg_backend_pid() AND row_security_active(l.relation)
-  UNION ALL SELECT 'pg_proc'::regclass, p.oid FROM pg_proc p
-  JOIN pg_namespace n ON n.oid = p.pronamespace
-  WHERE p.proname = ANY ($1::text[]) AND n.nspname = ANY ($2::text[])),
-used (class, object) AS (
-  SELECT class, object FROM root
-  UNION SELECT 'pg_proc'::regclass,
-    CASE d.refclassid WHEN 'pg_operator'::regclass THEN o.oprcode::oid ELSE d.refobjid END
-  FROM used JOIN pg_depend d ON d.classid = used.class AND d.objid = used.object
-    AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
-  LEFT JOIN pg_operator o ON o.oid = d.refobjid)
-SELECT p.oid, quote_ident(n.nspname) || '.' || quote_ident(p.proname) AS name, p.prosrc AS body,
-       p.proconfig AS settings,
-       ARRAY(SELECT quote_ident(rn.nspname) || '.' || quote_ident(r.relname)
-             FROM pg_depend d JOIN pg_class r ON r.oid = d.refobjid
-             JOIN pg_namespace rn ON rn.oid = r.relnamespace
-             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-               AND d.refclassid = 'pg_class'::regclass) AS relations
-FROM used JOIN pg_proc p ON p.oid = used.object JOIN pg_namespace n ON n.oid = p.pronamespace
-JOIN pg_language l ON l.oid = p.prolang
-WHERE used.class = 'pg_proc'::regclass AND p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')
-ORDER BY 2
-"""
-"""Functions that views and policies of locked relations call, functions with some names, and the
-functions that these call as far as the server knows. Numbers from 16384 on are users' own."""
-
-NAMED = """
-SELECT DISTINCT ON (given.at) quote_ident(n.nspname) || '.' || quote_ident(c.relname)
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (schema, name, at)
-JOIN pg_class c ON c.relname = given.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-JOIN pg_namespace n ON n.oid = c.relnamespace
-  AND (n.nspname = given.schema OR given.schema IS NULL AND n.nspname = ANY ($3::text[]))
-WHERE n.nspname NOT IN ('pg_catalog', 'information_schema')
-ORDER BY given.at, array_position($3::text[], n.nspname::text)
-"""
-
-FOREIGN = """
-SELECT DISTINCT c.oid::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' ORDER BY 1
-"""
-
-_IDENTIFIER = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
-_NAME = re.compile(rf"({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*)(\s*\()?")
-_PART = re.compile(_IDENTIFIER)
-
-
-def hold_called(session: Session, texts: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Lock the relations that functions name.
-
-    Args:
-        session: Within the transaction of the snapshot, in which everything else is locked.
-        texts: Queries and conditions of the user.
-
-    Returns:
-        The functions of users that are called, the relations that they name and that could not be
-        locked, and the foreign tables among the locked relations.
-
-    Raises:
-        TransientSourceError: A lock is not to be had, or the connection is lost.
-    """
-    path = dictionary.users_schemas(session, implicit=False)
-    found: dict[int, str] = {}
-    unlocked: dict[str, None] = {}
-    names, schemas = set[str](), set(path)
-    for text in texts:
-        names |= {name for _, name, is_call in _names(text) if is_call}
-        schemas |= {schema for schema, _, _ in _names(text) if schema}
-    while True:
-        rows = session.rows(CALLED, sorted(names), sorted(schemas))
-        new = [row for row in rows if row.oid not in found]
-        if not new:
-            break
-        for row in new:
-            found[row.oid] = row.name
-            own = _path_of(row.settings) or path
-            named = list(_names(row.body))
-            names |= {name for _, name, is_call in named if is_call}
-            schemas |= {*own, *(schema for schema, _, _ in named if schema)}
-            unlocked |= dict.fromkeys(_not_locked(session, row, own, named))
-    foreign = [str(row[0]) for row in session.rows(FOREIGN)]
-    return list(dict.fromkeys(found.values())), list(unlocked), foreign
-
-
-def _not_locked(
-    session: Session,
-    function: Any,
-    path: Sequence[str],
-    named: Sequence[tuple[str | None, str, bool]],
-) -> Iterator[str]:
-    pairs = list(dict.fromkeys((schema, name) for schema, name, _ in named))
-    rows = session.rows(NAMED, [each[0] for each in pairs], [each[1] for each in pairs], list(path))
-    relations = {row[0] for row in rows} | set(function.relations)
-    locked = set(dictionary.lock(session, sorted(relations), relations))
-    for relation in sorted(relations - locked):
-        try:
-            with session.apart(), session.users_path():
-                session.rows(f"EXPLAIN SELECT FROM {relation}")
-        except TransientSourceError:
-            raise
-        except SourceError:
-            yield relation  # The user of the run has no right to read it, or it is gone.
-
-
-def _names(text: str) -> Iterator[tuple[str | None, str, bool]]:
-    """Yield schema and name of each possible name in a text, and whether it looks like a call.
-
-    In a longer chain, such as the name of a column, the first two names count. Texts in quotes are
-    searched as well: they may be statements.
-    """
-    for match in _NAME.finditer(text):
-        parts = [_plain(part) for part in _PART.findall(match[1])]
-        is_call = match[2] is not None
-        yield (parts[0], parts[1], is_call) if len(parts) > 1 else (None, parts[0], is_call)
-        if len(parts) > 1:
-            yield None, parts[0], False  # `table.column`
-
-
-def _plain(identifier: str) -> str:
-    if identifier.startswith('"'):
-        return identifier[1:-1].replace('""', '"')
-    return identifier.lower()
-
-
-def _path_of(settings: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the schemas of the search path that a function sets for itself; () without one."""
-    for setting in settings or ():
-        if setting.startswith("search_path="):
-            return tuple(map(_plain, _PART.findall(setting.partition("=")[2])))
-    return ()

@@ -30,7 +30,7 @@ from unloader.sources.postgres.session import (
     is_exported,
     session_in,
 )
-from unloader.sources.postgres.statement import CopyDialect, selector_statement
+from unloader.sources.postgres.statement import CopyDialect, reads_others, selector_statement
 from unloader.sources.postgres.types import base_type, declared, is_number
 from unloader.sources.readings import Declared
 from unloader.sources.registry import OPTIONS
@@ -149,12 +149,7 @@ class PostgresReader:
             if state_of(error.__cause__) not in NOT_UTF8:
                 raise
             raise self._not_utf8(extract, selector, error) from error
-        # What functions read for the rows has to be as at the snapshot. The session keeps the lock
-        # of every relation that it has read, directly or in a function, until its transaction ends.
-        # The parent locks ordinary tables, and functions do not read them.
-        is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
-        apply = extract.source.session.enable_row_security
-        if self._session.in_transaction and not (is_plain and not apply):
+        if self._session.in_transaction and reads_others(extract):
             check_unchanged(dictionary.changed(self._session))
 
     def _not_utf8(self, extract: Extract, selector: Selector, error: SourceError) -> SourceError:

@@ -95,6 +95,17 @@ def reads_only_one(selector: Selector) -> bool:
     return isinstance(selector, RowRange) or is_alone(selector)
 
 
+def reads_others(extract: Extract) -> bool:
+    """Return whether functions may be called for the rows, which read relations of their own.
+
+    The session keeps the lock of every relation that it has read, directly or in a function, until
+    its transaction ends. So it is checked then that none of them has changed since the snapshot.
+    The parent locks ordinary tables, and only policies call functions for their rows.
+    """
+    is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
+    return not is_plain or extract.source.session.enable_row_security
+
+
 def relation_name(extract: Extract, selector: Selector) -> str:
     if isinstance(selector, (NamedPartition, RowRange)) and selector.relation:
         return qualified(*selector.relation)
