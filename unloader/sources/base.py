@@ -622,7 +622,10 @@ def described_or_obstacle(
         TransientSourceError: The connection is lost.
         SnapshotGone: The snapshot is lost.
     """
-    found = result_or_error(partial(catalog.describe, name, observe))
+    return info_or_obstacle(result_or_error(partial(catalog.describe, name, observe)))
+
+
+def info_or_obstacle(found: TableInfo | SourceError) -> TableInfo | Obstacle:
     if isinstance(found, SourceError):
         return Obstacle(kind="refused", what=found.message, hint=found.hint)
     return found

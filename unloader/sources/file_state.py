@@ -25,8 +25,8 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Extract, SourceSpec, TableName, TableSummary
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Catalog
-from unloader.sources.many_tables import counted_in_union, described_in_order
+from unloader.sources.base import Catalog, described_or_obstacle, info_or_obstacle, quoted_name
+from unloader.sources.many_tables import GONE
 from unloader.sources.statement import check_condition, relation_of
 
 _READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(int(sys.argv[2])))"
@@ -132,9 +132,9 @@ def _digest_of(path: str) -> str:
 
 
 class FileCatalog(Catalog):
-    """The parent's view of a database file: one statement answers for one table or for many.
+    """The parent's view of a database file, which has no access rights.
 
-    A file has no access rights. While the parent has it open, its dictionary has one state.
+    While the parent has it open, its dictionary has one state.
     """
 
     path: str
@@ -150,14 +150,8 @@ class FileCatalog(Catalog):
     @abstractmethod
     def plain_tables(
         self, keys: Sequence[tuple[str, str]], observe: Observer = silent
-    ) -> Iterator[TableInfo]:
-        """Yield the descriptions of ordinary tables, by schema and name.
-
-        If several tables are requested, unreadable tables are left out.
-
-        Raises:
-            SourceError: The only table cannot be read.
-        """
+    ) -> dict[tuple[str, str], TableInfo | SourceError]:
+        """Return descriptions of ordinary tables that exist, or errors, by schema and name."""
 
     @abstractmethod
     def derived_columns(self, schema: str, name: str) -> tuple[ColumnInfo, ...]:
@@ -185,9 +179,11 @@ class FileCatalog(Catalog):
         )
         schema, name = found.schema or "main", found.name
         if found.kind == "table":
-            info = next(self.plain_tables([(schema, name)], observe), None)
+            info = self.plain_tables([(schema, name)], observe).get((schema, name))
             if info is None:
                 raise no_such_table(table, (), folding, self.path)
+            if isinstance(info, SourceError):
+                raise info
             return info
         observe(PhaseStarted(phase="columns"))
         return TableInfo(
@@ -202,19 +198,21 @@ class FileCatalog(Catalog):
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
         kinds = {(table.schema or "", table.name): table.kind for table in self.tables()}
-        wanted = [table.key for table in tables if kinds.get(table.key) == "table"]
-        # The error of an only table is its obstacle.
-        infos = self.plain_tables(wanted, observe) if len(wanted) > 1 else ()
-        return described_in_order(self, tables, infos, kinds, observe)
+        plain = self.plain_tables(
+            [table.key for table in tables if kinds.get(table.key) == "table"], observe
+        )
+        return tuple(
+            GONE
+            if each.key not in kinds
+            else info_or_obstacle(plain[each.key])
+            if each.key in plain
+            else described_or_obstacle(self, quoted_name(*each.key), observe)
+            for each in tables
+        )
 
     def check_where(self, extract: Extract) -> None:
         if extract.where is not None:
             check_condition(self.explain, relation_of(extract), extract.where)
-
-    def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-        found = counted_in_union(self, self.rows, extracts)
-        self.check_snapshot()
-        return found
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
         counts = [self.rows(self.count_statement(extract, each)) for each in selectors]

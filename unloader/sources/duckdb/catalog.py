@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -40,12 +40,11 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions
-from unloader.sources.base import Capabilities
+from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import OpenFile, relation, translated
 from unloader.sources.file_state import FileCatalog
 from unloader.sources.hashing import Hasher, Hashing
-from unloader.sources.many_tables import asked_together
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
     below,
@@ -64,6 +63,7 @@ from unloader.sources.statement import (
 )
 
 PARTITION_MAP = "unloader_partitions"
+EXTENT = "SELECT count(*), coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0) FROM "
 
 FILE = "read-only-file"
 
@@ -125,7 +125,9 @@ class DuckDBCatalog(FileCatalog):
             if name != PARTITION_MAP
         )
 
-    def plain_tables(self, keys: Sequence[_Key], observe: Observer = silent) -> Iterator[TableInfo]:
+    def plain_tables(
+        self, keys: Sequence[_Key], observe: Observer = silent
+    ) -> dict[_Key, TableInfo | SourceError]:
         observe(PhaseStarted(phase="columns"))
         columns: dict[_Key, list[ColumnInfo]] = {}
         one = len(keys) == 1
@@ -137,8 +139,15 @@ class DuckDBCatalog(FileCatalog):
             columns.setdefault((schema, table), []).append(column)
         observe(PhaseStarted(phase="extents"))
         mapped = self._map()
-        for key, (count, extent) in asked_together(self._extents, keys):
-            yield TableInfo(
+        infos: dict[_Key, TableInfo | SourceError] = {}
+        for key in keys:
+            found = result_or_error(partial(self.rows, EXTENT + qualified(*key)))
+            if isinstance(found, SourceError):
+                infos[key] = found
+                continue
+            count, first, last = found[0]
+            extent = RowExtent(first=first, last=last)
+            infos[key] = TableInfo(
                 schema=key[0],
                 name=key[1],
                 columns=tuple(columns[key]),
@@ -149,6 +158,7 @@ class DuckDBCatalog(FileCatalog):
                 named_partitions=False,
                 row_ranges=True,
             )
+        return infos
 
     def derived_columns(self, schema: str, name: str) -> tuple[ColumnInfo, ...]:
         return self._columns(f"SELECT * FROM {qualified(schema, name)}")
@@ -159,18 +169,6 @@ class DuckDBCatalog(FileCatalog):
         return tuple(
             ColumnInfo(name=row[0], native_type=row[1], nullable=row[2] == "YES") for row in rows
         )
-
-    def _extents(self, keys: Sequence[_Key]) -> list[tuple[_Key, tuple[int, RowExtent]]]:
-        """Return rows and extent of each table, both read from the table itself."""
-        sql = " UNION ALL ".join(
-            f"SELECT {at}, count(*), coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0) "
-            f"FROM {qualified(*key)}"
-            for at, key in enumerate(keys)
-        )
-        return [
-            (keys[at], (count, RowExtent(first=first, last=last)))
-            for at, count, first, last in self.rows(sql)
-        ]
 
     def _map(self) -> dict[_Key, list[_Mapped]]:
         """Return the partitions that the file's map names, by table, unchecked."""

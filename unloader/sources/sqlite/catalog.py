@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,7 +23,6 @@ from unloader.model import (
 from unloader.selection.listing import ListedTable
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.file_state import FileCatalog
-from unloader.sources.many_tables import asked_together
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
@@ -133,7 +132,7 @@ class SQLiteCatalog(FileCatalog):
 
     def plain_tables(
         self, keys: Sequence[tuple[str, str]], observe: Observer = silent
-    ) -> Iterator[TableInfo]:
+    ) -> dict[tuple[str, str], TableInfo | SourceError]:
         names = [name for _, name in keys]
 
         def ask(sql: str) -> list[tuple[Any, ...]]:
@@ -158,8 +157,6 @@ class SQLiteCatalog(FileCatalog):
         else:
             rowids |= {name: None for name in rowids if not self._has_rowid(name, rowids[name])}
         observe(PhaseStarted(phase="extents"))
-        addressed = {name: rowid for name, rowid in rowids.items() if rowid}
-        extents = dict(asked_together(partial(self._ends, addressed), list(addressed)))
         analyzed = self._analyzed_rows()
         (pages,), (free,), (page_size,) = (
             self.rows(f"PRAGMA {what}")[0] for what in ("page_count", "freelist_count", "page_size")
@@ -173,26 +170,31 @@ class SQLiteCatalog(FileCatalog):
         # The size is too large, or SQLite was built without dbstat.
         elif self.rows("SELECT count(*) = 1 FROM sqlite_master WHERE type = 'table'")[0][0]:
             sizes = dict.fromkeys(names, used)
-        for name in names:
+        infos: dict[tuple[str, str], TableInfo | SourceError] = {}
+        for name in filter(columns.__contains__, names):
             rowid = rowids.get(name)
-            if name not in columns or (rowid and name not in extents):
-                continue
-            yield TableInfo(
-                schema="main",
-                name=name,
-                columns=_columns_as_read(
-                    [each for each in columns[name] if not _is_hidden(each)],
-                    rowid=rowid,
-                    strict=name in strict,
-                    indexed_key=name in indexed,
-                ),
-                rows=analyzed.get(name),
-                bytes=sizes.get(name),
-                extents=(extents[name],) if rowid else (),
-                ranges_from="rowid" if rowid else None,
-                named_partitions=False,
-                row_ranges=rowid is not None,
+            ends = result_or_error(partial(self._ends, name, rowid)) if rowid else ()
+            infos["main", name] = (
+                ends
+                if isinstance(ends, SourceError)
+                else TableInfo(
+                    schema="main",
+                    name=name,
+                    columns=_columns_as_read(
+                        [each for each in columns[name] if not _is_hidden(each)],
+                        rowid=rowid,
+                        strict=name in strict,
+                        indexed_key=name in indexed,
+                    ),
+                    rows=analyzed.get(name),
+                    bytes=sizes.get(name),
+                    extents=ends,
+                    ranges_from="rowid" if rowid else None,
+                    named_partitions=False,
+                    row_ranges=rowid is not None,
+                )
             )
+        return infos
 
     def derived_columns(self, schema: str, name: str) -> tuple[ColumnInfo, ...]:
         """Return the columns of a view or virtual table.
@@ -227,21 +229,15 @@ class SQLiteCatalog(FileCatalog):
         found = self.rows("SELECT tbl, max(CAST(stat AS INTEGER)) FROM sqlite_stat1 GROUP BY tbl")
         return {name: int(count) for name, count in found if count is not None}
 
-    def _ends(self, rowids: Mapping[str, str], names: Sequence[str]) -> list[tuple[str, RowExtent]]:
-        """Return the range of rowids of each table, from both ends of its tree."""
+    def _ends(self, name: str, rowid: str) -> tuple[RowExtent]:
+        """Return the range of rowids of a table, from both ends of its tree."""
         # A query for each end: SQLite walks the whole table where one asks for both.
-        sql = " UNION ALL ".join(
-            f"SELECT {at}, "
-            + ", ".join(
-                f"(SELECT {end}({quoted(name)}.{rowids[name]}) FROM {qualified('main', name)})"
-                for end in ("min", "max")
-            )
-            for at, name in enumerate(names)
+        ends = (
+            f"(SELECT {end}({quoted(name)}.{rowid}) FROM {qualified('main', name)})"
+            for end in ("min", "max")
         )
-        return [
-            (names[at], RowExtent(first=first or 0, last=0 if last is None else last + 1))
-            for at, first, last in self.rows(sql)
-        ]
+        ((first, last),) = self.rows(f"SELECT {', '.join(ends)}")
+        return (RowExtent(first=first or 0, last=0 if last is None else last + 1),)
 
     def _has_rowid(self, name: str, rowid: str | None) -> bool:
         sql = f"SELECT {quoted(name)}.{rowid} FROM {qualified('main', name)} LIMIT 0"
