@@ -36,9 +36,9 @@ from published_timeline import Speeds, Turn, timeline
 
 from numa.model import Node, Topology
 from numa.placement import place
+from partition_planner.costs import simulate
 from partition_planner.model import PartitionInfo, PlanLimits, RowExtent, TableInfo
 from partition_planner.planner import plan
-from partition_planner.simulate import simulate
 
 RECORD = {
     2: (23760, 68041),

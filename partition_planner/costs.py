@@ -1,23 +1,38 @@
-"""What a part of a table costs to unload, in the best measure that its source knows.
+"""What parts of a table and work units cost to unload, and how workers share the costs.
 
-One measure serves the whole table, for costs are only good to compare: bytes, else rows, else row
+One measure serves the whole table, because costs are only compared: bytes, else rows, else row
 addresses, else sampled keys, else every part alike. Bytes come first because reading, encoding and
 writing all follow them.
+
+A part can be cut at offsets between 0 and the weight of its spread. Each kind of spread finds a
+place by bisection over sums made once. So a hundred thousand extents cost no more than their
+reading.
 """
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from itertools import accumulate
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from partition_planner.parts import Part, parts_of, share
-from partition_planner.spreads import Addresses, Keys, Spread
-from partition_planner.table import TableInfo
-from partition_planner.work import KeyRange, RowRange, Selector, WorkUnit
-
-CostUnit = Literal["bytes", "rows", "units"]
+from partition_planner.model import (
+    CostUnit,
+    KeyRange,
+    KeySample,
+    PartitionInfo,
+    PartitionKind,
+    Plan,
+    PlanError,
+    RowExtent,
+    RowRange,
+    Selector,
+    TableInfo,
+    WorkUnit,
+)
 
 ASSUMED_ROW_BYTES = 128
 """Guess, used only where a source knows rows or addresses but no bytes at all."""
@@ -25,6 +40,141 @@ ASSUMED_ROW_BYTES = 128
 ASSUMED_KEY_BYTES = 8 << 20
 """Guess, used only where a source knows nothing except a sample of keys. Tables too small to cut
 are not sampled, so each key is worth a unit."""
+
+
+class Addresses:
+    """Rows at the addresses of extents: offsets count the addresses in order.
+
+    Addresses between extents weigh nothing. They belong to the part that has the address below.
+    """
+
+    def __init__(self, extents: tuple[RowExtent, ...]) -> None:
+        self.extents = extents
+        self._filled = [extent for extent in extents if extent.addresses]
+        *self._before, self.weight = accumulate(
+            (extent.addresses for extent in self._filled), initial=0
+        )
+        self.most_pieces = self.weight
+        """With more pieces, one would be empty; 0 if all are."""
+
+    def cuts(self, pieces: int) -> list[int]:
+        """Return the ascending offsets between even pieces, with 0 and the weight."""
+        return [self.weight * piece // pieces for piece in range(pieces + 1)]
+
+    def at(self, offset: int) -> int:
+        """Return the address of a cut: within an extent, or the end of the last extent."""
+        if self.weight == 0:
+            return self.extents[0].first
+        if offset == self.weight:
+            return self._filled[-1].last
+        found = bisect_right(self._before, offset) - 1
+        return self._filled[found].first + offset - self._before[found]
+
+    def span(self, first: int | None, last: int | None) -> tuple[int, int]:
+        """Return the offsets at which the range [first, last) starts and ends; None is open."""
+        start = 0 if first is None else self._below(first)
+        return start, self.weight if last is None else self._below(last)
+
+    def _below(self, address: int) -> int:
+        found = bisect_right(self._filled, address, key=lambda extent: extent.first) - 1
+        if found < 0:
+            return 0
+        extent = self._filled[found]
+        return self._before[found] + min(address - extent.first, extent.addresses)
+
+
+class Keys:
+    """Rows in the order of a key: offsets count the intervals of a sample, in order.
+
+    n keys make n + 1 intervals of about equally many rows. A key that repeats has the first of its
+    places: all rows with this key are above.
+    """
+
+    def __init__(self, sample: KeySample) -> None:
+        self.column = sample.column
+        self.weight = len(sample.keys) + 1
+        self._sample = sample.keys
+        self._offsets: dict[str, int] = {}
+        """Each key with the offset where it first occurs, ascending."""
+        for at, key in enumerate(sample.keys, start=1):
+            self._offsets.setdefault(key, at)
+        self.most_pieces = len(self._offsets) + 1
+
+    def cuts(self, pieces: int) -> list[int]:
+        """Return ascending offsets at which even pieces would meet, with 0 and the weight.
+
+        Each is the nearest offset where a key occurs for the first time. Where keys repeat, two may
+        fall together; they are then one, and there are fewer pieces.
+        """
+        firsts = list(self._offsets.values())
+        inner: dict[int, None] = {}
+        for piece in range(1, pieces):
+            ideal = self.weight * piece // pieces
+            above = bisect_right(firsts, ideal)
+            near = firsts[max(0, above - 1) : above + 1]
+            inner[min(near, key=lambda first: abs(first - ideal))] = None
+        return [0, *inner, self.weight]
+
+    def at(self, offset: int) -> str:
+        """Return the key at one of the inner `cuts`."""
+        return self._sample[offset - 1]
+
+    def span(self, first: str | None, last: str | None) -> tuple[int, int]:
+        """Return the offsets at which the range [first, last) starts and ends; None is open.
+
+        A key outside the sample gets the sample's start.
+        """
+        start = 0 if first is None else self._offsets.get(first, 0)
+        return start, self.weight if last is None else self._offsets.get(last, 0)
+
+
+class Part(NamedTuple):
+    """A partition, or the whole of a table without partitions."""
+
+    name: str | None
+    """None for the whole table."""
+    kind: PartitionKind
+    relation: tuple[str, str] | None
+    object_id: int | None
+    rows: int | None
+    bytes: int | None
+    spread: Addresses | Keys | None
+    """Where it can be cut: by extents sooner than by keys; None if neither is known."""
+
+
+def parts_of(table: TableInfo) -> tuple[Part, ...]:
+    """Return the partitions by position (then name), or the table itself as the only part."""
+    leaves = sorted(table.partitions, key=lambda leaf: (leaf.position, leaf.name))
+    known: list[tuple[PartitionInfo | None, PartitionInfo | TableInfo]]
+    known = [(leaf, leaf) for leaf in leaves] or [(None, table)]
+    found = []
+    for leaf, each in known:
+        spread: Addresses | Keys | None = None
+        if each.extents:
+            spread = Addresses(each.extents)
+        elif each.keys is not None and each.keys.keys:
+            spread = Keys(each.keys)
+        found.append(
+            Part(
+                name=leaf.name if leaf else None,
+                kind=leaf.kind if leaf else "partition",
+                relation=leaf.relation if leaf else None,
+                object_id=each.object_id,
+                rows=each.rows,
+                bytes=each.bytes,
+                spread=spread,
+            )
+        )
+    return tuple(found)
+
+
+def share(total: int, offsets: tuple[int, int], weight: int) -> int:
+    """Return the share of [start, stop) in a total spread evenly over a weight.
+
+    The shares of adjoining ranges sum exactly to the share of the range they make up.
+    """
+    start, stop = offsets
+    return total * stop // weight - total * start // weight
 
 
 class Costs(Struct, frozen=True, kw_only=True):
@@ -86,17 +236,97 @@ def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list
     known = {
         part.name: (part.spread, cost) for part, cost in zip(parts, costs.of_part, strict=True)
     }
-    whole: tuple[Spread | None, int] = (None, costs.total)
-    each = (
-        sum(_cost(selector, *known.get(selector.partition, whole)) for selector in unit.selectors)
-        for unit in units
-    )
-    return costs, list(each)
+
+    def cost_of(selector: Selector) -> int:
+        spread, cost = known.get(selector.partition, (None, costs.total))
+        if isinstance(selector, RowRange) and isinstance(spread, Addresses) and spread.weight:
+            return share(cost, spread.span(selector.first, selector.last), spread.weight)
+        if isinstance(selector, KeyRange) and isinstance(spread, Keys):
+            return share(cost, spread.span(selector.first, selector.last), spread.weight)
+        return cost
+
+    return costs, [sum(map(cost_of, unit.selectors)) for unit in units]
 
 
-def _cost(selector: Selector, spread: Spread | None, cost: int) -> int:
-    if isinstance(selector, RowRange) and isinstance(spread, Addresses) and spread.weight:
-        return share(cost, spread.span(selector.first, selector.last), spread.weight)
-    if isinstance(selector, KeyRange) and isinstance(spread, Keys):
-        return share(cost, spread.span(selector.first, selector.last), spread.weight)
-    return cost
+def dealt(costs: Sequence[float], workers: int) -> list[int]:
+    """Return for each cost the number of its worker, from 0: the one with least to do so far.
+
+    Of equals it is the worker with the fewest units, and then the first. So units of cost 0 spread
+    out, too. With the largest cost first it is LPT, which needs at most 4/3 - 1/(3p) of the best
+    possible time (Graham, "Bounds on multiprocessing timing anomalies", 1969), takes O(n log p),
+    and is what really happens when idle workers take the next unit of a list sorted by size.
+    """
+    busy = max(1, min(workers, len(costs)))
+    heap: list[tuple[float, int, int]] = [(0, 0, worker) for worker in range(busy)]
+    found = []
+    for cost in costs:
+        load, units, worker = heap[0]
+        heapq.heapreplace(heap, (load + cost, units + 1, worker))
+        found.append(worker)
+    return found
+
+
+def shares(plan: Plan, among: int) -> dict[str, int]:
+    """Return for each unit the number, from 0, of the worker, directory or machine it goes to.
+
+    The largest unit left goes to the one that has been given least so far, by the estimates.
+    """
+    if among == 1:
+        return {unit.id: 0 for unit in plan.units}
+    _, costs = unit_costs(plan.table, plan.units)
+    return {unit.id: at for unit, at in zip(plan.units, dealt(costs, among), strict=True)}
+
+
+def finish_times(costs: Sequence[int], parallelism: int) -> list[int]:
+    """Return for each worker the cost at which it finishes if idle ones take costs in order."""
+    times = [0] * parallelism
+    for worker, cost in zip(dealt(costs, parallelism), costs, strict=True):
+        times[worker] += cost
+    return times
+
+
+def makespan(costs: Iterable[int], parallelism: int) -> int:
+    """Return the cost at which the last worker finishes if idle ones take the largest cost."""
+    return max(finish_times(sorted(costs, reverse=True), parallelism))
+
+
+class Simulation(Struct, frozen=True, kw_only=True):
+    """Some units, read by a number of workers; all costs are in the unit of `Costs`."""
+
+    makespan: float
+    """Cost at which the last worker finishes."""
+    lower_bound: float
+    """Cost below which no assignment of these units finishes: a fair share, or the largest unit."""
+    idle_share: float
+    """Part of the workers' common time in which they have nothing to do, from 0 to below 1."""
+    finish_times: tuple[float, ...]
+    """Cost at which each worker finishes, by worker; 0 for one that gets no unit."""
+
+    @classmethod
+    def of(cls, costs: Costs, each: Sequence[int], parallelism: int) -> Simulation:
+        """Return how units of these costs, taken in their order, keep the workers busy."""
+        times = finish_times(each, parallelism)
+        last = max(times)
+        makespan = costs.reported(last, len(each))
+        bound = max(sum(each) / parallelism, max(each, default=0))
+        return cls(
+            makespan=makespan,
+            # Rounded apart, the two may cross by the last bit.
+            lower_bound=min(costs.reported(bound, len(each)), makespan),
+            idle_share=(last * parallelism - sum(each)) / (last * parallelism) if last else 0.0,
+            finish_times=tuple(costs.reported(time, len(each)) for time in times),
+        )
+
+
+def simulate(plan: Plan, parallelism: int) -> Simulation:
+    """Return how the plan's units, taken in their order, keep this number of workers busy.
+
+    Raises:
+        PlanError: The parallelism is below 1.
+    """
+    if parallelism < 1:
+        raise PlanError(
+            f"Parallelism {parallelism} is below 1.",
+            "give --parallelism 1 or more.",
+        )
+    return Simulation.of(*unit_costs(plan.table, plan.units), parallelism)

@@ -1,64 +1,244 @@
-"""The types that travel: a source's description, the planner's decision, a worker's selectors.
+"""The types that travel: what a source says about a table, what workers read, and the plan.
 
-All are frozen, picklable and JSON-able. The table's types live in `partition_planner.table`, the
-units' in `partition_planner.work`; this module has the plan and is where everybody imports all of
-them from.
+All are frozen, picklable and JSON-able. What a source says are facts and estimates, never wishes.
+None means that the source does not know; a wrong estimate makes a plan slower, never wrong.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
-from partition_planner.balance import finish_times, lower_bound
-from partition_planner.costs import CostUnit, unit_costs
-from partition_planner.errors import PlanError
-from partition_planner.table import (
-    ColumnInfo,
-    KeySample,
-    PartitionInfo,
-    PartitionKind,
-    RowExtent,
-    TableInfo,
-    coalesced,
-)
-from partition_planner.work import (
-    KeyRange,
-    NamedPartition,
-    Piece,
-    RowRange,
-    Selector,
-    WholeTable,
-    WorkUnit,
-)
 
-__all__ = [
-    "SPLITS",
-    "ColumnInfo",
-    "CostUnit",
-    "KeyRange",
-    "KeySample",
-    "NamedPartition",
-    "PartitionInfo",
-    "PartitionKind",
-    "Piece",
-    "Plan",
-    "PlanLimits",
-    "PlanPart",
-    "RowExtent",
-    "RowRange",
-    "SampledUnits",
-    "Selector",
-    "TableInfo",
-    "WholeTable",
-    "WorkUnit",
-    "coalesced",
-]
+class PlanError(Exception):
+    """The table cannot be planned as asked, or a stored plan cannot be trusted.
+
+    All arguments are positional texts, so that it survives pickling.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+        """What to do about it; empty if nothing is known."""
+
+    def __str__(self) -> str:
+        return f"{self.message} Next: {self.hint}" if self.hint else self.message
+
+
+PartitionKind = Literal["partition", "subpartition"]
+
+
+class ColumnInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One column, in the words of its database."""
+
+    name: str
+    native_type: str
+    """The type as the database prints it."""
+    nullable: bool | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
+    """Facts that only the source interprets, carried along unread."""
+
+
+class RowExtent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, array_like=True):
+    """Half-open range [first, last) of row addresses; empty if first >= last.
+
+    The unit of an address is the source's own: heap block number in PostgreSQL, rowid in DuckDB and
+    SQLite, file and block in one number in Oracle. The planner only adds and compares addresses.
+    """
+
+    first: int
+    last: int
+
+    @property
+    def addresses(self) -> int:
+        return max(0, self.last - self.first)
+
+
+def coalesced(extents: Iterable[RowExtent]) -> tuple[RowExtent, ...]:
+    """Return the same addresses as the fewest extents: ascending, none empty, no two touching.
+
+    The given ones may come in any order, repeat, touch or overlap. All empty, all forgotten.
+    """
+    made: list[RowExtent] = []
+    for extent in sorted((each for each in extents if each.addresses), key=lambda each: each.first):
+        if made and extent.first <= made[-1].last:
+            last = max(made[-1].last, extent.last)
+            made[-1] = RowExtent(first=made[-1].first, last=last)
+        else:
+            made.append(extent)
+    return tuple(made)
+
+
+class KeySample(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys at which the rows of a partition or table can be divided.
+
+    The planner goes by a key's place in the sample and whether two are the same text. It never
+    compares or reads them: the source determines their order, and their text in a statement.
+    """
+
+    column: str
+    keys: tuple[str, ...]
+    """Ascending in the database's own order, as exact text. One that many rows share may repeat:
+    between two neighbours there are about equally many rows."""
+
+
+class PartitionInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One leaf of a partitioned table."""
+
+    name: str
+    """Unique within the table; a sub-partition is named "parent/child"."""
+    kind: PartitionKind = "partition"
+    """Which of the two the database selects the leaf as."""
+    relation: tuple[str, str] | None = None
+    """(schema, name) of the physical table of the leaf, if it has one."""
+    position: int
+    """The partition's place in the order of the table."""
+    rows: int | None = None
+    bytes: int | None = None
+    extents: tuple[RowExtent, ...] = ()
+    """Where the rows lie, ascending and disjoint, perhaps far apart; () if that is not known.
+
+    Addresses are those within `relation` if the partition is selected by name, else those within
+    the table. The extents may be a mere sample, such as single blocks, if it has the same rate for
+    all partitions: only their relative weight matters. A source whose addresses do not address
+    single rows, or are a sample, knows `bytes` or `rows`, too.
+    """
+    keys: KeySample | None = None
+    """Where ranges of keys can be cut; used where no extents are known."""
+    object_id: int | None = None
+    """The segment that the addresses belong to; a fact that only the source interprets."""
+
+
+class TableInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table and the ways in which its source can read a part of it."""
+
+    schema: str | None
+    name: str
+    columns: tuple[ColumnInfo, ...]
+    partitions: tuple[PartitionInfo, ...] = ()
+    rows: int | None = None
+    bytes: int | None = None
+    extents: tuple[RowExtent, ...] = ()
+    """Like `PartitionInfo.extents`; used without partitions, and so are the next two."""
+    keys: KeySample | None = None
+    object_id: int | None = None
+    ranges_from: str | None = None
+    """How the source knows extents or keys, for people to read; None if it knows neither."""
+    named_partitions: bool
+    """The database selects a partition by name or relation; if False, a partition is its extent."""
+    row_ranges: bool
+    """A range of addresses, or of keys, is read without scanning the rest, so cutting pays."""
+
+    @property
+    def label(self) -> str:
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+
+
+class _Selector(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """A selector has its kind in JSON."""
+
+
+class WholeTable(_Selector, frozen=True, kw_only=True, tag="whole_table"):
+    """Every row of the table, of all its partitions."""
+
+    @property
+    def partition(self) -> None:
+        return None
+
+
+class NamedPartition(_Selector, frozen=True, kw_only=True, tag="named_partition"):
+    """Every row of one partition, for any extents."""
+
+    partition: str
+    kind: PartitionKind = field(default="partition", name="partition_kind")
+    """Under "partition_kind" in JSON, where "kind" is the kind of the selector."""
+    relation: tuple[str, str] | None = None
+
+
+class RowRange(_Selector, frozen=True, kw_only=True, tag="row_range"):
+    """The rows at addresses [first, last); None is an open end.
+
+    The addresses belong to `relation`, or to the partition where the database selects it by name,
+    or else to the table.
+    """
+
+    partition: str | None = None
+    kind: PartitionKind = field(default="partition", name="partition_kind")
+    """The field of `NamedPartition`."""
+    relation: tuple[str, str] | None = None
+    object_id: int | None = None
+    """The segment that the addresses belong to; a fact that only the source interprets."""
+    first: int | None
+    last: int | None
+
+
+class KeyRange(_Selector, frozen=True, kw_only=True, tag="key_range"):
+    """The rows whose key in `column` is in [first, last); None is an open end.
+
+    The ends are keys as the source gave them, in its own order and its own text. Rows belong to the
+    partition, or else to the table. No range holds rows without a key: the source knows that every
+    row has a key.
+    """
+
+    partition: str | None = None
+    kind: PartitionKind = field(default="partition", name="partition_kind")
+    """The field of `NamedPartition`."""
+    relation: tuple[str, str] | None = None
+    column: str
+    first: str | None
+    last: str | None
+
+
+Selector = WholeTable | NamedPartition | RowRange | KeyRange
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    unit: str
+    """Id of the unit."""
+    selector: Selector
+
+
+class WorkUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one worker reads in one go."""
+
+    id: Annotated[str, Meta(pattern=r"^[0-9]{1,20}\Z")]
+    """Ordinal in the order of the table, from 1, zero-padded: sorted ids give that order. It is a
+    part of file names."""
+    selectors: Annotated[tuple[Selector, ...], Meta(min_length=1)]
+    """The selectors that it reads, one after the other; at least one. Several are chosen partitions
+    that are read as one unit: no single selector covers only some of the partitions."""
+    rows: int | None = None
+    """Estimate; the units of a partition sum to the partition's own."""
+    bytes: int | None = None
+    """Estimate; the units of a partition sum to the partition's own."""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that it reads, or reads a part of; empty if it is not read by partition.
+
+        A unit without partitions has only the rows of its selectors: all of the table, or a range
+        of a table without partitions.
+        """
+        names = (selector.partition for selector in self.selectors)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @property
+    def partition(self) -> str | None:
+        names = self.partitions
+        return names[0] if len(names) == 1 else None
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its selectors, each with the unit's id, in the order in which they are read."""
+        return tuple(Piece(unit=self.id, selector=selector) for selector in self.selectors)
+
 
 SPLITS = ("auto", "partition", "range", "none")
 FORMAT_VERSION = 5
+CostUnit = Literal["bytes", "rows", "units"]
 
 
 class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,7 +277,7 @@ class SampledUnits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class PlanPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan has the units that one of several machines reads; see `partition_planner.division`."""
+    """A plan has the units that one of several machines reads; see `plan_part`."""
 
     number: int
     """From 1."""
@@ -144,71 +324,6 @@ class Plan(
     cost_unit: CostUnit
     """"units" where neither bytes nor rows are known: 1.0 is then a unit of average size."""
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        table: TableInfo,
-        partitions: tuple[str, ...] | None,
-        units: tuple[WorkUnit, ...],
-        limits: PlanLimits,
-        sampled: SampledUnits | None = None,
-        part: PlanPart | None = None,
-    ) -> Plan:
-        """Return the plan of these units, in any order, with all values computed from them.
-
-        Raises:
-            PlanError: The units read other partitions than those asked for.
-        """
-        read = {selector.partition for unit in units for selector in unit.selectors}
-        asked: set[str | None] = {leaf.name for leaf in table.partitions}
-        if partitions is not None:
-            asked = set(partitions)
-        elif read == {None}:
-            asked = read
-        # The units of a sample or a part need not read each partition.
-        left_out = sorted(name for name in asked - read if name is not None)
-        unasked = sorted("the whole table" if name is None else name for name in read - asked)
-        if unasked or (left_out and sampled is None and part is None):
-            problem = f"leave out {left_out[0]}" if left_out else ""
-            raise PlanError(
-                f"The work units of {table.label} "
-                f"{problem or f'read {unasked[0]}, which was not requested'}.",
-                "make a new plan; if that does not help, report it.",
-            )
-        costs, by_unit = unit_costs(table, units)
-        order = sorted(range(len(units)), key=lambda at: (-by_unit[at], units[at].id))
-        units = tuple(units[at] for at in order)
-        each = [by_unit[at] for at in order]
-        finish = costs.reported(max(finish_times(each, limits.parallelism)), len(units))
-        bound = costs.reported(lower_bound(each, limits.parallelism), len(units))
-        encode = msgspec.json.Encoder(order="sorted").encode
-        digest = hashlib.sha256(
-            b'{"limits":%b,"partitions":%b,"table":%b,"units":['
-            % (encode(limits), encode(partitions), encode(table))
-        )
-        # Unit by unit: the text of all together would be the largest object a plan ever needs.
-        for at, unit in enumerate(units):
-            digest.update((b"," if at else b"") + encode(unit))
-        if sampled is not None:
-            digest.update(b',"sampled":' + encode(sampled))
-        if part is not None:
-            digest.update(b',"part":' + encode(part))
-        digest.update(b"]}")
-        return cls(
-            table=table,
-            partitions=partitions,
-            units=units,
-            limits=limits,
-            sampled=sampled,
-            part=part,
-            digest=digest.hexdigest(),
-            makespan=finish,
-            # Rounded apart, the two may cross by the last bit.
-            lower_bound=min(bound, finish),
-            cost_unit=costs.unit,
-        )
-
     @property
     def has_all_units(self) -> bool:
         """Whether the units read every requested row; else they alone determine the rows."""
@@ -217,38 +332,3 @@ class Plan(
     @property
     def selectors(self) -> tuple[Selector, ...]:
         return tuple(selector for unit in self.units for selector in unit.selectors)
-
-    def check(self) -> None:
-        """Check a plan that was read: its values make sense and follow from its units and table.
-
-        Raises:
-            PlanError: It has no units, or was changed after it was made.
-        """
-        self.limits.check()
-        if not self.units:
-            raise _broken("it has no units")
-        plan = Plan.of(
-            table=self.table,
-            partitions=self.partitions,
-            units=self.units,
-            limits=self.limits,
-            sampled=self.sampled,
-            part=self.part,
-        )
-        for name, what in _DERIVED.items():
-            if getattr(plan, name) != getattr(self, name):
-                raise _broken(f"it was edited after it was made: {what}")
-
-
-_DERIVED = {
-    "units": "its units are not largest first",
-    "digest": "its digest is not the digest of its table, partitions, units and limits",
-    "makespan": "its makespan is not the makespan of its units",
-    "lower_bound": "its lower_bound is not the lower bound of its units",
-    "cost_unit": "its cost_unit is not the measure of its units",
-}
-"""What follows from the rest of a plan, and the error if it does not."""
-
-
-def _broken(what: str) -> PlanError:
-    return PlanError(f"The plan cannot be used: {what}.", "make the plan again from the source.")

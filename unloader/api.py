@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
 
+from partition_planner.costs import Simulation, simulate
 from partition_planner.model import TableInfo
-from partition_planner.simulate import Simulation, simulate
 from unloader.errors import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.manifest.model import ROUTES, Manifest, TablesManifest, answer

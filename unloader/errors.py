@@ -174,7 +174,7 @@ class Interrupted(UnloaderError):
 
 
 LEAF_ERRORS: dict[str, type[UnloaderError]] = {
-    "partition_planner.errors:PlanError": PlanFailed,
+    "partition_planner.model:PlanError": PlanFailed,
     "numa.errors:TopologyError": ConfigError,
     "numa.errors:PlacementError": ConfigError,
     "numa.errors:PoolError": UnloaderError,

@@ -16,19 +16,19 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from partition_planner.costs import unit_costs
-from partition_planner.division import plan_part
-from partition_planner.errors import PlanError
 from partition_planner.model import (
     ColumnInfo,
     KeySample,
     PartitionInfo,
     Plan,
+    PlanError,
     PlanLimits,
     RowExtent,
     TableInfo,
     coalesced,
 )
-from partition_planner.planner import plan
+from partition_planner.planner import check_plan, plan, plan_of_units
+from partition_planner.subsets import plan_part
 
 MIB = 1 << 20
 
@@ -169,7 +169,7 @@ def test_an_edited_plan_is_refused(made: Plan, edit: str) -> None:
     changed = json.loads(msgspec.json.encode(made))
     change(changed)
     with pytest.raises((PlanError, msgspec.ValidationError)) as caught:
-        msgspec.convert(changed, Plan).check()
+        check_plan(msgspec.convert(changed, Plan))
     assert words in str(caught.value)
 
 
@@ -242,7 +242,7 @@ def test_the_parts_are_the_plan(sizes: list[int], of: int) -> None:
         assert part.part.of_units == len(made.units)
         assert not part.has_all_units
         assert decode(encode(part), type=Plan) == part
-        part.check()
+        check_plan(part)
 
 
 def test_parts_have_digests_of_their_own() -> None:
@@ -255,7 +255,7 @@ def test_parts_have_digests_of_their_own() -> None:
     assert part.part is not None
     for other in (replace(part.part, number=2), None):
         with pytest.raises(PlanError, match="edited"):
-            replace(part, part=other).check()
+            check_plan(replace(part, part=other))
 
 
 def test_a_part_reads_no_other_partitions() -> None:
@@ -264,7 +264,7 @@ def test_a_part_reads_no_other_partitions() -> None:
     part = plan_part(made, 1, 2)
     assert part is not None
     with pytest.raises(PlanError, match="which was not requested"):
-        Plan.of(
+        plan_of_units(
             table=replace(made.table, partitions=made.table.partitions[:1]),
             partitions=("p0000",),
             units=made.units,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from partition_planner.errors import PlanError
 from partition_planner.model import (
     KeyRange,
     KeySample,
     NamedPartition,
     PartitionInfo,
     Plan,
+    PlanError,
     PlanLimits,
     RowExtent,
     RowRange,

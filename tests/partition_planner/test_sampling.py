@@ -10,19 +10,19 @@ from msgspec import convert
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from partition_planner.errors import PlanError
 from partition_planner.model import (
     ColumnInfo,
     NamedPartition,
     PartitionInfo,
     Plan,
+    PlanError,
     PlanLimits,
     RowExtent,
     RowRange,
     TableInfo,
 )
-from partition_planner.planner import plan
-from partition_planner.sampling import LEAST_UNIT_BYTES, sampled_plan
+from partition_planner.planner import check_plan, plan
+from partition_planner.subsets import LEAST_UNIT_BYTES, sampled_plan
 
 COLUMNS = (ColumnInfo(name="id", native_type="BIGINT", nullable=False),)
 MIB = 1 << 20
@@ -136,11 +136,11 @@ def test_a_sample_comes_back_from_json_and_an_edited_one_does_not() -> None:
     made = sampled_plan(table_of(100 * MIB), PlanLimits(parallelism=2), 0.02)
     document = json.loads(encode(made))
     read = convert(document, Plan)
-    read.check()
+    check_plan(read)
     assert read == made
     document["sampled"]["of_units"] += 1
     with pytest.raises(PlanError, match="edited after it was made"):
-        convert(document, Plan).check()
+        check_plan(convert(document, Plan))
     del document["sampled"]
     with pytest.raises(PlanError, match="edited after it was made"):
-        convert(document, Plan).check()
+        check_plan(convert(document, Plan))

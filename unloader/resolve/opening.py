@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from partition_planner.errors import PlanError
-from partition_planner.model import TableInfo
+from partition_planner.model import PlanError, TableInfo
 from unloader.engine.schedule import delay_seconds, spread
 from unloader.errors import Interrupted, PlanFailed, SnapshotGone, UnloaderError, translate
 from unloader.events import Notice, Observer, PhaseStarted, Tick, silent

@@ -12,9 +12,8 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from partition_planner.balance import Loads
-from partition_planner.costs import unit_costs
-from partition_planner.model import Plan, WorkUnit
+from partition_planner.costs import shares
+from partition_planner.model import WorkUnit
 from unloader.errors import ConfigError, UsageError
 from unloader.model import COMPARING, EncryptionOptions, Extract, OutputOptions, Request
 from unloader.request.name_templates import (
@@ -256,19 +255,6 @@ class Naming(Struct, frozen=True, kw_only=True):
         return partial(numbered_name, self.template, values)
 
 
-def stripes(plan: Plan, directories: int) -> dict[str, int]:
-    """Return for each unit the number of its directory, from 0.
-
-    The largest unit left goes to the directory that has been given least so far, by the planner's
-    estimates of bytes (of rows, where the source knows no bytes).
-    """
-    if directories == 1:
-        return {unit.id: 0 for unit in plan.units}
-    _, costs = unit_costs(plan.table, plan.units)
-    loads = Loads(directories, len(plan.units))
-    return {unit.id: loads.take(cost) for unit, cost in zip(plan.units, costs, strict=True)}
-
-
 def places(run: ResolvedTable) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
@@ -294,7 +280,7 @@ def places(run: ResolvedTable) -> dict[str, str]:
         folders = [folder]
     one = kind == "pipe" or (kind in KEPT and output.file_per == "table")
     naming = Naming.of(run, template, one=one)
-    striped = stripes(run.plan, len(folders))
+    striped = shares(run.plan, len(folders))
     return {
         unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit)) for unit in units
     }

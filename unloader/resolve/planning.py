@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from partition_planner.model import Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan as make_plan
-from partition_planner.sampling import sampled_plan
+from partition_planner.planner import plan_of_units
+from partition_planner.subsets import sampled_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Request, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column, typed
@@ -112,7 +113,7 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
             rows = unit.rows if share is None else round(unit.rows * share)
             unit = replace(unit, rows=rows if most is None else min(rows, most))
         units.append(unit)
-    return Plan.of(
+    return plan_of_units(
         table=plan.table, partitions=plan.partitions, units=tuple(units), limits=plan.limits
     )
 

@@ -21,9 +21,8 @@ from msgspec.structs import replace
 from numa.model import Topology
 from partition_planner.cutting import estimated_bytes
 from partition_planner.cutting import unit_bytes as common_unit_bytes
-from partition_planner.division import plan_part
-from partition_planner.errors import PlanError
-from partition_planner.model import Plan, TableInfo
+from partition_planner.model import Plan, PlanError, TableInfo
+from partition_planner.subsets import plan_part
 from unloader.errors import (
     ConfigError,
     Interrupted,

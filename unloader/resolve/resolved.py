@@ -17,8 +17,8 @@ from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from numa.model import Topology
-from partition_planner.errors import PlanError
-from partition_planner.model import Plan
+from partition_planner.model import Plan, PlanError
+from partition_planner.planner import check_plan
 from unloader.errors import ConfigError, PlanFailed
 from unloader.model import (
     EncryptionOptions,
@@ -254,7 +254,7 @@ class ResolvedTable(
         digest = parts.pop("run_digest", None)
         try:
             run = convert(parts, cls)
-            run.plan.check()
+            check_plan(run.plan)
         except PlanError as error:
             message, _, hint = str(error).partition(" Next: ")
             raise PlanFailed(message, hint or _AGAIN) from error

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from partition_planner.costs import shares
 from partition_planner.model import WorkUnit
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
@@ -18,7 +19,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index, read_manifest
 from unloader.model import COMPARING, FinishedUnit, OutputTask
 from unloader.request.name_templates import any_name, check_distinct
-from unloader.resolve.places import Naming, stripes
+from unloader.resolve.places import Naming
 from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import (
     Progress,
@@ -85,7 +86,7 @@ class FileOutput(RunOutput):
         self._one = output.file_per == "table"
         self._units = {unit.id: unit for unit in run.plan.units}
         self._naming = Naming.of(run, output.file_name, one=self._one)
-        self._stripes = stripes(run.plan, len(output.destinations))
+        self._stripes = shares(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
         self._synced_from = _SYNCED_FROM_BYTES if home else 0

@@ -20,6 +20,7 @@ from partition_planner.model import (
     RowRange,
     TableInfo,
 )
+from partition_planner.planner import plan_of_units
 from unloader.errors import PlanFailed, SourceError, UsageError
 from unloader.model import (
     OutputOptions,
@@ -284,7 +285,7 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
         if isinstance(selector, RowRange)
     )
     table = replace(plan.table, object_id=73_196)
-    stale = Plan.of(table=table, partitions=None, units=units, limits=plan.limits)
+    stale = plan_of_units(table=table, partitions=None, units=units, limits=plan.limits)
     with pytest.raises(PlanFailed, match=r"other segments"), prepared(job, planned=stale):
         pass
 

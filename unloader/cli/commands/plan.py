@@ -8,8 +8,7 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from partition_planner.balance import Loads
-from partition_planner.costs import unit_costs
+from partition_planner.costs import shares
 from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
@@ -138,11 +137,7 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
     width = render.terminal_width()
     seating = seats.seat_table(run.topology, run.seating.seats, run.seating.memory_policy, width)
     # The worker that each unit would go to if the estimates held.
-    _, costs = unit_costs(run.plan.table, run.plan.units)
-    loads, places = Loads(len(run.seating.seats), len(run.plan.units)), planned.places
-    takers = {
-        unit.id: str(loads.take(cost)) for unit, cost in zip(run.plan.units, costs, strict=True)
-    }
+    takers, places = shares(run.plan, len(run.seating.seats)), planned.places
     heads = ("unit", "partition", ">rows", ">bytes", ">worker", *(("to",) if places else ()))
     rows = (
         (
@@ -150,7 +145,7 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
             render.name(unit.partition or render.UNKNOWN),
             render.count(unit.rows),
             render.size(unit.bytes),
-            takers[unit.id],
+            str(takers[unit.id]),
             *((places[unit.id],) if places else ()),
         )
         for unit in units

@@ -21,8 +21,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExtent
-from partition_planner.table import coalesced
+from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExtent, coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.sources.oracle.connection.session import Session

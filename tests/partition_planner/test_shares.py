@@ -8,9 +8,9 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partition_planner.costs import shares
 from partition_planner.model import ColumnInfo, PartitionInfo, Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan
-from unloader.resolve.places import stripes
 
 
 def plan_of(sizes: Sequence[int]) -> Plan:
@@ -35,7 +35,7 @@ def plan_of(sizes: Sequence[int]) -> Plan:
 def test_every_directory_gets_its_share_of_bytes(sizes: list[int], directories: int) -> None:
     """No directory gets more than the least filled one has, plus one unit."""
     made = plan_of(sizes)
-    striped = stripes(made, directories)
+    striped = shares(made, directories)
     assert set(striped) == {unit.id for unit in made.units}
     filled = [
         sum(unit.bytes or 0 for unit in made.units if striped[unit.id] == number)
@@ -43,11 +43,11 @@ def test_every_directory_gets_its_share_of_bytes(sizes: list[int], directories: 
     ]
     if len(sizes) >= directories:
         assert max(filled) - min(filled) <= max(sizes)
-    assert striped == stripes(plan_of(sizes), directories)
+    assert striped == shares(plan_of(sizes), directories)
 
 
 def test_the_largest_unit_left_goes_where_least_is() -> None:
     """Largest first: 6 and 3 against 5 and 4, not the order of the table."""
     made = plan_of([300, 500, 600, 400])
-    by_size = {unit.bytes: stripes(made, 2)[unit.id] for unit in made.units}
+    by_size = {unit.bytes: shares(made, 2)[unit.id] for unit in made.units}
     assert by_size == {600: 0, 500: 1, 400: 1, 300: 0}
