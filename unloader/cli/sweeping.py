@@ -19,9 +19,8 @@ from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
 from unloader.cli.display.tuning_pages import sweep_text
 from unloader.cli.options import rules
-from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given, given_values
-from unloader.cli.options.request_of import request_of
+from unloader.cli.options.request_of import connect_to, request_of
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import (

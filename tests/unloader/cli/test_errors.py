@@ -55,7 +55,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("run",), 2, "SOURCE"),
         (("run", "duckdb:///x.db", "--table", "t"), 2, "--to"),
         (("run", "duckdb:///x.db", "--to", "o"), 2, "--table or --query"),
-        (("run", "duckdb:///x.db", "--to", "o", "--table", "t", "--query", "q"), 2, "exclude"),
+        (("run", "duckdb:///x.db", "--to", "o", "--table", "t", "--query", "q"), 2, "--query"),
         (("run", "duckdb:///x.db", "--to", "o", "--table", "t", "--frmt", "csv"), 2, "--frmt"),
         (("run", "duckdb:///x.db", "--table", "t", "--to", ""), 2, "--to is empty"),
         (("run", "duckdb:///x.db", "--table", " ", "--to", "o"), 2, "--table is empty"),

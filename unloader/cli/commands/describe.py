@@ -15,8 +15,8 @@ from unloader.cli.display.columns import csv_form
 from unloader.cli.display.progress import display_for
 from unloader.cli.jobs import checking
 from unloader.cli.jobs.draft import draft
-from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import connect_to
 from unloader.errors import OutputFailed, UsageError
 from unloader.nouns import counted
 from unloader.redaction import redact

@@ -11,9 +11,8 @@ from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
-from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
-from unloader.cli.options.request_of import keys_at
+from unloader.cli.options.request_of import connect_to, keys_at
 from unloader.cli.options.source_argument import finished_directories, finished_directory
 from unloader.errors import UsageError
 from unloader.manifest.model import Manifest

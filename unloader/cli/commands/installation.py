@@ -13,7 +13,7 @@ from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
 from unloader.cli.options.parameter import given
-from unloader.cli.options.rules import seats_out_of_place
+from unloader.cli.options.rules import conflicts
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES
 from unloader.model import SeatOptions
@@ -187,7 +187,7 @@ def topology(context: click.Context, /, **values: Any) -> None:
     that can be used in parallel.
     """
     asked = given(context)
-    for error in seats_out_of_place(values, asked):
+    for error in conflicts(values, asked):
         raise error
     for option in ("sysfs", "record"):
         if values[option] == "":

@@ -19,6 +19,7 @@ from unloader.cli.jobs.tables import plan_tables
 from unloader.cli.options import rules
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.routes import asked_request, kept_routes
+from unloader.cli.options.rules import is_of_several
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
@@ -28,7 +29,6 @@ from unloader.cli.options.source_argument import (
     job_document,
     source_argument,
 )
-from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.model import Setting
 from unloader.nouns import counted

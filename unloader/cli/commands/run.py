@@ -13,16 +13,15 @@ from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.summary import show_result
 from unloader.cli.options import rules
-from unloader.cli.options.credentials import secret_of
 from unloader.cli.options.parameter import on_command_line
-from unloader.cli.options.request_of import given_keys, keys_at
+from unloader.cli.options.request_of import given_keys, keys_at, secret_of
 from unloader.cli.options.routes import asked_request
+from unloader.cli.options.rules import is_of_several
 from unloader.cli.options.source_argument import (
     SourceArgument,
     finished_directory,
     source_argument,
 )
-from unloader.cli.options.tables import is_of_several
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched, write_report
 from unloader.errors import UsageError

@@ -24,17 +24,16 @@ from unloader.cli.invocation import Invocation
 from unloader.cli.jobs.tables import common_place
 from unloader.cli.mistakes import usage_error
 from unloader.cli.options import rules
-from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import JobOption, entry_context, given, settings_of
-from unloader.cli.options.request_of import request_of
+from unloader.cli.options.request_of import connect_to, request_of
+from unloader.cli.options.rules import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.cli.options.source_argument import check_statements, source_of_job
-from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request
 from unloader.nouns import counted
 from unloader.redaction import redact
-from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
-from unloader.request.job.grammar import read_job
+from unloader.request.job.documents import Mistake, Place
+from unloader.request.job.grammar import Entry, Given, JobFile, read_job
 from unloader.request.name_templates import home_template
 from unloader.request.options import options_of
 from unloader.selection.choice import AskedTables, TableChoice
@@ -129,8 +128,9 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
         mistakes.append(Mistake(error=usage_error(error), place=Place(path=path)))
         return JobCheck(path=path, mistakes=tuple(mistakes), outputs=())
     outputs, asked = [], False
-    for table, route in pairs(job):
-        values = values_of(job, table, route)
+    every = [(each, at) for each in job.tables or (None,) for at in job.routes_of(each) or (None,)]
+    for table, route in every:
+        values = job.values_of(table, route)
         context = entry_context(around, Invocation(job_file=path, job_values=values))
         # Where the password is found: this command line comes first.
         context.params.update((k, v) for k, v in passwords.items() if v not in (None, False))

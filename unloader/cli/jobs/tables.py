@@ -16,15 +16,14 @@ from unloader.cli.display.progress import display_for
 from unloader.cli.invocation import Invocation
 from unloader.cli.options.parameter import entry_context, settings_of
 from unloader.cli.options.routes import asked_request
+from unloader.cli.options.rules import ONE_OF_SEVERAL, choice_of
 from unloader.cli.options.source_argument import SourceArgument, check_statements
-from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched, write_report
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Notice
 from unloader.model import Request, TablesOptions
-from unloader.request.job.entries import SUBJECT, JobFile, only_route, routes_of, values_of
-from unloader.request.job.grammar import meaning
+from unloader.request.job.grammar import SUBJECT, JobFile, meaning
 from unloader.request.options import options_of
 from unloader.resolve.places import directories_of
 from unloader.resolve.resolved import of_output, routes_json
@@ -97,8 +96,8 @@ def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTa
             )
     for number, table in enumerate(job.tables):
         try:
-            routes = tuple(each for each in routes_of(job, table) if each is not None)
-            values = values_of(job, table, only_route(job, table))
+            routes = job.routes_of(table)
+            values = job.values_of(table, job.only_route(table))
             check_statements(values)
             several = routes if len(routes) > 1 else ()
             known = Invocation(job_file=job.path, job_values=values, routes=several)
@@ -147,7 +146,7 @@ def common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
     places = {entry.request.output.destination for entry in entries}
     if len(places) == 1:
         return places.pop()
-    top = None if job is None else values_of(job).get("to")
+    top = None if job is None else job.values_of().get("to")
     option = next(each for each in options_of("run") if each.key == "to")
     return "" if top is None else str(meaning(option, top)[0])
 

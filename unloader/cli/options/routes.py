@@ -10,18 +10,17 @@ import click
 from msgspec.structs import replace
 
 from unloader.cli.options import rules
-from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import (
     given,
     on_command_line,
     settings_of,
     shown_value,
 )
-from unloader.cli.options.request_of import request_of
+from unloader.cli.options.request_of import connect_to, request_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
-from unloader.request.job.entries import Entry, Given, Place
-from unloader.request.job.grammar import meaning
+from unloader.request.job.documents import Place
+from unloader.request.job.grammar import Entry, Given, meaning
 from unloader.request.option import of_scope
 from unloader.request.options import options_of
 from unloader.storage.place_names import KEPT, destination_kind

@@ -7,13 +7,13 @@ Variables may be set for all jobs of a machine. They are ignored where they do n
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from unloader.cli.options.tables import CHOOSING, ONE_OF_SEVERAL, is_of_several, table_names
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
@@ -24,6 +24,9 @@ from unloader.request.option import Circumstance
 from unloader.request.options import options_of
 from unloader.request.settings import ADAPTIVE
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
+from unloader.selection.choice import TableChoice
+from unloader.selection.listing import STORED
+from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 from unloader.sources.registry import KINDS
 from unloader.storage.place_names import (
     NULL,
@@ -41,7 +44,73 @@ from writers.model import Compression
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
+    from unloader.selection.listing import Family
     from unloader.tuning.ceilings import Part
+
+_ONE = "leave one of the two out"
+
+_OWN_COLUMNS = ("which compares with the source's own columns", "use --verify full")
+_TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output-columns")
+_PART_OF_RUN = (
+    "which writes a part of a run",
+    "leave it out, and manage the directories after the merge",
+)
+
+_CONFLICTS: Mapping[str, tuple[str, str]] = {
+    "--table to --query": ("", _ONE),
+    "--partition to --query": ("", "use --table, or select in the query"),
+    "--where to --query": ("", "write the condition into the query"),
+    "--split to --query": ("which is read as one work unit", "leave it out, or use --table"),
+    "--query-name without --query": ("", "leave it out"),
+    "--sample-by without --sample": ("", "give --sample as well, for instance 1%"),
+    "--limit-rows to --verify source": (
+        "which reads the values again and may find other rows",
+        "use --verify full",
+    ),
+    "--limit-rows to --part": ("as one work unit has no parts", "run the plan without --part"),
+    "--file-per table to --part": ("which writes separate files", _ONE),
+    "--keep to --part": _PART_OF_RUN,
+    "--latest-link to --part": _PART_OF_RUN,
+    "--skip-finished without --resume-or-start": ("", "give --resume-or-start as well"),
+    "--skip-finished to --overwrite": ("which replaces a finished run", _ONE),
+    "--skip-finished to --part": (
+        "",
+        "leave it out: --resume-or-start leaves a part that is finished alone",
+    ),
+    "--scn to --consistency none": ("which reads without a snapshot", _ONE),
+    "--verify source to --consistency none": (
+        "which reads without a snapshot",
+        f"{_ONE}, or use --verify full",
+    ),
+    "--keep to --verify none": ("since earlier runs are removed after a verified run", _ONE),
+    "--replace-where without --save-mode overwrite": ("", "give it, or leave --replace-where out"),
+    **{f"--{name} to --verify source": _OWN_COLUMNS for name in _TRANSFORMING},
+}
+"""Options that exclude or need each other, with the reason and the advice."""
+
+_GIVEN_CONFLICTS: Mapping[str, tuple[str, str]] = {
+    "--schema to --query": ("", _ONE),
+    "--exclude-table to --query": ("", _ONE),
+    "--tables-from to --query": ("", _ONE),
+    "--split to --limit-rows": ("which reads one work unit", _ONE),
+    "--file-size to --file-per table": ("which is one file of any size", _ONE),
+    "--slow-parallelism without --slow-between": ("", "give --slow-between, or leave it out"),
+    "--width without --fixed": ("", "give --fixed, or leave --width out"),
+    "--decrypt-with without --encrypt-to": ("", "give --encrypt-to, or leave it out"),
+    **{
+        f"--{name} to --numa off": ("which binds nothing", _ONE)
+        for name in ("numa-nodes", "placement", "bind", "memory-policy", "near")
+    },
+}
+"""The same for options whose variables are ignored: they may be set for all jobs of a machine."""
+
+_USUAL = {
+    "split": ("auto", "none"),
+    "bind": ("none",),
+    "memory_policy": ("local",),
+    "file_per": ("unit",),
+}
+"""Words that change nothing."""
 
 
 def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -57,19 +126,7 @@ def broken(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageEr
         values: Every option by its name with underscores.
         given: The names of the options that the command line or the job file sets.
     """
-    for rule in (
-        _empty,
-        _subject,
-        _subset,
-        _part,
-        _layout,
-        _file_names,
-        _destination,
-        _skipping,
-        _reading,
-        _encryption,
-        seats_out_of_place,
-    ):
+    for rule in (_empty, conflicts, _selection, _layout, _file_names, _destination, _encryption):
         try:
             yield from rule(values, given)
         except UsageError as error:
@@ -91,95 +148,54 @@ def _empty(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageEr
             yield UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
 
 
-def _subject(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Just one thing is unloaded: tables, or a query, which is read in one go."""
-    query, names = values["query"], table_names(values)
-    if query is None:
-        if not (names or values.get("schema") or values.get("tables_from")):
-            yield UsageError("no table or query is given", "give --table or --query")
-        if values.get("query_name") is not None:
-            yield UsageError("--query-name names the result of --query", "leave it out")
-        return
-    if names:
-        yield UsageError("--table and --query exclude each other", "leave one of the two out")
-    for key in CHOOSING:
-        if key in given:
-            yield UsageError(f"{_flag(key)} does not apply to --query", "leave one of the two out")
-    if values["partition"]:
-        yield UsageError(
-            "--partition does not apply to --query", "use --table, or select in the query"
-        )
-    if values["where"] is not None:
-        yield UsageError("--where does not apply to --query", "write the condition into the query")
-    if values["split"] not in ("auto", "none"):
-        yield UsageError(
-            f"--split {values['split']} does not apply to --query, which is read as one work unit",
-            "leave --split out, or use --table",
-        )
+def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Yield an error for each pair of options that exclude or need each other."""
+    for pairs, every in ((_CONFLICTS, True), (_GIVEN_CONFLICTS, False)):
+        for pair, (why, advice) in pairs.items():
+            first, word, second = re.split(" (to|without) ", pair)
+            if not every and first[2:].replace("-", "_") not in given:
+                continue
+            if _is_set(values, first) and _is_set(values, second) == (word == "to"):
+                text = f"{first} does not apply {word} {second}"
+                yield UsageError(f"{text}, {why}" if why else text, advice)
 
 
-def _subset(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """A part of the rows is selected in one way."""
-    if "limit_rows" not in values:
-        return  # A command that measures, whose --sample is another option.
-    share, by, most = values["sample"], values["sample_by"], values["limit_rows"]
-    if by is not None and share is None:
-        yield UsageError(
-            "--sample-by needs --sample, which sets the size of the sample",
-            "give --sample as well, for instance 1%",
-        )
-    units = share is not None and share < 1 and by is None
-    if units and values["query"] is not None:
-        yield UsageError(
-            "--sample takes whole work units, and a query is one work unit",
-            "give --sample-by as well",
-        )
-    if most is None:
-        return
-    if units:
-        yield UsageError(
-            "--sample takes whole work units, and --limit-rows a number of rows",
-            "leave one of the two out, or give --sample-by as well",
-        )
-    if "split" in given and values["split"] not in ("auto", "none"):
-        yield UsageError(
-            f"--split {values['split']} does not apply to --limit-rows, which reads one work unit",
-            "leave one of the two out",
-        )
-    if values["verify"] == "source":
-        yield UsageError(
-            "--verify source reads the values again, and --limit-rows may then find other rows",
-            "use --verify full",
-        )
+def _is_set(values: Mapping[str, Any], words: str) -> bool:
+    """Return whether an option is set; with a word after its name, whether it has that value."""
+    name, _, value = words[2:].partition(" ")
+    key = name.replace("-", "_")
+    found = values.get(key)
+    if value:
+        return str(found) == value
+    return found not in (None, False, 0, "", (), *_USUAL.get(key, ()))
 
 
-def _part(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """The files of a part can be merged with the files of the other parts."""
-    if values.get("part") is None:
-        return
-    if values["file_per"] == "table":
-        yield UsageError(
-            "--file-per table is one file, and each part writes separate files",
-            "leave one of the two out",
-        )
-    if values["limit_rows"] is not None:
-        yield UsageError(
-            "--limit-rows reads one work unit, which cannot be divided into parts",
-            "run the plan without --part",
-        )
-    for name in ("keep", "latest_link"):
-        if values.get(name) is not None:
+def _selection(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Just one thing is unloaded, and a part of its rows is selected in one way."""
+    query, most = values["query"], values.get("limit_rows")
+    if query is None and not any(values.get(key) for key in ("table", "schema", "tables_from")):
+        yield UsageError("no table or query is given", "give --table or --query")
+    # A command that measures has another --sample, and no --limit-rows.
+    share = values["sample"] if "limit_rows" in values else None
+    if share is not None and share < 1 and values["sample_by"] is None:
+        if query is not None:
             yield UsageError(
-                f"{_flag(name)} applies to whole runs, and --part writes a part of a run",
-                "leave it out, and manage the directories after the merge",
+                "--sample takes whole work units, and a query is one work unit",
+                "give --sample-by as well",
             )
-    for place in values.get("to") or ():
-        if "{run_id}" in place:
+        if most is not None:
             yield UsageError(
-                f"--to {place}: each part has a different run_id, so the parts would be in "
-                "different directories",
-                "use {date} instead, which is the day of the plan's snapshot",
+                "--sample takes whole work units, and --limit-rows a number of rows",
+                f"{_ONE}, or give --sample-by as well",
             )
+    for name in ("part", "skip_finished"):
+        for place in (values.get("to") or ()) if values.get(name) else ():
+            if "{run_id}" in place:
+                yield UsageError(
+                    f"--to {place} is a different directory for each run, which {_flag(name)} "
+                    "cannot use",
+                    f"use {{date}} in place of {{run_id}}, or leave {_flag(name)} out",
+                )
 
 
 def _layout(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
@@ -192,12 +208,7 @@ def _layout(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageE
             )
     if values["fixed"]:
         yield from _out_of_place("fixed", "--fixed", values, given)
-        return
-    if "width" in given:
-        yield UsageError(
-            "--width does not apply without --fixed", "give --fixed, or leave --width out"
-        )
-    if values["eol"] == "":
+    elif values["eol"] == "":
         yield UsageError(
             "--eol is empty, and only records of fixed width have no end of line",
             "give it at least one character, or --fixed",
@@ -213,9 +224,8 @@ def _out_of_place(
 ) -> Iterator[UsageError]:
     """Yield an error for each given option that does not apply; `why` replaces its own reasons."""
     for option in options_of("run"):
-        if option.key not in given or where not in option.not_for:
-            continue
-        if values[option.key] not in (False, 0, None, "unit"):
+        set_here = option.key in given and where in option.not_for
+        if set_here and _is_set(values, f"--{option.name}"):
             yield UsageError(
                 f"--{option.name} does not apply to {what}{why or f': {option.not_for[where]}'}",
                 "leave it out",
@@ -223,82 +233,16 @@ def _out_of_place(
 
 
 def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Sizes of files are for several files, whose names differ."""
-    if values["file_per"] == "table" and values["file_size"] and "file_size" in given:
-        yield UsageError(
-            "--file-size does not apply to --file-per table, which is one file of any size",
-            "leave one of the two out",
-        )
-    template = values["file_name"]
-    if template is None:
-        return
-    per_unit = values["file_per"] == "unit"
-    check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
-    for field in () if per_unit else ("{unit}", "{partition}"):
-        if field in template:
-            yield UsageError(
-                f"--file-name {template} names a work unit, and --file-per table has one file",
-                f"leave {field} out",
-            )
-
-
-def _skipping(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """There is one place in which a finished run can be found, and it is kept."""
-    if not values.get("skip_finished"):  # `plan` does not have the option.
-        return
-    if not values["resume_or_start"]:
-        yield UsageError(
-            "--skip-finished needs --resume-or-start",
-            "give --resume-or-start, too, or leave --skip-finished out",
-        )
-    if values["overwrite"]:
-        yield UsageError(
-            "--overwrite replaces a finished run, and --skip-finished leaves it alone",
-            "leave one of the two out",
-        )
-    if values["part"] is not None:
-        yield UsageError(
-            "--skip-finished is not for --part",
-            "leave it out: --resume-or-start leaves a part that is finished alone",
-        )
-    for place in values["to"] or ():
-        if "{run_id}" in place:
-            yield UsageError(
-                f"--to {place} is a different directory for each run, so --skip-finished "
-                "finds no finished run there",
-                "use {date} in place of {run_id}, or leave --skip-finished out",
-            )
-
-
-_TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output_columns")
-
-
-def _reading(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """A moment is named only where one is kept, and values are compared only with the same."""
-    if values["scn"] is not None and values["consistency"] == "none":
-        yield UsageError(
-            "--scn does not apply to --consistency none, which reads without a snapshot",
-            "leave one of the two out",
-        )
-    if "slow_parallelism" in given and not values["slow_between"]:
-        yield UsageError(
-            "--slow-parallelism is for the hours of --slow-between, which is not set",
-            "give --slow-between, or leave --slow-parallelism out",
-        )
-    if values["verify"] != "source":
-        return
-    if values["consistency"] == "none":
-        yield UsageError(
-            "--verify source compares with the source at the run's snapshot, and --consistency "
-            "none reads without a snapshot",
-            "leave one of the two out, or use --verify full",
-        )
-    if changed := [_flag(key) for key in _TRANSFORMING if values.get(key)]:
-        yield UsageError(
-            f"--verify source compares with the source's own columns, and {changed[0]} changes "
-            "them",
-            "use --verify full, which compares the files with the values to be written",
-        )
+    """The names of several files differ."""
+    template, per_unit = values["file_name"], values["file_per"] == "unit"
+    if template is not None:
+        check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
+        for field in () if per_unit else ("{unit}", "{partition}"):
+            if field in template:
+                yield UsageError(
+                    f"--file-name {template} names a work unit, and --file-per table has one file",
+                    f"leave {field} out",
+                )
 
 
 def has_parquet_key(path: str | None) -> bool:
@@ -333,28 +277,6 @@ def _encryption(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[Us
         )
     if values["parquet_key_name"] is not None and not keyed:
         yield UsageError("--parquet-key-name needs a key", "give --parquet-key-file")
-    if "decrypt_with" in given and values["decrypt_with"] and not values["encrypt_to"]:
-        yield UsageError(
-            "--decrypt-with needs an output of encrypted text",
-            "give --encrypt-to, or leave --decrypt-with out",
-        )
-
-
-def seats_out_of_place(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Yield an error for each option on the places of workers that --numa off ignores."""
-    nowhere = {
-        "numa_nodes": ((), None),
-        "placement": (),
-        "bind": ("none",),
-        "memory_policy": ("local",),
-        "near": ("", None),
-    }
-    for name, nothing in nowhere.items() if values["numa"] == "off" else ():
-        if name in given and values[name] not in nothing:
-            yield UsageError(
-                f"{_flag(name)} does not apply to --numa off, which binds nothing",
-                "leave one of the two out",
-            )
 
 
 def _destination(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
@@ -427,11 +349,6 @@ def _directories(
             "directory that is the same for all runs",
             "write {date} or {run_id} only into the last part of --to, such as "
             f"--to '/extract/{{table}}/{{date}}'{before if several else ''}",
-        )
-    if values.get("keep") is not None and values["verify"] == "none":
-        yield UsageError(
-            "--keep does not apply to --verify none: it removes earlier runs after a verified run",
-            "leave one of the two out",
         )
     link = values.get("latest_link")
     if link is not None and len(places) > 1:
@@ -528,33 +445,19 @@ def _table(values: Mapping[str, Any], given: frozenset[str], place: str) -> Iter
     """Check the options of a table of a lakehouse."""
     mode = values.get("save_mode")
     iceberg = lake_kind(place) == "iceberg"
-    if values.get("replace_where") is not None:
-        if mode != "overwrite":
-            yield UsageError(
-                "--replace-where selects the rows to replace, and no rows are replaced",
-                "give --save-mode overwrite, or leave it out",
-            )
-        if not iceberg:
-            yield UsageError(
-                "--replace-where is for Iceberg tables",
-                "leave it out: --save-mode overwrite replaces all rows",
-            )
-    if values.get("branch") is not None:
-        if not iceberg:
-            yield UsageError("--branch is for Iceberg tables", "leave it out")
-        if mode in (None, "create"):
-            yield UsageError(
-                "--branch needs an existing table, and --save-mode is create",
-                "give --save-mode append or overwrite, or leave --branch out",
-            )
-    if values.get("partition_by"):
-        if not iceberg:
-            yield UsageError("--partition-by is for Iceberg tables", "leave it out")
-        if mode not in (None, "create"):
-            yield UsageError(
-                f"--partition-by is for a new table, and --save-mode is {mode}",
-                "leave it out: an existing table has its own partitions",
-            )
+    for name in ("replace_where", "branch", "partition_by") if not iceberg else ():
+        if values.get(name):
+            yield UsageError(f"{_flag(name)} is for Iceberg tables", "leave it out")
+    if values.get("branch") is not None and mode in (None, "create"):
+        yield UsageError(
+            "--branch needs an existing table, and --save-mode is create",
+            "give --save-mode append or overwrite, or leave --branch out",
+        )
+    if values.get("partition_by") and mode not in (None, "create"):
+        yield UsageError(
+            f"--partition-by is for a new table, and --save-mode is {mode}",
+            "leave it out: an existing table has its own partitions",
+        )
     if values["format"] != "parquet":
         yield UsageError(
             f"the files of a table are Parquet, and --format is {values['format']}",
@@ -580,6 +483,66 @@ def _table(values: Mapping[str, Any], given: frozenset[str], place: str) -> Iter
             "readers of a table have no key for its files", "leave --parquet-key-file out"
         )
     yield from _out_of_place("tables", "a table", values, given)
+
+
+ONE_OF_SEVERAL = "one_of_several"
+"""Is among the options of an entry of a job file that has other entries."""
+
+
+def table_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names and patterns of `--table`; some commands take only one."""
+    given = values.get("table") or ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def is_of_several(values: Mapping[str, Any]) -> bool:
+    """Return whether options ask for a run over several tables, be it one table that matches.
+
+    Raises:
+        UsageError: One of several names cannot be read: advice on the options of several would not
+            help.
+    """
+    names = table_names(values)
+    if values["query"] is not None or "exclude_table" not in values:
+        return False
+    choosing = any(values[key] for key in ("schema", "exclude_table", "tables_from"))
+    if len(names) == 1 and not choosing and not set("*?[") & set(names[0]):
+        return False
+    patterns = [parse_pattern(each) for each in names]
+    return choosing or len(names) != 1 or patterns[0].table is None
+
+
+_FAMILIES: Mapping[str, Family] = {
+    "view": "view",
+    "external": "external table",
+    "temporary": "temporary table",
+}
+"""Words of `--table-kinds`."""
+
+
+def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
+    """Return which tables options ask for; None where they have a query.
+
+    Raises:
+        UsageError: A pattern cannot be read, or the file of patterns.
+    """
+    if values["query"] is not None:
+        return None
+    listed, words = values["tables_from"], [word.lower() for word in values["table_kinds"]]
+    if not _FAMILIES.keys() >= set(words):
+        raise UsageError(
+            "--table-kinds names an unknown kind of table", f"use {', '.join(_FAMILIES)}"
+        )
+    return TableChoice(
+        tables=(
+            *(parse_pattern(each, "--table") for each in table_names(values)),
+            *(() if listed is None else read_patterns(Path(listed))),
+        ),
+        schemas=tuple(parse_schema(each, "--schema") for each in values["schema"]),
+        exclude=tuple(parse_pattern(each, "--exclude-table") for each in values["exclude_table"]),
+        families=(*STORED, *(_FAMILIES[word] for word in words)),
+        allow_unmatched=values["allow_unmatched"],
+    )
 
 
 def validate_planned(written: frozenset[str], plan: str) -> None:

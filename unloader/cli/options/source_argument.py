@@ -22,16 +22,13 @@ from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
-from unloader.request.job.documents import FORM
-from unloader.request.job.entries import (
+from unloader.request.job.documents import FORM, Mistake
+from unloader.request.job.grammar import (
     Given,
     JobFile,
-    Mistake,
-    only_route,
-    routes_of,
-    values_of,
+    as_given,
+    read_job,
 )
-from unloader.request.job.grammar import as_given, read_job
 from unloader.request.locations import database_in, looks_like_source
 from unloader.request.options import options_of
 from unloader.request.settings import at_home
@@ -197,11 +194,11 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
             "write a job file for each, and put their common keys into a file that they include",
         )
     table = job.tables[0] if job.tables else None
-    route = only_route(job, table)
-    values = values_of(job, table, route)
+    route = job.only_route(table)
+    values = job.values_of(table, route)
     check_statements(values)
     ctx.obj.job_file, ctx.obj.job_values = path, values
-    routes = tuple(each for each in routes_of(job, table) if each is not None)
+    routes = job.routes_of(table)
     ctx.obj.routes = routes if len(routes) > 1 and "route" in own else ()
     if len(routes) > 1 and not ctx.obj.routes:
         raise UsageError(

@@ -13,40 +13,131 @@ source = "..."              and every option of `run`: of the whole run, and abo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from unloader.errors import UnloaderError, UsageError
+from unloader.errors import UsageError
 from unloader.request.job.documents import (
     INCLUDE,
     SHOWN,
     Document,
+    Mistake,
+    Place,
     Report,
     documents,
     expanded,
+    key_of,
+    mistake,
 )
-from unloader.request.job.entries import SUBJECT, Entry, EntryKind, Given, JobFile, Mistake, Place
 from unloader.request.option import Option, Scope, of_scope
 from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, at_home, without_subject
 
+EntryKind = Literal["table", "route"]
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"
 ROUTE: EntryKind = "route"
+
+SUBJECT = ("table", "query", "tables_from")
+"""If an entry has one of these keys, the other keys are not taken from above."""
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """One key with its value."""
+
+    key: str
+    """With underscores and in lower case."""
+    value: Any
+    """As TOML has it, with its variables replaced."""
+    place: Place
+    written: Any = None
+    """As TOML has it, with the names of its variables."""
+    entry: str = ""
+    """The entry of the key, such as `[[table]] 2`; empty at the top."""
+    is_default: bool = False
+    """It is in [defaults], and is ignored where it does not apply."""
+
+    def where(self) -> str:
+        return f"{self.place}: {self.entry}" if self.entry else str(self.place)
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One [[table]], [[route]] or [[table.route]]."""
+
+    kind: EntryKind
+    number: int
+    """Its number in the list, from 1, with the entries of included files first."""
+    place: Place
+    values: tuple[Given, ...] = ()
+    name: str = ""
+    """The name of a route; empty for a route without a name."""
+    routes: tuple[Entry, ...] = ()
+    """The routes of a table, which replace the routes of the job."""
+
+    @property
+    def label(self) -> str:
+        return f"[[{self.kind}]] {self.name or self.number}"
+
+
+class JobFile(Struct, frozen=True, kw_only=True):
+    """A job file with all that it includes."""
+
+    path: str
+    source: Given | None = None
+    """The URL of the source."""
+    values: tuple[Given, ...] = ()
+    """Keys at the top or in [run]: of the run, and above all entries."""
+    defaults: tuple[Given, ...] = ()
+    """Keys in [defaults], which count if a key is not set elsewhere."""
+    tables: tuple[Entry, ...] = ()
+    """Empty if the keys at the top name the tables."""
+    routes: tuple[Entry, ...] = ()
+    """Routes of each table without separate routes; empty if the top names the output."""
+
+    def values_of(self, table: Entry | None = None, route: Entry | None = None) -> dict[str, Given]:
+        """Return the values for a table and a route, by their keys.
+
+        A route overrides its table, a table the top of the file, and the top [defaults].
+        """
+        found: dict[str, Given] = {}
+        entries = (each.values for each in (table, route) if each is not None)
+        for layer in (self.defaults, self.values, *entries):
+            if any(given.key in SUBJECT for given in layer):
+                found = {key: given for key, given in found.items() if key not in SUBJECT}
+            found.update((given.key, given) for given in layer)
+        return found
+
+    def routes_of(self, table: Entry | None) -> tuple[Entry, ...]:
+        """Return the routes of a table; empty if its only output is described above."""
+        return (table.routes if table is not None else ()) or self.routes
+
+    def only_route(self, table: Entry | None) -> Entry | None:
+        """Return the one route of a table; None if it has several, or no route.
+
+        Raises:
+            UsageError: The route would narrow the selection of the table.
+        """
+        routes = self.routes_of(table)
+        if len(routes) != 1:
+            return None
+        above = {given.key for given in (*self.values, *(table.values if table else ()))}
+        for given in routes[0].values:
+            if given.key in above & {"columns", "exclude", "where"}:
+                raise UsageError(
+                    f"{given.where()}: the key {given.key!r} is also set above the route, and rows "
+                    "are selected once",
+                    "write it in one of the two places",
+                )
+        return routes[0]
 
 
 def keys_of(options: Iterable[Option]) -> dict[str, tuple[Option, bool]]:
     """Return each key of some options, with its option and whether it says the opposite."""
     return {key: (each, key != each.key) for each in options for key in each.keys}
-
-
-def key_of(written: str) -> str:
-    """Return a key as it is known here, however it is written."""
-    return written.replace("-", "_").lower()
 
 
 def as_given(option: Option, value: Any) -> Any:
@@ -66,7 +157,6 @@ def meaning(option: Option, given: Given) -> Any:
         UsageError: It means nothing.
     """
     value = as_given(option, given.value)
-    why = ""
     try:
         if option.multiple:
             found = tuple(item for each in value for item in option.kind.read(each))
@@ -96,91 +186,79 @@ def read_job(
     Raises:
         ConfigError: The file cannot be read or is not TOML.
     """
-    reader = _Reader(options=tuple(options), report=report, others=frozenset(others))
-    for document in documents(path, report):
-        reader.take(document)
-    return reader.job(str(path))
-
-
-class _Section(Struct, frozen=True, kw_only=True):
-    """One table of a file, and the keys that it may have."""
-
-    document: Document
-    scope: Scope
-    path: tuple[str | int, ...] = ()
-    entry: str = ""
-    is_default: bool = False
-    own: tuple[str, ...] = ()
-    """Keys of the grammar, which are not options."""
-
-    def mistake(self, written: str, text: str, hint: str, *, named: bool = True) -> Mistake:
-        """Return the mistake of a key; `named` if the key may be shown."""
-        key = written.replace("_", "-") if named else ""
-        place = self.document.place(*self.path, written)
-        return _mistake(place, text, hint, key=key, entry=self.entry)
-
-
-def _mistake(place: Place, text: str, hint: str, *, key: str = "", entry: str = "") -> Mistake:
-    where = f"{place}: {entry}" if entry else str(place)
-    return Mistake(error=UsageError(f"{where}: {text}", hint), place=place, key=key, entry=entry)
-
-
-class _Reader(Struct, kw_only=True):
-    options: tuple[Option, ...]
-    report: Report
-    others: frozenset[str]
+    files = documents(path, report)
+    reader = _Reader(tuple(options), report, frozenset(others))
     shown: frozenset[str] = frozenset()
-    """The variables that any of the files declares as fit to be shown."""
     source: Given | None = None
-    values: dict[str, Given] = field(default_factory=dict)
-    defaults: dict[str, Given] = field(default_factory=dict)
-    tables: list[Entry] = field(default_factory=list)
-    routes: list[Entry] = field(default_factory=list)
-
-    def take(self, document: Document) -> None:
-        """Take the content of one file; it overrides the files before."""
-        self.shown |= document.shown
-        grammar = (INCLUDE, key_of(SHOWN))
-        top = _Section(document=document, scope="run", own=(*grammar, SOURCE))
+    values: dict[str, Given] = {}
+    defaults: dict[str, Given] = {}
+    entries: dict[str, list[Entry]] = {TABLE: [], ROUTE: []}
+    for document in files:
+        shown |= document.shown
+        top = _Section(document)
         found: dict[str, Given] = {}
-        defaults: dict[str, Given] = {}
+        unless: dict[str, Given] = {}
         for written, value in document.content.items():
             key = key_of(written)
             if key in (RUN, DEFAULTS) and isinstance(value, dict):
-                is_default = key == DEFAULTS
-                section = replace(
-                    top, path=(written,), own=() if is_default else (SOURCE,), is_default=is_default
-                )
+                section = replace(top, path=(written,), is_default=key == DEFAULTS)
                 for inner, each in value.items():
-                    self._take_key(section, inner, each, defaults if is_default else found)
-            elif key in (TABLE, ROUTE) and _are_tables(value):
-                kind: EntryKind = TABLE if key == TABLE else ROUTE
-                entries = self.tables if kind == TABLE else self.routes
+                    reader.take(section, inner, each, unless if section.is_default else found)
+            elif key in entries and _are_tables(value):
                 for at, each in enumerate(value if document.counts_entries else ()):
-                    entry = self._entry_of(top, kind, len(entries) + 1, (written, at), each)
-                    entries.append(entry)
+                    kind, number = (TABLE if key == TABLE else ROUTE), len(entries[key]) + 1
+                    entries[key].append(reader.entry(top, kind, number, (written, at), each))
             elif key in (RUN, DEFAULTS, ROUTE) or (key == TABLE and isinstance(value, dict)):
-                self.report(_wrong_table(top, written))
-            elif key not in grammar:
-                self._take_key(top, written, value, found)
-        self.source = found.pop(SOURCE, self.source)
-        self.values.update(found)
-        self.defaults.update(defaults)
+                reader.wrong_table(top, written)
+            elif key not in (INCLUDE, key_of(SHOWN)):
+                reader.take(top, written, value, found)
+        source = found.pop(SOURCE, source)
+        values.update(found)
+        defaults.update(unless)
 
-    def job(self, path: str) -> JobFile:
-        """Return the content of all files together, with the variables replaced."""
-        for mistake in self._mistakes_between():
-            self.report(mistake)
-        return JobFile(
-            path=path,
-            source=None if self.source is None else self._expanded(self.source, self.shown),
-            values=self._finished(self.values.values()),
-            defaults=self._finished(self.defaults.values()),
-            tables=tuple(map(self._finished_entry, self.tables)),
-            routes=tuple(map(self._finished_entry, self.routes)),
-        )
+    tables, routes = entries[TABLE], entries[ROUTE]
+    for several in (routes, *(table.routes for table in tables)):
+        for at, each in enumerate(several):
+            if each.name and each.name in [before.name for before in several[:at]]:
+                text, hint = "another route has the same name", "give each its own name"
+                report(mistake(each.place, text, hint, key=NAME, entry=each.label))
+    hint = "write table or query below each [[table]]"
+    for table in tables:
+        if not any(given.key in (*SUBJECT, "schema") for given in table.values):
+            text = "it names neither a table nor a query"
+            report(mistake(table.place, text, hint, entry=table.label))
+    for given in values.values() if tables else ():
+        if given.key in SUBJECT:
+            text = f"the key {given.key!r} does not apply beside [[table]], which names the tables"
+            report(mistake(given.place, text, hint, key=given.key))
+    return JobFile(
+        path=str(path),
+        source=next(iter(reader.finished([source] if source else [], shown)), None),
+        values=reader.finished(values.values(), shown),
+        defaults=reader.finished(defaults.values(), shown),
+        tables=tuple(reader.finished_entry(each, shown) for each in tables),
+        routes=tuple(reader.finished_entry(each, shown) for each in routes),
+    )
 
-    def _entry_of(
+
+class _Section(Struct, frozen=True):
+    """One table of a file, and what its keys are about."""
+
+    document: Document
+    scope: Scope = "run"
+    path: tuple[str | int, ...] = ()
+    entry: str = ""
+    is_default: bool = False
+
+
+class _Reader(Struct):
+    """Takes keys and entries, and reports their mistakes."""
+
+    options: tuple[Option, ...]
+    report: Report
+    others: frozenset[str]
+
+    def entry(
         self,
         around: _Section,
         kind: EntryKind,
@@ -189,48 +267,38 @@ class _Reader(Struct, kw_only=True):
         value: dict[str, Any],
     ) -> Entry:
         """Return an entry with its values and routes."""
-        name, is_route, document = value.get(NAME), kind == ROUTE, around.document
+        name, is_route = value.get(NAME), kind == ROUTE
         named = is_route and isinstance(name, str) and ROUTE_NAME.fullmatch(name) is not None
-        bare = Entry(
-            kind=kind,
-            number=number,
-            name=str(name) if named else "",
-            place=document.place(*path),
-        )
-        section = replace(
-            around,
-            scope=kind,
-            path=path,
-            entry=", ".join(filter(None, (around.entry, bare.label))),
-            own=(NAME,) if is_route else (ROUTE,),
-        )
+        place = around.document.place(*path)
+        bare = Entry(kind=kind, number=number, name=str(name) if named else "", place=place)
+        label = ", ".join(filter(None, (around.entry, bare.label)))
+        section = replace(around, scope=kind, path=path, entry=label)
         found: dict[str, Given] = {}
         routes: list[Entry] = []
         for written, each in value.items():
             key = key_of(written)
             if key == ROUTE and not is_route:
-                if not _are_tables(each):
-                    self.report(_wrong_table(section, written))
-                    continue
-                for at, inner in enumerate(each):
-                    place = (*path, written, at)
-                    routes.append(self._entry_of(section, ROUTE, at + 1, place, inner))
+                if _are_tables(each):
+                    routes += (
+                        self.entry(section, ROUTE, at + 1, (*path, written, at), inner)
+                        for at, inner in enumerate(each)
+                    )
+                else:
+                    self.wrong_table(section, written)
             elif key != NAME or not is_route:
-                self._take_key(section, written, each, found)
+                self.take(section, written, each, found)
             elif not named:
                 text = "the name of a route is not a plain word in quotes"
                 hint = "use letters, digits, dots, hyphens and underscores"
-                self.report(section.mistake(written, text, hint))
+                self.wrong(section, written, text, hint)
         return replace(bare, values=tuple(found.values()), routes=tuple(routes))
 
-    def _take_key(
-        self, section: _Section, written: str, value: Any, found: dict[str, Given]
-    ) -> None:
+    def take(self, section: _Section, written: str, value: Any, found: dict[str, Given]) -> None:
         """Take one key with its value, or report the mistake."""
         key, opposite = key_of(written), False
         known = keys_of(of_scope(self.options, section.scope))
-        mistake = None if key in section.own else self._wrong_key(section, written, value, known)
-        if mistake is None and key in known:
+        own = [SOURCE] if section.scope == "run" and not section.is_default else []
+        if key in known:
             option, opposite = known[key]
             key = option.key
             try:
@@ -240,12 +308,14 @@ class _Reader(Struct, kw_only=True):
             except ValidationError as error:
                 wrong = f"{str(error)[:1].lower()}{str(error)[1:]}"
                 text = f"the key {written.replace('_', '-')!r}: {wrong}"
-                mistake = section.mistake(written, text, f"give it {option.kind.expected}")
-        if mistake is None and key in found:
+                self.wrong(section, written, text, f"give it {option.kind.expected}")
+                return
+        elif key not in own:
+            self._unknown(section, written, value, known, own)
+            return
+        if key in found:
             text = f"the key {written!r} is given twice"
-            mistake = section.mistake(written, text, "remove one of the two")
-        if mistake is not None:
-            self.report(mistake)
+            self.wrong(section, written, text, "remove one of the two")
             return
         found[key] = Given(
             key=key,
@@ -255,10 +325,15 @@ class _Reader(Struct, kw_only=True):
             is_default=section.is_default,
         )
 
-    def _wrong_key(
-        self, section: _Section, written: str, value: Any, known: Mapping[str, Any]
-    ) -> Mistake | None:
-        """Return the mistake of a key in this section; None if it may be there."""
+    def _unknown(
+        self,
+        section: _Section,
+        written: str,
+        value: Any,
+        known: Mapping[str, Any],
+        own: Sequence[str],
+    ) -> None:
+        """Report a key that may not be in this section."""
         key = key_of(written)
         if key in PASSWORD_KEYS:
             error = UsageError(
@@ -267,100 +342,85 @@ class _Reader(Struct, kw_only=True):
                 "use the key password-file, or set UNLOADER_PASSWORD",
             )
             place = section.document.place(*section.path, written)
-            return Mistake(error=error, place=place, entry=section.entry)
-        if key in known:
-            return None
+            self.report(Mistake(error=error, place=place, entry=section.entry))
+            return
         # A key that does not look like the name of an option may be a secret.
-        may_be_shown = re.fullmatch("[A-Za-z]+([-_][A-Za-z]+)*", written) is not None
+        named = re.fullmatch("[A-Za-z]+([-_][A-Za-z]+)*", written) is not None
         unshown = "it has an unknown key or table"
-        tables = value if isinstance(value, list) else [value]
-        if any(isinstance(each, dict) for each in tables):
-            shown = f"unknown table [{written}]" if may_be_shown else unshown
-            hint = "write its keys at the top of the file, or below a line [run]"
-            return section.mistake(written, shown, hint, named=False)
         elsewhere = keys_of(self.options).get(key)
-        if elsewhere is not None:
-            is_table = elsewhere[0].scope == "table"
-            owner = "a table, and not to one of its routes"
-            owner = owner if is_table else f"the whole run, and not to one {section.scope}"
-            hint = "below [[table]], or at the top" if is_table else "at the top of the file"
-            text = f"the key {written!r} belongs to {owner}"
-            return section.mistake(written, text, f"write it {hint}")
-        if key in self.others:
-            text = f"a job file holds options of run, not {written}"
+        if any(isinstance(each, dict) for each in (value if isinstance(value, list) else [value])):
+            text = f"unknown table [{written}]" if named else unshown
+            hint, named = "write its keys at the top of the file, or below a line [run]", False
+        elif elsewhere is not None:
+            of_table = elsewhere[0].scope == "table"
+            owner = f"the whole run, and not to one {section.scope}"
+            owner = "a table, and not to one of its routes" if of_table else owner
+            text, named = f"the key {written!r} belongs to {owner}", True
+            hint = f"write it {'below [[table]], or ' if of_table else ''}at the top of the file"
+        elif key in self.others:
+            text, named = f"a job file holds options of run, not {written}", True
             hint = f"give --{key.replace('_', '-')} on the command line"
-            return section.mistake(written, text, hint)
-        names = [name.replace("_", "-") for name in (*known, *section.own)]
-        near = get_close_matches(written.replace("_", "-").lower(), names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(names))
-        shown = f"unknown key {written!r}" if may_be_shown else unshown
-        return section.mistake(written, shown, hint, named=may_be_shown)
+        else:
+            grammar: dict[str, list[str]] = {
+                "run": [INCLUDE, SHOWN, *own],
+                TABLE: [ROUTE],
+                ROUTE: [NAME],
+            }
+            at_top = section.scope == "run" and section.path
+            more = [*known, *(own if at_top else grammar[section.scope])]
+            names = [name.replace("_", "-") for name in more]
+            near = get_close_matches(written.replace("_", "-").lower(), names, n=1, cutoff=0.5)
+            every = "use one of: " + ", ".join(sorted(names))
+            hint = f"did you mean {near[0]!r}?" if near else every
+            text = f"unknown key {written!r}" if named else unshown
+        self.wrong(section, written, text, hint, named=named)
 
-    def _mistakes_between(self) -> Iterator[Mistake]:
-        """Yield mistakes in the names of routes, and in the choice of tables."""
-        for routes in (self.routes, *(table.routes for table in self.tables)):
-            for at, each in enumerate(routes):
-                if each.name and each.name in [before.name for before in routes[:at]]:
-                    text, hint = "another route has the same name", "give each its own name"
-                    yield _mistake(each.place, text, hint, key=NAME, entry=each.label)
-        hint = "write table or query below each [[table]]"
-        for table in self.tables:
-            if not any(given.key in (*SUBJECT, "schema") for given in table.values):
-                text = "it names neither a table nor a query"
-                yield _mistake(table.place, text, hint, entry=table.label)
-        for given in self.values.values() if self.tables else ():
-            if given.key in SUBJECT:
-                text = f"the key {given.key!r} does not apply beside [[table]], which names the "
-                yield _mistake(given.place, f"{text}tables", hint, key=given.key)
+    def wrong(
+        self, section: _Section, written: str, text: str, hint: str, *, named: bool = True
+    ) -> None:
+        """Report the mistake of a key; `named` if the key may be shown."""
+        key = written.replace("_", "-") if named else ""
+        place = section.document.place(*section.path, written)
+        self.report(mistake(place, text, hint, key=key, entry=section.entry))
 
-    def _finished_entry(self, entry: Entry) -> Entry:
+    def wrong_table(self, section: _Section, written: str) -> None:
+        """Report a table where a list of them belongs, or the other way round."""
+        key = key_of(written)
+        text, hint = "is not a table, or more than one", f"write its keys below one line [{key}]"
+        if key in (TABLE, ROUTE):
+            text, hint = "is not a list of tables", f"begin each entry with a line [[{key}]]"
+        self.wrong(section, written, f"{written!r} {text}", hint)
+
+    def finished_entry(self, entry: Entry, shown: frozenset[str]) -> Entry:
         return replace(
             entry,
-            values=self._finished(entry.values),
-            routes=tuple(map(self._finished_entry, entry.routes)),
+            values=self.finished(entry.values, shown),
+            routes=tuple(self.finished_entry(each, shown) for each in entry.routes),
         )
 
-    def _finished(self, values: Iterable[Given]) -> tuple[Given, ...]:
+    def finished(self, values: Iterable[Given], shown: frozenset[str]) -> tuple[Given, ...]:
         """Return values with their variables replaced, without values that mean nothing."""
         known = {option.key: option for option in self.options}
         found = []
         for given in values:
-            option = known[given.key]
-            shown = None if option.secret else self.shown
-            replaced = self._expanded(given, shown) if option.expands else given
-            if replaced is None:
-                continue
+            option = known.get(given.key)  # None for the source.
+            name = given.key.replace("_", "-")
             try:
-                meaning(option, replaced)
-                found.append(replaced)
+                if option is None or option.expands:
+                    secret = option is not None and option.secret
+                    value = expanded(given.value, None if secret else shown)
+                    given = replace(given, value=value, written=given.value)
+                if option is not None:
+                    meaning(option, given)
+                found.append(given)
+            except ValueError as error:
+                text, _, hint = str(error).partition("; ")
+                text = f"the key {name!r}: {text}"
+                self.report(mistake(given.place, text, hint, key=name, entry=given.entry))
             except UsageError as error:
-                self._report(given, error)
+                self.report(Mistake(error=error, place=given.place, key=name, entry=given.entry))
         return tuple(found)
-
-    def _expanded(self, given: Given, shown: frozenset[str] | None) -> Given | None:
-        try:
-            return replace(given, value=expanded(given.value, shown), written=given.value)
-        except ValueError as error:
-            message, _, hint = str(error).partition("; ")
-        # Out of the block, so that no traceback shows the refused value.
-        name = given.key.replace("_", "-")
-        self._report(given, UsageError(f"{given.where()}: the key {name!r}: {message}", hint))
-        return None
-
-    def _report(self, given: Given, error: UnloaderError) -> None:
-        key = given.key.replace("_", "-")
-        self.report(Mistake(error=error, place=given.place, key=key, entry=given.entry))
 
 
 def _are_tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(e, dict) for e in value)
-
-
-def _wrong_table(section: _Section, written: str) -> Mistake:
-    """Return the mistake of a table where a list of them belongs, or the other way round."""
-    key = key_of(written)
-    if key in (TABLE, ROUTE):
-        text, hint = "is not a list of tables", f"begin each entry with a line [[{key}]]"
-    else:
-        text, hint = "is not a table, or more than one", f"write its keys below one line [{key}]"
-    return section.mistake(written, f"{written!r} {text}", hint)

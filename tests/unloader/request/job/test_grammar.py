@@ -8,8 +8,8 @@ import pytest
 
 from unloader import redaction
 from unloader.errors import ConfigError, UsageError
-from unloader.request.job.entries import JobFile, Mistake, routes_of, values_of
-from unloader.request.job.grammar import read_job
+from unloader.request.job.documents import Mistake
+from unloader.request.job.grammar import JobFile, read_job
 from unloader.request.option import of_scope
 from unloader.request.options import options_of
 
@@ -174,9 +174,9 @@ def test_entries_have_their_own_values_and_those_above(tmp_path: Path) -> None:
     job = read(write(tmp_path, NIGHT))
     first, second = job.tables
     assert [route.label for route in job.routes] == ["[[route]] loader"]
-    assert routes_of(job, first) == job.routes
-    assert [route.label for route in routes_of(job, second)] == ["[[route]] lake", "[[route]] 2"]
-    held = {key: given.value for key, given in values_of(job, first, job.routes[0]).items()}
+    assert job.routes_of(first) == job.routes
+    assert [route.label for route in job.routes_of(second)] == ["[[route]] lake", "[[route]] 2"]
+    held = {key: given.value for key, given in job.values_of(first, job.routes[0]).items()}
     assert held == {
         "parallelism": 4,
         "to": "/extract/{table}",
@@ -185,7 +185,7 @@ def test_entries_have_their_own_values_and_those_above(tmp_path: Path) -> None:
         "table": "ORDERS",
         "where": "[[table]]\nwhere = 1\n",
     }
-    own = values_of(job, second, second.routes[1])
+    own = job.values_of(second, second.routes[1])
     assert "table" not in own
     assert (own["to"].value, own["null"].value) == ("/extract/one", "NULL")
     assert [key for key, given in own.items() if given.is_default] == ["delimiter"]
@@ -278,7 +278,7 @@ def test_a_circle_of_includes_is_named(tmp_path: Path) -> None:
     write(tmp_path, "include = 'a.toml'", "b.toml")
     path = write(tmp_path, "include = 'a.toml'")
     assert mistakes(path) == [
-        "b.toml, line 1: files include each other in a circle: a.toml includes b.toml, which "
+        "b.toml, line 1: include: files include each other in a circle: a.toml includes b.toml, which "
         "includes a.toml"
     ]
 
