@@ -291,7 +291,7 @@ def test_a_table_that_was_left_out_is_read_by_the_next_run(tmp_path: Path) -> No
         (("--table", "sales.*", "--to", "{to}/x"), "write {table} into it"),
         (("--table", "sales.*", "--to", "-"), "is a stream"),
         (("--table", "sales.*", "--to", "pipe:{to}/p"), "is a stream"),
-        (("--table", "sales.*", "--query", "SELECT 1", "--to", "{to}/x"), "exclude each other"),
+        (("--table", "sales.*", "--query", "SELECT 1", "--to", "{to}/x"), "does not apply to"),
         (("--query", "SELECT 1", "--schema", "hr", "--to", "{to}/x"), "does not apply to --query"),
         (("--exclude-table", "x", "--to", "{to}/{{table}}"), "no table or query is given"),
         (("--table", 'a."b', "--table", "c", "--to", "{to}/{{table}}"), "neither a table name"),

@@ -340,7 +340,7 @@ def test_a_plan_file_keeps_the_subset(sides: dict[str, Side], tmp_path: Path) ->
 
 
 REFUSED = {
-    "--sample-by needs --sample": ("--table", "orders", "--sample-by", "order_id"),
+    "--sample-by does not apply without --sample": ("--table", "orders", "--sample-by", "order_id"),
     "is not above 0 %": ("--table", "orders", "--sample", "0%"),
     "is more than 100 %": ("--table", "orders", "--sample", "101%"),
     "is below 1": ("--table", "orders", "--limit-rows", "0"),
@@ -349,10 +349,10 @@ REFUSED = {
     "whole work units, and --limit-rows": (
         "--table", "orders", "--sample", "1%", "--limit-rows", "5",
     ),
-    "--split range does not apply to --limit-rows": (
+    "--split does not apply to --limit-rows": (
         "--table", "orders", "--limit-rows", "5", "--split", "range",
     ),
-    "may then find other rows": ("--table", "orders", "--limit-rows", "5", "--verify", "source"),
+    "may find other rows": ("--table", "orders", "--limit-rows", "5", "--verify", "source"),
     "unknown column 'customer' in main.orders. Next: use one of: order_id, customer_id": (
         "--table", "orders", "--sample", "1%", "--sample-by", "customer", "--columns", "order_id",
     ),

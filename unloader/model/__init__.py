@@ -14,13 +14,7 @@ secret is stored in any of them; `SecretReference` says where one is found.
 
 from __future__ import annotations
 
-from unloader.model.output import (
-    EncryptionOptions,
-    FilePer,
-    LakeTable,
-    OutputOptions,
-    SaveMode,
-)
+from unloader.model.output import EncryptionOptions, FilePer, LakeTable, OutputOptions, SaveMode
 from unloader.model.reading import (
     Extract,
     Lossless,

@@ -507,11 +507,7 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of: int
 
 
-INDEXES = {
-    "SLURM_ARRAY_TASK_ID": 0,
-    "JOB_COMPLETION_INDEX": 1,
-    "AWS_BATCH_JOB_ARRAY_INDEX": 1,
-}
+INDEXES = {"SLURM_ARRAY_TASK_ID": 0, "JOB_COMPLETION_INDEX": 1, "AWS_BATCH_JOB_ARRAY_INDEX": 1}
 """Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, each with the
 number to add for a part. The last two count from 0. Slurm counts from a number that the user
 chooses. A task that is submitted again keeps its number, but not the first number, so the first

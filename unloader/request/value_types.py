@@ -138,12 +138,7 @@ def whole(minimum: int, maximum: int | None = None) -> Kind:
     """Return the kind of whole numbers in a range, both ends included."""
     # A plan file has numbers as they were written on the command line.
     return Kind(
-        "N",
-        _integer,
-        takes=(int, str),
-        expected="a whole number",
-        minimum=minimum,
-        maximum=maximum,
+        "N", _integer, takes=(int, str), expected="a whole number", minimum=minimum, maximum=maximum
     )
 
 
@@ -186,11 +181,7 @@ def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) 
 _WHOLE, _ANY = (int,), (int, float)
 
 FLAG = Kind(
-    "",
-    settings.boolean,
-    lambda value: str(value).lower(),
-    takes=(bool,),
-    expected="true or false",
+    "", settings.boolean, lambda value: str(value).lower(), takes=(bool,), expected="true or false"
 )
 FILE = path("FILE", "file")
 SIZE = _parsed(

@@ -149,8 +149,7 @@ def _log_in(ctx: click.Context, option: click.Parameter, value: str) -> str:
 def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
     if value and was_closed(1):
         raise UsageError(
-            "--json needs standard output, and it is closed",
-            "send it to a file or a reader",
+            "--json needs standard output, and it is closed", "send it to a file or a reader"
         )
     if value and ctx.obj is not None:
         ctx.obj.json = True

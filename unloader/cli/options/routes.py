@@ -10,12 +10,7 @@ import click
 from msgspec.structs import replace
 
 from unloader.cli.options import rules
-from unloader.cli.options.parameter import (
-    given,
-    on_command_line,
-    settings_of,
-    shown_value,
-)
+from unloader.cli.options.parameter import given, on_command_line, settings_of, shown_value
 from unloader.cli.options.request_of import connect_to, request_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec

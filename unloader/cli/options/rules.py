@@ -216,11 +216,7 @@ def _layout(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageE
 
 
 def _out_of_place(
-    where: Circumstance,
-    what: str,
-    values: Mapping[str, Any],
-    given: frozenset[str],
-    why: str = "",
+    where: Circumstance, what: str, values: Mapping[str, Any], given: frozenset[str], why: str = ""
 ) -> Iterator[UsageError]:
     """Yield an error for each given option that does not apply; `why` replaces its own reasons."""
     for option in options_of("run"):
@@ -368,8 +364,7 @@ def _directories(
     if two := overlapping(paths):
         first, second = (paths[at] for at in two)
         yield UsageError(
-            two_are_one(str(first), str(second), same=first == second),
-            "name separate directories",
+            two_are_one(str(first), str(second), same=first == second), "name separate directories"
         )
     if values["file_per"] == "table":
         yield UsageError(
@@ -592,8 +587,7 @@ def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source:
     for name in ("table", "query", "columns", "exclude", "where", "partition", "levels"):
         if name in given:
             raise UsageError(
-                f"--{name} needs a SOURCE",
-                "write unloader preflight SOURCE, or leave it out",
+                f"--{name} needs a SOURCE", "write unloader preflight SOURCE, or leave it out"
             )
     if not values["to"]:
         raise UsageError(
