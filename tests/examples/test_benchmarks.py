@@ -16,7 +16,7 @@ def _only(names: tuple[str, ...]) -> list[str]:
 
 ONE_RUN = ("--runs", "1")
 SINKS = ("pipe", "pipe_zstd", "disk", "cpu", "cpu_copied", "checksum_xxh3", "checksum_sha256")
-WIDE = ("mysql", "sqlite-tsv", "postgres-parquet")
+WIDE = ("mysql", "postgres-parquet")
 VERIFIED = ("duckdb_csv", "postgres_parquet")
 BENCHMARKS = {
     "bench_routes.py": (

@@ -91,8 +91,8 @@ def plain_values(array: pa.Array) -> tuple[tuple[Any, int], ...]:
 
 
 def chosen(rows: pa.Table, few: int) -> list[Filter]:
-    """Return filters on all columns: a few of each, ten times as many where everything is tried."""
-    most = amount("UNLOADER_TEST_FILTERS", few, 10 * few)
+    """Return filters on all columns: a few of each, three times as many where everything is tried."""
+    most = amount("UNLOADER_TEST_FILTERS", few, 3 * few)
     chance = random.Random(f"{rows.num_rows} {most}")
     return [each for column in columns_of(rows) for each in filters_of(column, chance, most)]
 
