@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import oracledb
+import psutil
 import pytest
 from oracle_server import Fault, OracleServer
 from processes.program import Program
@@ -62,22 +63,53 @@ def test_server_tells_of_its_own_failures(database) -> None:
         use_it()
 
 
+def begun(*arguments: str) -> Program:
+    """Start `python -m oracle_server`."""
+    root = Path(__file__).parents[2]
+    return Program(
+        [sys.executable, "-m", "oracle_server", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{root / 'tests' / 'support'}:{root}"},
+        text=True,
+    )
+
+
+def options_of(server: Program) -> dict[str, str]:
+    """Return how to connect with a server that has started."""
+    assert server.stdout is not None
+    report = json.loads(server.stdout.readline())
+    assert report["url"].startswith("oracle://scott@127.0.0.1:")
+    return {"user": "scott", "password": report["password"], "dsn": report["dsn"]}
+
+
+STATEMENT = "SELECT COUNT(*) FROM NUMBERS"
+
+
 def test_command() -> None:
     """`python -m oracle_server` prints where it is, serves its tables, and ends with its input."""
-    command = [sys.executable, "-m", "oracle_server", "--mode", "19c", "--fault", '{"kind": "cut"}']
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'tests' / 'support'}:{root}"}
-    with Program(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
-    ) as process:
-        assert process.stdout is not None
-        report = json.loads(process.stdout.readline())
-        assert report["url"].startswith("oracle://scott@127.0.0.1:")
-        options = {"user": "scott", "password": report["password"], "dsn": report["dsn"]}
-        statement = "SELECT COUNT(*) FROM NUMBERS"
+    with begun("--mode", "19c", "--fault", '{"kind": "cut"}') as process:
+        options = options_of(process)
         with pytest.raises(oracledb.DatabaseError, match="DPY-4011"):
-            oracledb.connect(**options).cursor().execute(statement)
+            oracledb.connect(**options).cursor().execute(STATEMENT)
         with oracledb.connect(**options) as connection:
-            assert connection.cursor().execute(statement).fetchall() == [(1000,)]
+            assert connection.cursor().execute(STATEMENT).fetchall() == [(1000,)]
         process.communicate()
         assert process.returncode == 0
+
+
+def test_several_processes() -> None:
+    """Clients at one port reach several processes, which have the same rows and end together."""
+    with begun("--processes", "3") as process:
+        options = options_of(process)
+        clients = [oracledb.connect(**options) for _ in range(12)]
+        assert len({client.session_id for client in clients}) == 12
+        assert len({client.session_id % 3 for client in clients}) > 1
+        for client in clients:
+            assert client.cursor().execute(STATEMENT).fetchall() == [(1000,)]
+            client.close()
+        others = psutil.Process(process.pid).children()
+        assert len(others) == 2
+        process.communicate()
+        assert process.returncode == 0
+        assert not any(each.is_running() for each in others)

@@ -1,13 +1,17 @@
 """`python -m oracle_server`: a server with sample tables, for benchmarks and trials by hand.
 
-Prints the source URL and the passwords as one line of JSON, and serves until its input ends.
+Prints the source URL and the passwords as one line of JSON, and serves until its input ends. With
+`--processes N` that many processes accept connections at one port, each with the same rows, so that
+clients on many processors do not wait for one server process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -60,6 +64,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--charset", choices=CHARSETS, default="AL32UTF8")
     parser.add_argument("--sdu", type=int, default=8192)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1, help="default: 1")
     parser.add_argument("--tls", action="store_true", help="prints the wallet's directory too")
     parser.add_argument("--redirect", action="store_true")
     parser.add_argument("--no-vectors", dest="vectors", action="store_false")
@@ -70,6 +75,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Serve until the input ends."""
     chosen = arguments()
+    if chosen.processes > 1 and (chosen.writable or chosen.redirect or chosen.fault):
+        sys.exit("oracle_server: --writable, --redirect and --fault are of one process")
     make = WritableDatabase if chosen.writable else Database
     database = furnished(make(version=chosen.mode))
     if chosen.reference:
@@ -93,8 +100,13 @@ def main() -> None:
             charset=chosen.charset,
             redirect=chosen.redirect,
             vectors=chosen.vectors,
-            port=chosen.port,
+            listener=socket.create_server(("127.0.0.1", chosen.port), backlog=1024),
         )
+        # Before any thread. The rows are shared, and the input's end ends every process.
+        others = [
+            _forked(server, number, chosen.processes) for number in range(1, chosen.processes)
+        ]
+        server.renumber(0, chosen.processes)
         with server:
             for fault in chosen.fault:
                 server.faults.add(fault)
@@ -103,6 +115,19 @@ def main() -> None:
                 report["wallet"] = str(made.wallet)
             print(json.dumps(report), flush=True)
             sys.stdin.read()
+        for pid in others:
+            os.waitpid(pid, 0)
+
+
+def _forked(server: OracleServer, number: int, processes: int) -> int:
+    """Return the id of another process that serves, until the input ends."""
+    pid = os.fork()
+    if pid == 0:
+        server.renumber(number, processes)
+        with server:
+            os.read(0, 1)
+        os._exit(0)
+    return pid
 
 
 if __name__ == "__main__":

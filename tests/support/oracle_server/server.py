@@ -25,14 +25,21 @@ class OracleServer(Host):
     """
 
     def __init__(
-        self, database: Accounts, *, tls: tuple[Path, Path] | None = None, **settings: Any
+        self,
+        database: Accounts,
+        *,
+        tls: tuple[Path, Path] | None = None,
+        listener: socket.socket | None = None,
+        **settings: Any,
     ) -> None:
         """Set the kind of the server.
 
         Args:
             tls: PEM files of a certificate and its key; clients must speak TLS then.
+            listener: Listens already; other processes may accept its connections too.
         """
         super().__init__(database, **settings)
+        self._listener = listener
         self._tls = _context(tls) if tls is not None else None
         self._connections: set[Connection] = set()
         self._by_sid: dict[int, Connection] = {}
@@ -40,9 +47,14 @@ class OracleServer(Host):
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> OracleServer:
-        self.port = self._listen(self.port, is_redirected=False)
+        self.port = self._listen(
+            self._listener or socket.create_server((self.host, self.port), backlog=128),
+            is_redirected=False,
+        )
         if self.redirects:
-            self.second_port = self._listen(0, is_redirected=True)
+            self.second_port = self._listen(
+                socket.create_server((self.host, 0), backlog=128), is_redirected=True
+            )
         return self
 
     def __exit__(
@@ -140,8 +152,7 @@ class OracleServer(Host):
         if seen is not None:
             seen.pop(sid, None)
 
-    def _listen(self, port: int, *, is_redirected: bool) -> int:
-        listener = socket.create_server((self.host, port), backlog=128)
+    def _listen(self, listener: socket.socket, *, is_redirected: bool) -> int:
         self._listeners.append(listener)
         thread = threading.Thread(
             target=self._accept, args=(listener, is_redirected), name="oracle-listener", daemon=True

@@ -316,6 +316,10 @@ class Host:
         self._lock = threading.Lock()
         self._sids = itertools.count(_FIRST_SID)
 
+    def renumber(self, process: int, processes: int) -> None:
+        """Give sessions numbers that none of the other processes of the server gives."""
+        self._sids = itertools.count(_FIRST_SID + process, processes)
+
     def serves(self, name: str) -> bool:
         return name.upper() == self.service.upper()
 
