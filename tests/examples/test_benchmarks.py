@@ -79,6 +79,18 @@ def test_each_benchmark_gives_its_ratios(script: str) -> None:
     assert all(ratio > 0 for ratio in found["ratios"].values())
 
 
+def test_levels_of_workers_are_compared() -> None:
+    """Each level has its speed beside COPY's, and two lengths give the fixed part."""
+    found = report(
+        "bench_scale.py", "--rows", "2000", "--levels", "2", "--format", "csv", "--dir", HERE,
+        *ONE_RUN,
+    )  # fmt: skip
+    assert {"csv_vs_copy_at_1", "csv_vs_copy_at_2", "cpu_per_row_at_2_vs_1"} <= set(found["ratios"])
+    assert {"fixed_s_at_2", "fixed_cpu_s_per_worker_at_2"} <= set(found["ratios"])
+    assert [each["workers"] for each in found["levels"]] == [1, 2]
+    assert all(each["copy_rows_per_second"] > 0 for each in found["levels"])
+
+
 def test_fixed_and_adaptive_runs_are_paired() -> None:
     """Each source has the seconds of all runs, the ratio by turns, and the curve of each turn."""
     found = report(

@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+"""Speed and CPU of `unloader run` by the number of workers, beside the database's own tool.
+
+    python examples/bench_scale.py --levels 1,2,4,8,16 --rows 20000000 --dir /dev/shm
+
+The table is the reference table (32 hash partitions) in a DuckDB file, in a PostgreSQL server that
+this script starts, or in the Oracle test server of this repository, in as many processes as the
+largest level. The other tool is DuckDB's COPY with as many threads (a file for each thread, rows in
+any order), or as many `psql \\copy` at a time as there are workers. Oracle has none. A server has
+the upper half of the CPUs and its clients the lower half.
+
+Each level unloads all rows, and a quarter of them. A straight line through both times gives what a
+run costs whatever the number of rows: `fixed_s_at_N`. `fixed_cpu_s_per_worker_at_N` is what the
+CPU of that grows by from one worker to N, for each further worker. `csv_vs_copy_at_N` is our speed
+over the other tool's, start included; `cpu_per_row_at_N_vs_1` is the growth of CPU for a row,
+without the fixed part. Every round runs all of them in turn, and medians over the rounds count.
+
+CPU is user and system time of the process tree. Rows are counted again in all files by DuckDB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from bench_end_to_end import apart, data_files, machine, need_space, versions  # noqa: E402
+from contenders import PARTITIONS, TABLE, Contender, parts, postgres_server, query  # noqa: E402
+from cpus import cpus, kept_to  # noqa: E402
+from oracle_test_server import oracle_test_server  # noqa: E402
+from progress import say  # noqa: E402
+
+from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
+
+FORMATS = {"csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet, CODEC zstd"}
+"""Our formats, and the same for COPY."""
+SHORT = 4
+"""The short run has this part of the partitions."""
+
+COPY = """
+import sys, duckdb
+database, threads, sql = sys.argv[1:]
+connection = duckdb.connect(database, read_only=True)
+connection.execute(f"SET threads = {threads}")
+connection.execute("SET preserve_insertion_order = false")
+connection.execute(sql)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A database with the table, and how to read all of it and a quarter."""
+
+    arguments: dict[str, tuple[str, ...]]
+    """Of `unloader run`, for the lengths `long` and `short`."""
+    rows: dict[str, int]
+    database: Path
+    """Any DuckDB file, for counting rows."""
+    tool: str
+    """The name of the other tool, empty if there is none."""
+    clients: frozenset[int] | None = None
+    psql: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What one run took, in seconds."""
+
+    wall: float
+    cpu: float
+
+
+Key = tuple[str, str, int, str]
+"""Contender, format, level and length."""
+
+
+def main() -> None:
+    """Measure and print."""
+    # An installed program has its bytecode and does not compile it at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    options = parsed()
+    with tempfile.TemporaryDirectory(prefix="unloader-bench-", dir=options.dir) as place:
+        directory = Path(place)
+        # Run by root, a server has a separate user, who must reach its files.
+        directory.chmod(0o755)
+        need_space(directory, options.rows)
+        with SOURCES[options.source](directory, options) as source:
+            taken = measured(source, directory, options)
+        report = {
+            "ratios": ratios(taken, source, options),
+            "levels": levels(taken, source, options),
+            "machine": machine(directory),
+            "versions": versions(None),
+            "options": {
+                name: value for name, value in vars(options).items() if name not in ("json", "dir")
+            },
+        }
+    print(json.dumps(report, indent=1) if options.json else table(report))
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--source", choices=SOURCES, default="duckdb", help="default: duckdb")
+    parser.add_argument(
+        "--levels",
+        type=lambda text: sorted({1, *map(int, text.split(","))}),
+        default="1,2,16",
+        help="numbers of workers; 1 is always among them; default: 1,2,16",
+    )
+    parser.add_argument("--rows", type=int, default=4_000_000, help="default: 4000000")
+    parser.add_argument("--runs", type=int, default=3, help="rounds; default: 3")
+    parser.add_argument("--format", choices=FORMATS, action="append", help="default: both")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--dir", type=Path, help="make the working directory here")
+    options = parser.parse_args()
+    options.format = options.format or list(FORMATS)
+    if options.rows < PARTITIONS or options.runs < 1 or options.levels[0] < 1:
+        parser.error(f"--rows must be {PARTITIONS} or more, --runs and --levels 1 or more")
+    return options
+
+
+@contextmanager
+def of_duckdb(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
+    """Yield two DuckDB files, one for each length."""
+    rows = {"long": options.rows, "short": options.rows // SHORT}
+    files = {length: directory / f"{length}.duckdb" for length in rows}
+    for length, file in files.items():
+        say(f"building {rows[length]:,} rows in {file}")
+        build_reference_table(file, rows[length], partitions=PARTITIONS, stop=lambda: False)
+    yield Source(
+        arguments={length: (f"duckdb://{file}",) for length, file in files.items()},
+        rows=rows,
+        database=files["long"],
+        tool="copy",
+    )
+
+
+@contextmanager
+def of_postgres(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
+    """Yield a PostgreSQL server with the table."""
+    database = directory / "reference.duckdb"
+    build_reference_table(database, options.rows, partitions=PARTITIONS, stop=lambda: False)
+    options.only = None
+    with postgres_server(directory, database, options) as postgres:
+        if postgres is None:
+            raise SystemExit("no PostgreSQL server can be started here")
+        some = parts()[: PARTITIONS // SHORT]
+        counts = [int(postgres.run(f"SELECT count(*) FROM {part}")) for part in some]
+        yield Source(
+            arguments=of_partitions(postgres.url, some),
+            rows={"long": options.rows, "short": sum(counts)},
+            database=database,
+            tool="psql",
+            clients=apart(postgres),
+            psql=(postgres.psql, postgres.url),
+        )
+
+
+@contextmanager
+def of_oracle(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
+    """Yield the Oracle test server with the table."""
+    database = directory / "empty.duckdb"
+    build_reference_table(database, 1, partitions=1, stop=lambda: False)
+    server = ("--reference", str(options.rows), "--partitions", str(PARTITIONS))
+    found = cpus()
+    with kept_to(found.server):
+        started = oracle_test_server(*server, "--processes", str(max(options.levels)))
+        told = started.__enter__()
+    try:
+        import oracledb
+
+        with oracledb.connect(user="scott", password=told["password"], dsn=told["dsn"]) as client:
+            names = client.cursor().execute(
+                "SELECT partition_name FROM user_tab_partitions WHERE table_name = :1 ORDER BY 1",
+                [TABLE],
+            )
+            some = tuple(name for (name,) in names.fetchall())[: PARTITIONS // SHORT]
+            counts = [
+                client.cursor()
+                .execute(f"SELECT COUNT(*) FROM {TABLE} PARTITION ({name})")
+                .fetchall()[0][0]
+                for name in some
+            ]
+        yield Source(
+            arguments=of_partitions(told["url"], some),
+            rows={"long": options.rows, "short": int(sum(counts))},
+            database=database,
+            tool="",
+            clients=found.clients if found.are_apart else None,
+        )
+    finally:
+        started.__exit__(None, None, None)
+
+
+SOURCES = {"duckdb": of_duckdb, "postgres": of_postgres, "oracle-test": of_oracle}
+
+
+def of_partitions(url: str, some: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the arguments for the whole table and for some partitions."""
+    return {"long": (url,), "short": (url, "--partition", ",".join(some))}
+
+
+def contenders(
+    source: Source, directory: Path, options: argparse.Namespace
+) -> dict[Key, Contender]:
+    """Return all runs of a round."""
+    found = {}
+    for form in options.format:
+        for level in options.levels:
+            for length in source.arguments:
+                output = directory / f"ours-{form}"
+                command = (
+                    *(sys.executable, "-m", "unloader", "run", *source.arguments[length]),
+                    *("--table", TABLE if source.tool != "psql" else TABLE.lower()),
+                    *("--to", str(output), "--format", form, "--parallelism", str(level)),
+                    *("--verify", "none", "--progress", "none", "--quiet"),
+                )
+                found["ours", form, level, length] = Contender(
+                    contest=form, name="ours", command=command, directory=output, format=form
+                )
+            other = of_tool(source, directory, form, level)
+            if other is not None:
+                found[source.tool, form, level, "long"] = other
+    return found
+
+
+def of_tool(source: Source, directory: Path, form: str, level: int) -> Contender | None:
+    """Return the other tool's run of the whole table."""
+    output = directory / f"{source.tool}-{form}"
+    if source.tool == "copy":
+        sql = f"COPY {TABLE} TO '{output}' ({FORMATS[form]}, PER_THREAD_OUTPUT, OVERWRITE)"
+        command = (sys.executable, "-c", COPY, str(source.database), str(level), sql)
+    elif source.tool == "psql" and form == "csv":
+        copy = f"\\copy {{}} TO '{output}/{{}}.csv' (FORMAT csv, HEADER)"
+        psql = shlex.join([*source.psql, "-Xq", "-c", copy])
+        names = " ".join(parts())
+        command = ("sh", "-c", f"printf '%s\\n' {names} | xargs -P {level} -I {{}} {psql}")
+    else:
+        return None
+    return Contender(contest=form, name=source.tool, command=command, directory=output, format=form)
+
+
+def measured(
+    source: Source, directory: Path, options: argparse.Namespace
+) -> dict[Key, list[Taken]]:
+    """Run all in turn, round after round; a round before the first is checked and not counted."""
+    all_runs = contenders(source, directory, options)
+    taken: dict[Key, list[Taken]] = {key: [] for key in all_runs}
+    for number in range(options.runs + 1):
+        for key in all_runs if number % 2 else reversed(all_runs):
+            contender = all_runs[key]
+            one = one_run(contender, source.clients)
+            say(f"round {number}: {' '.join(map(str, key))} {one.wall:.2f} s, CPU {one.cpu:.2f} s")
+            if number:
+                taken[key].append(one)
+            else:
+                check(contender, source, key[-1])
+            shutil.rmtree(contender.directory)
+    return taken
+
+
+def one_run(contender: Contender, clients: frozenset[int] | None) -> Taken:
+    """Run a contender into an empty directory and return its times."""
+    shutil.rmtree(contender.directory, ignore_errors=True)
+    contender.directory.mkdir()
+    os.sync()  # no run writes the dirty pages of the run before it
+    with kept_to(clients):
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            contender.command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+    # wait4 counts every descendant that was waited for in turn: the whole tree.
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        command = shlex.join(contender.command)
+        raise SystemExit(f"{command} ended with status {process.returncode}")
+    return Taken(wall=wall, cpu=usage.ru_utime + usage.ru_stime)
+
+
+def check(contender: Contender, source: Source, length: str) -> None:
+    """End the program unless the files have as many rows as the table."""
+    reader = "read_parquet" if contender.format == "parquet" else "read_csv"
+    files = [str(file) for file in data_files(contender)]
+    strict = "" if contender.format == "parquet" else ", header = true, all_varchar = true"
+    ((found,),) = query(source.database, f"SELECT count(*) FROM {reader}({files!r}{strict})")
+    if found != source.rows[length]:
+        raise SystemExit(
+            f"{shlex.join(contender.command)} wrote {found:,} rows and not {source.rows[length]:,}"
+        )
+
+
+def middle(runs: list[Taken], quantity: str) -> float:
+    """Return the median of one quantity."""
+    return statistics.median(getattr(each, quantity) for each in runs)
+
+
+def fixed(taken: dict[Key, list[Taken]], source: Source, form: str, level: int, of: str) -> float:
+    """Return what a run costs without any row, by the line through both lengths."""
+    long, short = (middle(taken["ours", form, level, each], of) for each in ("long", "short"))
+    rows = source.rows
+    per_row = (long - short) / (rows["long"] - rows["short"])
+    return long - per_row * rows["long"]
+
+
+def levels(
+    taken: dict[Key, list[Taken]], source: Source, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Return a line for each format and level: medians of the long runs, and the fixed parts."""
+    lines = []
+    for form in options.format:
+        for level in options.levels:
+            line: dict[str, Any] = {"format": form, "workers": level}
+            for name in filter(None, ("ours", source.tool)):
+                if runs := taken.get((name, form, level, "long")):
+                    line[f"{name}_rows_per_second"] = round(
+                        source.rows["long"] / middle(runs, "wall")
+                    )
+                    line[f"{name}_cpu_s_per_million_rows"] = round(
+                        middle(runs, "cpu") * 1e6 / source.rows["long"], 3
+                    )
+            line["fixed_s"] = round(fixed(taken, source, form, level, "wall"), 3)
+            line["fixed_cpu_s"] = round(fixed(taken, source, form, level, "cpu"), 3)
+            lines.append(line)
+    return lines
+
+
+def ratios(
+    taken: dict[Key, list[Taken]], source: Source, options: argparse.Namespace
+) -> dict[str, float]:
+    """Return the ratios by level; names without a format are of the first format."""
+    found = {}
+    for form in options.format:
+        start = "" if form == options.format[0] else f"{form}_"
+
+        def per_row(level: int, form: str = form) -> float:
+            whole = middle(taken["ours", form, level, "long"], "cpu")
+            return whole - fixed(taken, source, form, level, "cpu")
+
+        for level in options.levels:
+            if theirs := taken.get((source.tool, form, level, "long")):
+                mine = taken["ours", form, level, "long"]
+                found[f"{form}_vs_{source.tool}_at_{level}"] = middle(theirs, "wall") / middle(
+                    mine, "wall"
+                )
+                one = taken[source.tool, form, 1, "long"]
+                found[f"{form}_{source.tool}_cpu_at_{level}_vs_1"] = middle(theirs, "cpu") / middle(
+                    one, "cpu"
+                )
+            found[f"{start}fixed_s_at_{level}"] = fixed(taken, source, form, level, "wall")
+            if level > 1:
+                found[f"{start}cpu_per_row_at_{level}_vs_1"] = per_row(level) / per_row(1)
+                growth = fixed(taken, source, form, level, "cpu") - fixed(
+                    taken, source, form, 1, "cpu"
+                )
+                found[f"{start}fixed_cpu_s_per_worker_at_{level}"] = growth / (level - 1)
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def table(report: dict[str, Any]) -> str:
+    """Return the report as text."""
+    names = list(dict.fromkeys(name for line in report["levels"] for name in line))
+    lines = ["  ".join(names)]
+    for line in report["levels"]:
+        cells = (f"{line.get(name, '-')!s:>{len(name)}}" for name in names)
+        lines.append("  ".join(cells))
+    lines += ["", *(f"{name:<40}{ratio:>9.3f}" for name, ratio in report["ratios"].items())]
+    return "\n".join([*lines, "", str(report["machine"]), str(report["options"])])
+
+
+if __name__ == "__main__":
+    main()
