@@ -41,7 +41,7 @@ from unloader.storage.storage_protocol import (
     Move,
     Staging,
 )
-from writers.files.direct_io import refusal
+from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec
 from writers.objects.location import is_location
@@ -122,7 +122,7 @@ class FileOutput(RunOutput):
             if is_location(staging.directory):
                 why = "it is in an object store"
             elif staging.directory:
-                why = refusal(Path(staging.directory))
+                why = why_not_direct(Path(staging.directory))
             if why is not None:
                 text = f"{place}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))

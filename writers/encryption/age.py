@@ -51,9 +51,7 @@ def public_keys(identities: Sequence[str]) -> tuple[str, ...]:
 
 
 def encrypt(
-    pieces: Iterator[Sequence[BytesLike]],
-    put: Callable[[Sequence[BytesLike]], None],
-    recipients: Sequence[str],
+    pieces: Iterator[BytesLike], put: Callable[[BytesLike], None], recipients: Sequence[str]
 ) -> None:
     """Encrypt bytes as they come.
 
@@ -64,14 +62,13 @@ def encrypt(
     """
     library = _library()
     known = [library.x25519.Recipient.from_str(each) for each in recipients]
-    source, target = _Source(pieces), _Target(put)
+    relay = _Relay(pieces, put)
     try:
-        library.encrypt_io(source, target, known)
+        library.encrypt_io(relay, relay, known)
     except library.EncryptError as error:
         # The library turns errors of its source and its target into a text.
-        failure = target.failure or source.failure
-        if failure is not None:
-            raise failure from None
+        if relay.failure is not None:
+            raise relay.failure from None
         raise WriteError(f"age could not encrypt: {error}.", "report this.") from error
 
 
@@ -122,46 +119,32 @@ class Decrypted(io.RawIOBase):
             self._failure = error
 
 
-class _Source:
-    """Pieces as the library reads them."""
+class _Relay:
+    """Pieces as the library reads them, and the target as it writes to it."""
 
-    def __init__(self, pieces: Iterator[Sequence[BytesLike]]) -> None:
-        self._pieces = pieces
-        self._rest: list[memoryview] = []
+    def __init__(self, pieces: Iterator[BytesLike], put: Callable[[BytesLike], None]) -> None:
+        self._pieces, self._put = pieces, put
+        self._rest = memoryview(b"")
         self.failure: BaseException | None = None
 
     def read(self, size: int) -> bytes:
         try:
-            return self._next(size)
+            while not self._rest.nbytes:
+                # Let go before the next one is asked for: its memory is used again.
+                self._rest = memoryview(b"")
+                if (piece := next(self._pieces, None)) is None:
+                    return b""
+                self._rest = memoryview(piece).cast("B")
+                del piece
+            data, self._rest = bytes(self._rest[:size]), self._rest[size:]
+            return data
         except BaseException as error:
             self.failure = error
             raise
 
-    def _next(self, size: int) -> bytes:
-        while not self._rest:
-            taken = next(self._pieces, None)
-            if taken is None:
-                return b""
-            self._rest = [memoryview(piece).cast("B") for piece in taken if len(piece)]
-        view = self._rest[0]
-        if view.nbytes > size:
-            self._rest[0] = view[size:]
-        else:
-            # Let go before the next one is asked for: its memory is used again.
-            del self._rest[0]
-        return bytes(view[:size])
-
-
-class _Target:
-    """What takes encrypted bytes, as the library writes them."""
-
-    def __init__(self, put: Callable[[Sequence[BytesLike]], None]) -> None:
-        self._put = put
-        self.failure: BaseException | None = None
-
     def write(self, data: bytes) -> int:
         try:
-            self._put([data])
+            self._put(data)
         except BaseException as error:
             self.failure = error
             raise

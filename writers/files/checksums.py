@@ -7,7 +7,7 @@ checksum is written as its name, a colon and lower-case hex digits.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from writers.errors import FormatError
 
@@ -21,17 +21,16 @@ CHECKSUMS = ("xxh3", "crc32c", "sha256")
 DEFAULT = CHECKSUMS[0]
 
 
-class Digest:
-    """A checksum in the making; `state` has the interface of `hashlib`'s objects."""
+class Digest(NamedTuple):
+    """A checksum in the making."""
 
-    def __init__(self, name: str, state: Any) -> None:
-        self._name = name
-        self._state = state
-        self.update: Callable[[BytesLike], None] = state.update
+    name: str
+    update: Callable[[BytesLike], None]
+    hexdigest: Callable[[], str]
 
     def text(self) -> str:
         """Return the checksum of all bytes so far: `name:hex`."""
-        return f"{self._name}:{self._state.hexdigest()}"
+        return f"{self.name}:{self.hexdigest()}"
 
 
 def open_digest(name: str) -> Digest:
@@ -43,12 +42,30 @@ def open_digest(name: str) -> Digest:
     if name == "xxh3":
         import xxhash
 
-        return Digest(name, xxhash.xxh3_64())
+        xxh3 = xxhash.xxh3_64()
+        return Digest(name, xxh3.update, xxh3.hexdigest)
     if name == "sha256":
-        return Digest(name, hashlib.sha256())
-    if name == "crc32c":
-        return Digest(name, _Crc32c())
-    raise FormatError(f"checksum {name!r} does not exist.", f"use one of {', '.join(CHECKSUMS)}.")
+        sha256 = hashlib.sha256()
+        return Digest(name, sha256.update, sha256.hexdigest)
+    if name != "crc32c":
+        raise FormatError(
+            f"checksum {name!r} does not exist.", f"use one of {', '.join(CHECKSUMS)}."
+        )
+    # CRC-32C (Castagnoli, RFC 3720), by an instruction of the processor if it has one.
+    try:
+        from crc32c import crc32c
+    except ImportError as exc:
+        raise FormatError(
+            f"the checksum crc32c needs the package crc32c: {exc}.",
+            "pip install 'unloader[checksums]', or use --checksum xxh3.",
+        ) from exc
+    value = 0
+
+    def update(data: BytesLike) -> None:
+        nonlocal value
+        value = crc32c(data, value)
+
+    return Digest(name, update, lambda: f"{value:08x}")
 
 
 def checksum_name(checksum: str) -> str:
@@ -64,24 +81,3 @@ def checksum_name(checksum: str) -> str:
             "check it with the version of this program that wrote it.",
         )
     return name
-
-
-class _Crc32c:
-    """CRC-32C (Castagnoli, RFC 3720), by an instruction of the processor if it has one."""
-
-    def __init__(self) -> None:
-        try:
-            from crc32c import crc32c
-        except ImportError as exc:
-            raise FormatError(
-                f"the checksum crc32c needs the package crc32c: {exc}.",
-                "pip install 'unloader[checksums]', or use --checksum xxh3.",
-            ) from exc
-        self._extend: Any = crc32c
-        self._value = 0
-
-    def update(self, data: BytesLike) -> None:
-        self._value = self._extend(data, self._value)
-
-    def hexdigest(self) -> str:
-        return f"{self._value:08x}"

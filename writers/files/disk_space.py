@@ -1,59 +1,27 @@
-"""Writes at the end of a file, and the free space on its disk.
+"""The free space of a disk, the waits for it, and whether a file system accepts direct writes.
 
-The thread that writes waits for free space between two system calls, so nothing that was written is
-lost. An error that the system reports only when a file is synced cannot be mended this way.
+An error that the system reports only when a file is synced cannot be mended by a wait.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from writers.codecs.compression import BytesLike
+from tempfile import TemporaryFile
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+DIRECT_REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP)
+"""The errors of a file system without direct writes."""
 
-_MOST_PIECES = 1024  # IOV_MAX of Linux, limits.h
-_LOOK_BYTES = 8 * 1024 * 1024
-_LOOK_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _MOST_MARGIN_BYTES = 64 * 1024 * 1024
 _MARGIN_SHARE = 10
-
-
-def rest_after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
-    rest: list[BytesLike] = []
-    for piece in pieces:
-        view = memoryview(piece)
-        if count < view.nbytes:
-            rest.append(view[count:])
-        count = max(0, count - view.nbytes)
-    return rest
-
-
-def write_some(descriptor: int, pieces: Sequence[BytesLike]) -> int:
-    """Write the beginning of the pieces with one call; return the bytes it took, at least 1."""
-    if len(pieces) == 1:
-        count = os.write(descriptor, pieces[0])
-    else:
-        count = os.writev(descriptor, pieces[:_MOST_PIECES])
-    if count == 0:
-        raise OSError(errno.EIO, "nothing was written")
-    return count
-
-
-def sync(descriptor: int, path: Path) -> None:
-    """Sync a file, and check that it still has its name."""
-    os.fsync(descriptor)
-    os.stat(path)  # A file that was unlinked meanwhile can be synced, but is lost.
 
 
 def free_bytes(directory: str | os.PathLike[str]) -> int | None:
@@ -102,55 +70,49 @@ def notified_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-class GuardedWrites:
-    """The writes into one regular file, which wait while its disk is full.
+def pause_for_space(directory: Path) -> None:
+    """Wait a moment for space in a directory."""
+    for listener in tuple(_listeners):
+        listener(str(directory))
+    time.sleep(_POLL_SECONDS)
 
-    With `min_free_bytes` of 0 nothing waits, and a full disk is an error.
+
+def why_not_direct(directory: str | os.PathLike[str]) -> str | None:
+    """Return why files in a directory cannot be written directly; None if they can.
+
+    It creates an unnamed file there, if possible.
     """
+    try:
+        with TemporaryFile(dir=directory, buffering=0) as file:
+            if (alignment := direct_alignment(file.fileno())) is not None:
+                # Some file systems refuse only the write.
+                file.write(mmap.mmap(-1, alignment))
+                return None
+    except OSError as exc:
+        if exc.errno not in DIRECT_REFUSALS:
+            reason = os.strerror(exc.errno) if exc.errno else exc
+            return f"direct writes cannot be tested ({reason})"
+    return "its file system does not accept direct writes"
 
-    def __init__(self, descriptor: int, path: Path, min_free_bytes: int) -> None:
-        self._descriptor = descriptor
-        self._directory = path.parent
-        self._min_free = min_free_bytes
-        self._interrupted = False
-        self._unseen = 0
-        self._looked = -_LOOK_SECONDS
 
-    def write_some(self, pieces: Sequence[BytesLike]) -> int:
-        """Write the beginning of the pieces; return the bytes that were taken, at least 1.
+def direct_alignment(descriptor: int) -> int | None:
+    """Make a file direct; return the alignment of its writes, or None if it cannot be direct."""
+    alignment = max(os.fstatvfs(descriptor).f_bsize, mmap.PAGESIZE)
+    # Our memory starts at a page, and all known devices need a power of two.
+    if alignment & (alignment - 1):
+        return None
+    try:
+        set_direct(descriptor, wanted=True)
+    except OSError as exc:
+        if exc.errno not in DIRECT_REFUSALS:
+            raise
+        return None
+    return alignment
 
-        A full disk is an error only with a limit of 0, or after `interrupt`.
-        """
-        if not self._min_free:
-            return write_some(self._descriptor, pieces)
-        self._await_space(sum(map(len, pieces)))
-        while True:
-            try:
-                return write_some(self._descriptor, pieces)
-            except OSError as error:
-                if error.errno not in FULL or self._interrupted:
-                    raise
-            self._pause()
 
-    def interrupt(self) -> None:
-        self._interrupted = True
-
-    def _await_space(self, size: int) -> None:
-        """Wait until `size` more bytes fit; most calls return without a look at the disk."""
-        self._unseen += size
-        now = time.monotonic()
-        if self._unseen < _LOOK_BYTES and now - self._looked < _LOOK_SECONDS:
-            return
-        self._unseen, self._looked = 0, now
-        wanted = self._min_free
-        while not self._interrupted:
-            free = free_bytes(self._directory)
-            if free is None or free >= wanted:
-                return
-            wanted = enough_bytes(self._min_free)
-            self._pause()
-
-    def _pause(self) -> None:
-        for listener in tuple(_listeners):
-            listener(str(self._directory))
-        time.sleep(_POLL_SECONDS)
+def set_direct(descriptor: int, *, wanted: bool) -> None:
+    direct = getattr(os, "O_DIRECT", None)
+    if direct is None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | direct if wanted else flags & ~direct)

@@ -85,19 +85,25 @@ def check_moves(
             )
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a small file as a whole: readers see the old bytes or the new ones, synced."""
-    file = NamedLater(path, data)
+def write_atomically(path: Path, data: bytes, *, synced: bool = True) -> None:
+    """Replace a small file as a whole: readers see the old bytes or the new ones.
+
+    Raises:
+        WriteError: It could not be written; the file is unchanged.
+    """
+    staged = f"{path}{PART_SUFFIX}"
     try:
-        os.fsync(file.descriptor)
-        file.name()
-        file.close()
-    except BaseException as exc:
-        file.drop()
-        if isinstance(exc, OSError):
-            raise write_error("write", path, exc) from exc
-        raise
-    sync_directory(path.parent)
+        try:
+            _write(staged, data, synced=synced)
+            os.replace(staged, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(staged)
+            raise
+    except OSError as exc:
+        raise write_error("write", path, exc) from exc
+    if synced:
+        sync_directory(path.parent)
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -108,71 +114,34 @@ def write_new(path: Path, data: bytes) -> None:
         WriteError: It could not be written.
     """
     # Several processes may do this at the same time.
-    staged = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
-    file = NamedLater(staged, data)
+    staged = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}{PART_SUFFIX}")
     try:
-        os.fsync(file.descriptor)
-        file.name_new(path)
+        _write(staged, data, synced=True)
+        try:
+            rename_if_free(staged, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # Some file systems do not have such a rename, others do not have links.
+            os.link(staged, path)
         sync_directory(path.parent)
     except FileExistsError:
         raise
     except OSError as exc:
         raise write_error("write", path, exc) from exc
     finally:
-        file.drop()
-
-
-class NamedLater:
-    """A small file that has all its bytes, unsynced, but not its name."""
-
-    def __init__(self, path: Path, data: bytes) -> None:
-        """Write it under a temporary name; end with `name` or `drop`."""
-        self.path = path
-        self._staged = f"{path}{PART_SUFFIX}"
-        try:
-            self.descriptor = open_regular(self._staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        except OSError as exc:
-            raise write_error("write", path, exc) from exc
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self.descriptor, rest) :]
-        except OSError as exc:
-            self.drop()
-            raise write_error("write", path, exc) from exc
-
-    def name(self) -> None:
-        """Give it its name; a file with that name is replaced."""
-        try:
-            os.replace(self._staged, self.path)
-        except OSError as exc:
-            raise write_error("write", self.path, exc) from exc
-
-    def name_new(self, path: Path) -> None:
-        """Give it a new name.
-
-        Raises:
-            FileExistsError: A file has the name.
-        """
-        try:
-            rename_if_free(Path(self._staged), path)
-        except FileExistsError:
-            raise
-        except OSError:
-            # Some file systems do not have such a rename, others do not have links.
-            os.link(self._staged, path)
-
-    def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-    def drop(self) -> None:
-        """Close it, and remove the temporary name; never raises."""
         with contextlib.suppress(OSError):
-            self.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._staged)
+            os.unlink(staged)
+
+
+def _write(path: str | Path, data: bytes, *, synced: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with open(open_regular(path, flags), "wb", buffering=0) as file:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
+        if synced:
+            os.fsync(file.fileno())
 
 
 def remove_staged(staging: Path, stems: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Syncs: acts in steps that share their waits for the disk, and files whose writes begin early.
+"""Syncs: acts in steps that share their waits for the disk.
 
 An act is a generator: it yields the files and directories to sync, and continues after their sync.
 One act is carried out alone. Many are carried out together, step by step: the first sync of a step
@@ -15,13 +15,12 @@ order within each act is kept.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +33,8 @@ T = TypeVar("T")
 _AT_A_TIME = 4
 """Syncs that wait for the disk together. With 16 a run over 500 tables was not faster: each wakes
 up for the interpreter lock, which the others need too."""
+
+START_WRITING = 2  # SYNC_FILE_RANGE_WRITE, sync_file_range(2)
 
 Wanted = int | Path
 """An open file by its descriptor, or a directory by its path."""
@@ -190,85 +191,20 @@ def _sync(wanted: Wanted) -> None:
         sync_directory(wanted)
 
 
-STEP_BYTES = 4 * 1024 * 1024
-"""Written bytes after which the kernel is asked to write; longer steps leave it too little time."""
-
-WINDOW_STEPS = 8
-"""The limit of steps on their way to the device. It keeps a disk of 1 GB/s busy. A disk of 50 MB/s
-needs 0.7 s for the final sync, instead of 5 s for 256 MiB without a limit (measured)."""
-
-_WAIT_BEFORE, _START, _WAIT_AFTER = 1, 2, 4  # SYNC_FILE_RANGE_*, sync_file_range(2)
-_NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP)
-
-
-class Writeback:
-    """Starts the writes of one file that grows at its end, so that its final sync is short.
-
-    Otherwise Linux keeps dirty pages for seconds and then writes them in one burst, while the next
-    writer waits. Here each step of a file is started when it is complete, and an older step must
-    have arrived before much more follows. So a file has few dirty pages.
-
-    Pages that have arrived leave the page cache if `drops`. They serve the next step: measured, a
-    page that the kernel has to find costs as much CPU as the encoding of its text.
-    """
-
-    def __init__(self, descriptor: int, *, drops: bool = False) -> None:
-        self._descriptor = descriptor
-        self._drops = drops
-        self._started = self._arrived = 0
-        self._call = _sync_file_range()
-
-    def grown(self, size: int) -> None:
-        """Start the writes since the last step; wait while too many bytes are on their way.
-
-        It does nothing on a system without such a call: only the final sync is needed.
-
-        Raises:
-            OSError: The device refused an earlier write. The kernel reports that only once.
-        """
-        if self._call is None or size - self._started < STEP_BYTES:
-            return
-        self._ask(self._started, size - self._started, _START)
-        self._started = size
-        late = size - WINDOW_STEPS * STEP_BYTES
-        if late > self._arrived:
-            self._ask(self._arrived, late - self._arrived, _WAIT_BEFORE | _START | _WAIT_AFTER)
-            self._drop(self._arrived, late - self._arrived)
-            self._arrived = late
-
-    def ended(self) -> None:
-        """Drop all pages, after the final sync."""
-        self._drop(0, 0)
-
-    def _drop(self, offset: int, length: int) -> None:
-        """Advise the kernel to drop pages; a length of 0 is up to the end."""
-        if self._drops and (advise := getattr(os, "posix_fadvise", None)) is not None:
-            with suppress(OSError):
-                advise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
-
-    def _ask(self, offset: int, length: int, what: int) -> None:
-        if self._call is None or self._call(self._descriptor, offset, length, what) == 0:
-            return
-        number = ctypes.get_errno()
-        if number in _NO_SUCH_CALL:
-            self._call = None
-        elif number != errno.EINTR:
-            raise OSError(number, os.strerror(number))
-
-
 def start_writing(descriptor: int) -> None:
     """Let the kernel begin to write a file, without a wait.
 
     Otherwise each of many small files would begin a transaction of the file system at its sync. The
     sync that follows reports errors.
     """
-    call = _sync_file_range()
+    call = sync_file_range()
     if call is not None:
-        call(descriptor, 0, 0, _START)
+        call(descriptor, 0, 0, START_WRITING)
 
 
 @cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+def sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return the call of the system; None without it."""
     try:
         found = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (AttributeError, OSError):

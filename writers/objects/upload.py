@@ -13,7 +13,6 @@ the uploads that they send. So a `HeldUpload` has threads for its parts.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -44,13 +43,13 @@ def _abandoned(location: Location) -> StoreFailed:
     return StoreFailed(f"{location} was abandoned.", "write it again.")
 
 
-def _too_large(location: Location, part_bytes: int) -> WriteError:
-    """Return the error for an object that would have too many parts."""
-    return WriteError(
-        f"{location.name} needs more than {MOST_PARTS:,} parts of {part_bytes:,} bytes, which is "
-        "the limit of a store.",
-        "ask for smaller files with --file-size, or for larger parts with --overlap-buffer.",
-    )
+def _check_size(location: Location, size: int, part_bytes: int) -> None:
+    if size > part_bytes * MOST_PARTS:
+        raise WriteError(
+            f"{location.name} needs more than {MOST_PARTS:,} parts of {part_bytes:,} bytes, which "
+            "is the limit of a store.",
+            "ask for smaller files with --file-size, or for larger parts with --overlap-buffer.",
+        )
 
 
 class Upload:
@@ -63,6 +62,7 @@ class Upload:
     """
 
     is_regular = False
+    block_bytes = 1
 
     def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
         self._location = location
@@ -72,23 +72,14 @@ class Upload:
         self._interrupted = self._finished = False
         self.written = 0
 
-    def whole(self, buffer_bytes: int) -> int:
-        """Return the size as it is."""
-        return buffer_bytes
-
-    def put(self, pieces: Sequence[BytesLike]) -> None:
-        """Append the pieces; wait while `in_flight` parts are being sent."""
-        for piece in pieces:
-            # obstore keeps the piece and sends it later, so it must not be memory that is reused.
-            self._put(piece if isinstance(piece, bytes) else bytes(piece))
-
-    def _put(self, piece: bytes) -> None:
+    def put(self, piece: BytesLike) -> None:
+        """Append a piece; wait while `in_flight` parts are being sent."""
         if self._interrupted:
             raise _abandoned(self._location)
-        if self.written + len(piece) > self._part_bytes * MOST_PARTS:
-            raise _too_large(self._location, self._part_bytes)
+        _check_size(self._location, self.written + len(piece), self._part_bytes)
         try:
-            self._writer.write(piece)
+            # obstore keeps the piece and sends it later, so it must not be memory that is reused.
+            self._writer.write(piece if isinstance(piece, bytes) else bytes(piece))
         except Exception as error:
             raise self._bucket.failed("write", self._location.key, error) from None
         self.written += len(piece)
@@ -150,6 +141,7 @@ class HeldUpload:
     """
 
     is_regular = False
+    block_bytes = 1
 
     def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
         self._location = location
@@ -171,51 +163,36 @@ class HeldUpload:
         self.uncompleted: UncompletedUpload | None = None
         """After `finish`."""
 
-    def whole(self, buffer_bytes: int) -> int:
-        """Return the size as it is."""
-        return buffer_bytes
-
-    def put(self, pieces: Sequence[BytesLike]) -> None:
-        """Append the pieces; wait while `in_flight` parts are being sent."""
-        for piece in pieces:
-            rest = memoryview(piece).cast("B")
-            if self.written + len(rest) > self._part_bytes * MOST_PARTS:
-                raise _too_large(self._location, self._part_bytes)
-            self.written += len(rest)
-            while rest:
-                rest = rest[self._take(rest) :]
-
-    def _take(self, data: memoryview) -> int:
-        """Copy the bytes that fit into the part being filled; return their number."""
-        if not self._filling:
-            self._filling = self._buffer()
-        count = min(len(data), self._part_bytes - self._filled)
-        # An assignment to a slice of the bytearray itself would copy the bytes twice.
-        with memoryview(self._filling) as view:
-            view[self._filled : self._filled + count] = data[:count]
-        self._filled += count
-        if self._filled == self._part_bytes:
-            self._send()
-        return count
-
-    def _buffer(self) -> bytearray:
-        """Return the memory of a part that was sent, or new memory."""
-        if not self._free and len(self._sending) <= self._most:
-            return bytearray(self._part_bytes)
-        if not self._free:
-            self._await_part()
-        return self._free.pop()
+    def put(self, piece: BytesLike) -> None:
+        """Append a piece; wait while `in_flight` parts are being sent."""
+        rest = memoryview(piece).cast("B")
+        _check_size(self._location, self.written + len(rest), self._part_bytes)
+        self.written += len(rest)
+        while rest:
+            if not self._filling:
+                # Of a part that was sent, or new memory.
+                if not self._free and len(self._sending) > self._most:
+                    self._await_part()
+                self._filling = self._free.pop() if self._free else bytearray(self._part_bytes)
+            count = min(len(rest), self._part_bytes - self._filled)
+            # An assignment to a slice of the bytearray itself would copy the bytes twice.
+            with memoryview(self._filling) as view:
+                view[self._filled : self._filled + count] = rest[:count]
+            self._filled += count
+            rest = rest[count:]
+            if self._filled == self._part_bytes:
+                self._send()
 
     def _send(self) -> None:
         # The library does not accept a view. Only a last part is not full.
         is_whole = self._filled == len(self._filling)
         body = self._filling if is_whole else self._filling[: self._filled]
+        number = len(self._parts) + 1
         try:
             part = self._threads.submit(
-                lambda number: s3_requests.send(
+                lambda: s3_requests.send(
                     self._location, self._id.result(), number, body, self._algorithm
-                ),
-                len(self._parts) + 1,
+                )
             )
         except RuntimeError:  # Another thread has called `interrupt`.
             raise _abandoned(self._location) from None

@@ -14,7 +14,7 @@ import pytest
 from sinks import PATIENCE, ends_of_threads, in_time, open_sink, text
 
 from writers.errors import WriteError
-from writers.files.direct_io import refusal
+from writers.files.disk_space import why_not_direct
 from writers.files.sink import Sink
 from writers.files.syncing import Steps, SyncThreads, alone, together
 from writers.model import Compression
@@ -171,7 +171,7 @@ def filled(path: Path, sizes: list[int], *, codec: Any = "none", direct: bool = 
 @pytest.fixture
 def direct_directory(tmp_path: Path) -> Path:
     """A directory whose file system takes direct writes."""
-    why = refusal(tmp_path)
+    why = why_not_direct(tmp_path)
     if why is not None:
         pytest.skip(f"{tmp_path}: {why}")
     return tmp_path
@@ -201,7 +201,7 @@ def test_contents_are_the_same(direct_directory: Path, codec: str, sizes: list[i
 
 def test_directories_that_cannot_be_tried_say_why(tmp_path: Path) -> None:
     """The refusal has the system's words."""
-    assert "No such file or directory" in str(refusal(tmp_path / "missing"))
+    assert "No such file or directory" in str(why_not_direct(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])

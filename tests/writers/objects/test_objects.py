@@ -89,7 +89,7 @@ def test_memory_that_is_used_again(s3: S3Server) -> None:
     for number in range(35):
         memory[:] = bytes([number]) * len(memory)
         expected += bytes(memory)
-        written.put([memoryview(memory)])
+        written.put(memoryview(memory))
     memory[:] = b"x" * len(memory)
     written.finish()
     written.close()
@@ -100,9 +100,9 @@ def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyP
     """It is reported before the store would refuse the last part."""
     monkeypatch.setattr(upload, "MOST_PARTS", 2)
     written = opened(s3.place("upload/large"))
-    written.put([b"1" * PART, b"2" * PART])
+    written.put(b"1" * PART + b"2" * PART)
     with pytest.raises(WriteError, match="needs more than 2 parts") as refused:
-        written.put([b"3"])
+        written.put(b"3")
     assert "--file-size" in refused.value.hint
     written.close()
     assert s3.uploads("upload/large") == []
@@ -156,7 +156,7 @@ def opened_held(place: str) -> HeldUpload:
 def held(place: str, *pieces: bytes) -> UncompletedUpload:
     """Send an object; return what completes it."""
     written = opened_held(place)
-    written.put(pieces)
+    written.put(b"".join(pieces))
     written.finish()
     written.close()
     assert written.uncompleted is not None
@@ -182,7 +182,7 @@ def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str,
         memory[:] = os.urandom(1000) * 700 + b"x"
         count = min(left, len(memory))
         expected.update(memoryview(memory)[:count])
-        written.put([memoryview(memory)[:count]])
+        written.put(memoryview(memory)[:count])
         left -= count
     memory[:] = bytes(len(memory))
     written.finish()
@@ -204,12 +204,12 @@ def test_nothing_is_left_of_an_abandoned_upload(
     """Neither in the store nor of threads that send; nothing is there before the end."""
     key = f"abandoned/{kind.__name__}"
     written = kind(Location.parse(s3.place(key)), buffer_bytes=1, in_flight=4)
-    written.put([b"1" * (3 * PART)])
+    written.put(b"1" * (3 * PART))
     # A held upload is begun by a thread.
     wait_for(lambda: bool(s3.uploads(key)), "an upload that is begun")
     written.interrupt()
     with pytest.raises(StoreFailed, match="was abandoned"):
-        written.put([b"1" * PART])
+        written.put(b"1" * PART)
     written.close()
     assert s3.objects(key) == {}
     assert s3.uploads(key) == []
@@ -281,7 +281,7 @@ def test_a_part_that_arrived_as_another_costs_an_attempt(s3: S3Server) -> None:
     """It is a failure that another attempt may get past, and nothing is left of this one."""
     with faulty(s3, Rule("part", "other etag")) as (broken, faults):
         written = opened_held(broken.place("held/damaged"))
-        written.put([b"1"])
+        written.put(b"1")
         with pytest.raises(StoreFailed, match="part 1 of damaged") as failed:
             written.finish()
         assert faults.all_done()

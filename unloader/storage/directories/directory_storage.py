@@ -82,7 +82,6 @@ from unloader.storage.storage_protocol import (
 from writers.errors import WriteError
 from writers.files.publish import (
     PART_SUFFIX,
-    NamedLater,
     check_moves,
     remove_staged,
     write_atomically,
@@ -351,15 +350,10 @@ class RunDirectories(RunStorage):
         After a power cut the files in the record must be found by their names, with their bytes.
         The manifest has its name in `_run` before the record exists, and means nothing until then.
         """
-        file = NamedLater(self.first.room / MANIFEST, manifest)
-        opened.callback(file.close)
-        try:
-            file.name()
-        except WriteError:
-            file.drop()
-            raise
+        path = self.first.room / MANIFEST
+        write_atomically(path, manifest, synced=False)
         if self._access is not None:
-            self._access.give(file.path)
+            self._access.give(path)
         way = [each for directory in self.all for each in directory.way()]
         folders = [*self._apart, *(each.room for each in self.all)]
         unsynced = [
@@ -367,7 +361,7 @@ class RunDirectories(RunStorage):
             for move in moves
             if (move.place, move.staged) in self._unsynced
         ]
-        return (*way, *folders, *unsynced, file.descriptor)
+        return (*way, *folders, *unsynced, opened_for_sync(path, opened))
 
     def _publication(self, moves: Sequence[Move]) -> Publication:
         shares = []
