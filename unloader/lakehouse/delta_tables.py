@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,8 +40,7 @@ from unloader.lakehouse.table_commits import (
     check_is_the_same,
     check_is_the_table,
     check_wanted,
-    committed_once,
-    no_exact_type,
+    exact_type,
     time_of,
 )
 from unloader.model import LakeTable
@@ -144,17 +142,20 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
         return _log_of_removed(address, found, run_id, left)
 
 
-def commit(commit: Commit) -> Committed:
-    return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
-
-
-def _commit_to(address: Address, commit: Commit) -> Committed | None:
-    """Commit a run, or find it in the table; None if another commit was faster."""
+def attempt(commit: Commit) -> Committed | None:
+    address = Address.parse(commit.table.name)
     table = load(address)
     if table is not None and (found := _version_of_run(address, table, commit.run_id)):
         return Committed(snapshot=found, is_new=False)
-    schema = _schema_of(address, commit)
-    _check_is_as_it_was(table, schema, commit)
+    path = commit.first_file().removeprefix(f"{commit.table.location}/")
+    with answering(address), _store(address).open_input_file(path) as file:
+        schema = pq.read_schema(file)
+    if table is None:
+        check_is_the_same(commit, "")
+    else:
+        check_is_the_same(commit, str(table.metadata().id), str(table.version()))
+        _check_plain(table, commit.table.name)
+        check_columns(schema, table, commit.table.name)
     with answering(address):
         try:
             _write(address, table, table_schema(schema), commit)
@@ -184,22 +185,6 @@ def _check_plain(table: DeltaTable, name: str) -> None:
             f"the table {name} has {', '.join(rules)}, and added files do not follow these rules",
             "write to a table without such rules",
         )
-
-
-def _check_is_as_it_was(table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
-    was, run = commit.table, f"run {commit.run_id}"
-    check_is_the_same(commit, "" if table is None else str(table.metadata().id))
-    if table is None:
-        return
-    if was.save_mode == "overwrite" and str(table.version()) != was.base:
-        raise OutputFailed(
-            f"the table {was.name} was changed after {run} began: it was at version {was.base} "
-            f"and is at {table.version()} now; the overwrite would remove the rows written since "
-            "then",
-            "run again, which reads the source again and replaces the current table",
-        )
-    _check_plain(table, was.name)
-    check_columns(schema, table, was.name)
 
 
 def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
@@ -360,13 +345,6 @@ def _store(address: Address) -> PyFileSystem:
     return PyFileSystem(DeltaStorageHandler(address.uri, options=address.options))
 
 
-def _schema_of(address: Address, commit: Commit) -> pa.Schema:
-    """Return the columns of a run's files."""
-    path = commit.first_file().removeprefix(f"{commit.table.location}/")
-    with answering(address), _store(address).open_input_file(path) as file:
-        return pq.read_schema(file)
-
-
 def load(address: Address) -> DeltaTable | None:
     """Return a table as it is now; None if it does not exist."""
     with answering(address):
@@ -409,19 +387,20 @@ def _column(field: Any) -> Column:
     )
 
 
-def _type(field: pa.Field) -> Any:
-    arrow = field.type
-    if pa.types.is_dictionary(arrow):
-        arrow = arrow.value_type
-    same = (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
-    if arrow in (*same, pa.date32()):
-        return arrow
-    if arrow in (pa.string(), pa.large_string()):
-        return pa.string()
-    if arrow in (pa.binary(), pa.large_binary()):
-        return pa.binary()
-    if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
-        return pa.timestamp("us", "UTC" if arrow.tz else None)
-    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
-        return pa.decimal128(arrow.precision, arrow.scale)
-    raise no_exact_type(field, arrow, "Delta")
+def _type(field: pa.Field) -> pa.DataType:
+    return exact_type(
+        field,
+        "Delta",
+        _TYPES,
+        lambda zoned: pa.timestamp("us", "UTC" if zoned else None),
+        pa.decimal128,
+    )
+
+
+_TYPES = {
+    str(each): each
+    for each in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+        *(pa.date32(), pa.string(), pa.binary()),
+    )
+}

@@ -15,7 +15,6 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,7 @@ from unloader.lakehouse.table_commits import (
     check_is_the_same,
     check_is_the_table,
     check_wanted,
-    committed_once,
-    no_exact_type,
-    one_of,
+    exact_type,
     place_of,
     time_of,
 )
@@ -238,10 +235,6 @@ def committed(table: LakeTable, run_id: str) -> str:
         return _snapshot_of_run(lake, run_id)
 
 
-def commit(commit: Commit) -> Committed:
-    return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
-
-
 def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
     address = Address.parse(table.name)
     with attached(address) as lake:
@@ -250,14 +243,20 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
         return _log_of_run(lake, _table_number(lake, table_id), run_id, names)
 
 
-def _commit_to(address: Address, commit: Commit) -> Committed | None:
-    """Commit a run, or find it in the table; None if another commit was faster."""
+def attempt(commit: Commit) -> Committed | None:
+    address = Address.parse(commit.table.name)
     try:
         with attached(address, to_write=True) as lake:
             newest = _newest_snapshot(lake)
             if found := _snapshot_of_run(lake, commit.run_id):
                 return Committed(snapshot=found, is_new=False)
-            schema = _schema_of(commit)
+            try:
+                schema = pq.read_schema(commit.first_file())
+            except (OSError, pa.ArrowException) as error:
+                raise OutputFailed(
+                    f"a file of run {commit.run_id} cannot be read: {error}",
+                    "find out which program changed it, and run again",
+                ) from error
             _check_is_as_it_was(lake, address, schema, commit)
             # Everything above was read outside of the transaction, because a connection that reads
             # a catalog in SQLite cannot write to it. The commit fails if the snapshot has changed.
@@ -337,18 +336,19 @@ def _check_plain(lake: DuckDBPyConnection, name: str, table_id: str) -> None:
 def _check_is_as_it_was(
     lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit
 ) -> None:
-    was, run = commit.table, f"run {commit.run_id}"
-    check_is_the_same(commit, _table_id(lake, address))
+    was, table_id = commit.table, _table_id(lake, address)
+    check_is_the_same(commit, table_id, was.base)
     base = int(was.base)
     later = lake.execute(
         f"SELECT snapshot_id, changes FROM ducklake_snapshots('{CATALOG}') WHERE snapshot_id >= ? "
         "ORDER BY snapshot_id",
         [base],
     ).fetchall()
-    if later[0][0] > base + 1 and not commit.is_own:
-        raise OutputFailed(
-            f"the catalog of {was.name} no longer has its snapshots from {base} on, so it is "
-            f"unknown whether {run} was committed",
+    forgotten = later[0][0] > base + 1
+    if forgotten and not commit.is_own:
+        raise _forgotten(
+            commit,
+            "the run was committed",
             "check whether its rows are in the table; if not, clean its files and run again",
         )
     if was.save_mode == "create":
@@ -359,19 +359,20 @@ def _check_is_as_it_was(
         return
     number = _table_number(lake, was.table_id)
     for snapshot, changes in later:
-        touched = {each for names in changes.values() for each in names}
-        if snapshot > base and number in touched:
-            raise OutputFailed(
-                f"the table {was.name} was changed in snapshot {snapshot}, after {run} began; the "
-                "overwrite would remove the rows written since then",
-                "run again, which reads the source again and replaces the current table",
-            )
-    if later[0][0] > base + 1:
-        raise OutputFailed(
-            f"the catalog of {was.name} no longer has its snapshots from {base} on, so it is "
-            f"unknown whether the table was changed after {run} began",
-            "run again",
-        )
+        # Changes of other tables of the catalog do not matter.
+        if snapshot > base and any(number in names for names in changes.values()):
+            check_is_the_same(commit, table_id, str(snapshot))
+    if forgotten:
+        raise _forgotten(commit, "the table was changed after the run began", "run again")
+
+
+def _forgotten(commit: Commit, what: str, hint: str) -> OutputFailed:
+    was = commit.table
+    return OutputFailed(
+        f"the catalog of {was.name} no longer has its snapshots from {was.base} on, so it is "
+        f"unknown whether {what} (run {commit.run_id})",
+        hint,
+    )
 
 
 def _table_number(lake: DuckDBPyConnection, table_id: str) -> str:
@@ -445,7 +446,8 @@ def _log_of_run(lake: DuckDBPyConnection, number: str, run_id: str, names: Seque
     """Return what a catalog knows of a run.
 
     A file that was deleted stays on record while a snapshot still has it, with the snapshot that
-    deleted it. A file that was merged leaves the record immediately.
+    deleted it. A file that was merged leaves the record immediately, so its snapshot is known only
+    if one snapshot since the run has merged files.
     """
     own = _snapshot_of_run(lake, run_id)
     records = lake.execute(
@@ -455,16 +457,30 @@ def _log_of_run(lake: DuckDBPyConnection, number: str, run_id: str, names: Seque
     ).fetchall()
     known = {path.rpartition("/")[2]: (end, rows) for path, end, rows in records}
     snapshots = _snapshots(lake, number)
-    merged = _merged(lake, run_id, snapshots)
-    merging = _merging(own, snapshots)
-    files: dict[tuple[str, ...], list[str]] = {}
+    merging = ""
+    if own in snapshots:
+        later = [each for each in snapshots if int(each) > int(own)]
+        merges = [each for each in later if any(map(_moves_rows, snapshots[each][1]))]
+        is_whole = len(later) == int(next(reversed(snapshots))) - int(own)
+        merging = merges[0] if is_whole and len(merges) == 1 else ""
+    files: dict[str, list[str]] = {}
     for name in sorted(names):
         if name not in known:
-            by = (merged[name],) if name in merged else merging
-            files.setdefault(by, []).append(name)
+            files.setdefault(merging, []).append(name)
         elif known[name][0] is not None:
-            files.setdefault((str(known[name][0]),), []).append(name)
-    changes = [_change(by, snapshots, tuple(each)) for by, each in files.items()]
+            files.setdefault(str(known[name][0]), []).append(name)
+    changes = []
+    for by, some in files.items():
+        microseconds, operations = snapshots.get(by, (None, ()))
+        changes.append(
+            LaterChange(
+                snapshot=by,
+                operation=", ".join(sorted(operations)),
+                time="" if microseconds is None else time_of(microseconds / 1000),
+                keeps_rows=bool(operations) and all(map(_moves_rows, operations)),
+                files=tuple(some),
+            )
+        )
     if known.keys() >= set(names):
         rows = sum(each for _, each in known.values())
     else:
@@ -495,54 +511,9 @@ def _snapshots(lake: DuckDBPyConnection, number: str) -> _Snapshots:
     }
 
 
-def _merged(lake: DuckDBPyConnection, run_id: str, snapshots: _Snapshots) -> dict[str, str]:
-    """Return the snapshot that merged each file of a run that is still to be removed from storage.
-
-    The list of such files has the time of that snapshot.
-    """
-    at = {time: snapshot for snapshot, (time, _) in snapshots.items()}
-    found = lake.execute(
-        "SELECT path, epoch_us(schedule_start::TIMESTAMPTZ) "
-        f"FROM {RECORDS}.ducklake_files_scheduled_for_deletion WHERE contains(path, ? || '/')",
-        [run_id],
-    ).fetchall()
-    return {path.rpartition("/")[2]: at[time] for path, time in found if time in at}
-
-
-def _merging(own: str, snapshots: _Snapshots) -> tuple[str, ...]:
-    """Return the snapshots that may have merged a file; empty if the log has forgotten it."""
-    later = [] if not own else [each for each in snapshots if int(each) > int(own)]
-    if own not in snapshots or len(later) != int(next(reversed(snapshots))) - int(own):
-        return ()
-    return tuple(each for each in later if any(map(_moves_rows, snapshots[each][1])))
-
-
 def _moves_rows(operation: str) -> bool:
     """Return whether an operation writes the rows that a table has to other files."""
     return operation.startswith(("merge_", "rewrite_", "compacted_"))
-
-
-def _change(by: tuple[str, ...], snapshots: _Snapshots, files: tuple[str, ...]) -> LaterChange:
-    found = [snapshots[each] for each in by if each in snapshots]
-    operations = sorted({each for _, names in found for each in names})
-    return LaterChange(
-        snapshot=one_of(by),
-        operation=", ".join(operations),
-        time=time_of(found[0][0] / 1000) if len(found) == 1 else "",
-        keeps_rows=bool(operations) and all(map(_moves_rows, operations)),
-        files=files,
-    )
-
-
-def _schema_of(commit: Commit) -> pa.Schema:
-    """Return the columns of a run's files."""
-    try:
-        return pq.read_schema(commit.first_file())
-    except (OSError, pa.ArrowException) as error:
-        raise OutputFailed(
-            f"a file of run {commit.run_id} cannot be read: {error}",
-            "find out which program changed it, and run again",
-        ) from error
 
 
 def _value(found: DuckDBPyConnection) -> Any:
@@ -566,35 +537,30 @@ def columns_of(schema: pa.Schema) -> list[Column]:
 
 
 def _kind(field: pa.Field) -> str:
-    arrow = field.type
-    if pa.types.is_dictionary(arrow):
-        arrow = arrow.value_type
-    plain: dict[Any, str] = {
-        pa.bool_(): "BOOLEAN",
-        pa.int8(): "TINYINT",
-        pa.int16(): "SMALLINT",
-        pa.int32(): "INTEGER",
-        pa.int64(): "BIGINT",
-        pa.uint8(): "UTINYINT",
-        pa.uint16(): "USMALLINT",
-        pa.uint32(): "UINTEGER",
-        pa.uint64(): "UBIGINT",
-        pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE",
-        pa.date32(): "DATE",
-        pa.time64("us"): "TIME",
-        pa.string(): "VARCHAR",
-        pa.large_string(): "VARCHAR",
-        pa.binary(): "BLOB",
-        pa.large_binary(): "BLOB",
-    }
-    if arrow in plain:
-        return plain[arrow]
-    if pa.types.is_timestamp(arrow):
-        if arrow.unit != "ns":
-            return "TIMESTAMP WITH TIME ZONE" if arrow.tz else "TIMESTAMP"
-        if arrow.tz is None:
-            return "TIMESTAMP_NS"
-    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
-        return f"DECIMAL({arrow.precision},{arrow.scale})"
-    raise no_exact_type(field, arrow, "DuckLake")
+    return exact_type(
+        field,
+        "DuckLake",
+        _KINDS,
+        lambda zoned: "TIMESTAMP WITH TIME ZONE" if zoned else "TIMESTAMP",
+        lambda precision, scale: f"DECIMAL({precision},{scale})",
+    )
+
+
+_KINDS = {
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "uint8": "UTINYINT",
+    "uint16": "USMALLINT",
+    "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date32[day]": "DATE",
+    "time64[us]": "TIME",
+    "timestamp[ns]": "TIMESTAMP_NS",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+}

@@ -36,7 +36,7 @@ from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyparsing import ParseException
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.lakehouse.table_commits import Column, Commit, check_alike, no_exact_type
+from unloader.lakehouse.table_commits import Column, Commit, check_alike, exact_type
 from unloader.model import LakeTable, PartitionBy
 from writers.model import SortColumn
 
@@ -71,33 +71,30 @@ def _column(field: types.NestedField) -> Column:
 
 
 def _type(field: pa.Field) -> Any:
-    arrow = field.type
-    if pa.types.is_dictionary(arrow):
-        arrow = arrow.value_type
-    simple = {
-        pa.bool_(): types.BooleanType(),
-        pa.int8(): types.IntegerType(),
-        pa.int16(): types.IntegerType(),
-        pa.int32(): types.IntegerType(),
-        pa.int64(): types.LongType(),
-        pa.float32(): types.FloatType(),
-        pa.float64(): types.DoubleType(),
-        pa.date32(): types.DateType(),
-        pa.time64("us"): types.TimeType(),
-        pa.string(): types.StringType(),
-        pa.large_string(): types.StringType(),
-        pa.binary(): types.BinaryType(),
-        pa.large_binary(): types.BinaryType(),
-    }
-    if (known := simple.get(arrow)) is not None:
-        return known
-    if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
-        return types.TimestamptzType() if arrow.tz else types.TimestampType()
-    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
-        return types.DecimalType(arrow.precision, arrow.scale)
-    if pa.types.is_fixed_size_binary(arrow):
-        return types.FixedType(arrow.byte_width)
-    raise no_exact_type(field, arrow, "Iceberg")
+    if pa.types.is_fixed_size_binary(field.type):
+        return types.FixedType(field.type.byte_width)
+    return exact_type(
+        field,
+        "Iceberg",
+        _TYPES,
+        lambda zoned: types.TimestamptzType() if zoned else types.TimestampType(),
+        types.DecimalType,
+    )
+
+
+_TYPES: dict[str, types.IcebergType] = {
+    "bool": types.BooleanType(),
+    "int8": types.IntegerType(),
+    "int16": types.IntegerType(),
+    "int32": types.IntegerType(),
+    "int64": types.LongType(),
+    "float": types.FloatType(),
+    "double": types.DoubleType(),
+    "date32[day]": types.DateType(),
+    "time64[us]": types.TimeType(),
+    "string": types.StringType(),
+    "binary": types.BinaryType(),
+}
 
 
 def schema_of(io: FileIO, commit: Commit) -> pa.Schema:

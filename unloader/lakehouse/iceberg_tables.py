@@ -8,9 +8,8 @@ the run since. It looks again then.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
@@ -57,8 +56,6 @@ from unloader.lakehouse.table_commits import (
     check_is_the_same,
     check_is_the_table,
     check_wanted,
-    committed_once,
-    one_of,
     place_of,
     time_of,
 )
@@ -185,13 +182,9 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
         return _log_of_run(found, table, run_id, names)
 
 
-def commit(commit: Commit) -> Committed:
+def attempt(commit: Commit) -> Committed | None:
     name = Name.parse(commit.table.name)
-    return committed_once(commit, partial(_commit_to, open_catalog(name), name, commit))
-
-
-def _commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None:
-    """Commit a run, or find it in the table; None if another commit was faster."""
+    catalog = open_catalog(name)
     table = loaded(catalog, name)
     if table is not None and (found := _snapshot_of_run(table, commit.run_id)):
         return Committed(snapshot=found, is_new=False)
@@ -234,16 +227,10 @@ def _commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None
 def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
     """Refuse a commit to another table, over later rows, or a possible second commit of a run."""
     was, run = commit.table, f"run {commit.run_id}"
-    check_is_the_same(commit, "" if table is None else str(table.metadata.table_uuid))
     if table is None:
-        return  # It is to be made.
-    if was.save_mode == "overwrite" and _head_of(table, was.branch) != was.base:
-        raise OutputFailed(
-            f"the table {was.name} was changed after {run} began: it was at snapshot "
-            f"{was.base or 'none'} and is at {_head_of(table, was.branch)} now; the overwrite "
-            "would remove the rows written since then",
-            "run again, which reads the source again and replaces the current table",
-        )
+        check_is_the_same(commit, "")
+        return
+    check_is_the_same(commit, str(table.metadata.table_uuid), _head_of(table, was.branch))
     if not commit.is_own:
         _check_remembers(table, was, commit.run_id)
     field_ids_now = field_ids(schema_of(table.io, commit), table.schema(), was.name)
@@ -405,30 +392,58 @@ def _log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str])
                 break  # The table removes its old metadata files.
             known |= {each.snapshot_id: each for each in metadata.snapshots}
         own = _of_run(known.values(), run_id)
-    later, oldest = _after(own, head, known)
-    for snapshot in later:
-        if not gone - removed_by.keys() or table.snapshot_by_id(snapshot.snapshot_id) is None:
-            continue
-        for manifest in snapshot.manifests(table.io):
-            is_own = manifest.added_snapshot_id == snapshot.snapshot_id
-            if not is_own or manifest.deleted_files_count == 0:
-                continue
-            for found in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-                path = found.data_file.file_path
-                if found.status == ManifestEntryStatus.DELETED and path in gone:
-                    removed_by[path] = snapshot.snapshot_id
-    suspects = _suspects(own, later, oldest)
-    files: dict[tuple[int, ...] | None, list[str]] = {}
+    # The snapshots of the branch from its newest back to the run's.
+    later: list[Snapshot] = []
+    at = None if head is None else known[head.snapshot_id]
+    while at is not None and at is not own:
+        later.append(at)
+        if gone - removed_by.keys() and table.snapshot_by_id(at.snapshot_id) is not None:
+            for manifest in at.manifests(table.io):
+                if manifest.added_snapshot_id == at.snapshot_id and manifest.deleted_files_count:
+                    found = _removed_in(table, manifest, gone)
+                    removed_by |= dict.fromkeys(found, at.snapshot_id)
+        at = known.get(at.parent_snapshot_id or 0)
+    # A branch that begins before the run's snapshot, and does not lead to it, was rolled back.
+    is_rolled_back = (
+        (own is not None and at is None and bool(later))
+        and later[-1].parent_snapshot_id is None
+        and later[-1].timestamp_ms < own.timestamp_ms
+    )
+    # The manifests of an expired snapshot are gone. It is known if no other one removed files.
+    removing = [each.snapshot_id for each in later if _number(each, "deleted-data-files") != 0]
+    if at is not None and len(removing) == 1:
+        removed_by = {**dict.fromkeys(gone, removing[0]), **removed_by}
+    files: dict[int | None, list[str]] = {}
     for path in sorted(gone):
-        by = (removed_by[path],) if path in removed_by else suspects
-        files.setdefault(by, []).append(paths[path])
-    rows = None if own is None else _number(own, "added-records")
-    changes = [_change(by, tuple(each), known, head) for by, each in files.items()]
+        files.setdefault(removed_by.get(path), []).append(paths[path])
+    changes = []
+    for by, some in files.items():
+        snapshot = None if by is None else known.get(by)
+        summary = None if snapshot is None else snapshot.summary
+        change = LaterChange(
+            snapshot="" if by is None else str(by),
+            operation="" if summary is None else summary.operation.value,
+            time="" if snapshot is None else time_of(snapshot.timestamp_ms),
+            keeps_rows=summary is not None and summary.operation.value == "replace",
+            files=tuple(some),
+            removed_rows=None if snapshot is None else _number(snapshot, "deleted-records"),
+            added_rows=None if snapshot is None else _number(snapshot, "added-records"),
+        )
+        if by is None and is_rolled_back and head is not None:
+            change = replace(change, snapshot=str(head.snapshot_id), operation="rollback")
+        changes.append(change)
     return RunLog(
         is_known=own is not None or bool(used or removed_by),
-        rows=rows,
+        rows=None if own is None else _number(own, "added-records"),
         changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
     )
+
+
+def _removed_in(table: Table, manifest: ManifestFile, paths: Set[str]) -> set[str]:
+    """Return which of these files a manifest records as removed."""
+    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+    removed = (each for each in entries if each.status == ManifestEntryStatus.DELETED)
+    return {each.data_file.file_path for each in removed} & paths
 
 
 def _files_in(
@@ -453,74 +468,6 @@ def _files_in(
             elif path in paths and entry.snapshot_id is not None:
                 removed_by[path] = entry.snapshot_id
     return used, removed_by
-
-
-def _after(
-    own: Snapshot | None, head: Snapshot | None, known: Mapping[int, Snapshot]
-) -> tuple[list[Snapshot], int | None]:
-    """Return the snapshots of a branch from its newest back to a run's, without the run's.
-
-    Also return the parent of the last one: the run's, a forgotten one, or None for the first of
-    the table.
-    """
-    found: list[Snapshot] = []
-    number = None if head is None else head.snapshot_id
-    while number is not None and number in known and known[number] is not own:
-        found.append(known[number])
-        number = known[number].parent_snapshot_id
-    return found, number
-
-
-def _suspects(
-    own: Snapshot | None, later: Sequence[Snapshot], oldest: int | None
-) -> tuple[int, ...] | None:
-    """Return the snapshots that may have removed a file, if no manifest names its removal.
-
-    Return an empty result if the log has forgotten it, and None if the branch begins before the
-    run's snapshot and does not lead to it.
-    """
-    if own is None:
-        return ()
-    if oldest is None and later and later[-1].timestamp_ms < own.timestamp_ms:
-        return None
-    if oldest != own.snapshot_id:
-        return ()
-    found: list[int] = []
-    for snapshot in reversed(later):
-        if _number(snapshot, "deleted-data-files") != 0:
-            found.append(snapshot.snapshot_id)
-        total = _property(snapshot, "total-data-files")
-        if total is not None and int(total) == _number(snapshot, "added-data-files"):
-            break  # It has left no file that was there before.
-    return tuple(found)
-
-
-def _change(
-    by: tuple[int, ...] | None,
-    files: tuple[str, ...],
-    known: Mapping[int, Snapshot],
-    head: Snapshot | None,
-) -> LaterChange:
-    if by is None:
-        return LaterChange(
-            snapshot="" if head is None else str(head.snapshot_id),
-            operation="rollback",
-            time="",
-            keeps_rows=False,
-            files=files,
-        )
-    found = [known[each] for each in by if each in known]
-    operations = sorted({each.summary.operation.value for each in found if each.summary})
-    one = found[0] if len(by) == len(found) == 1 else None
-    return LaterChange(
-        snapshot=one_of([str(each) for each in by]),
-        operation=" or ".join(operations),
-        time="" if one is None else time_of(one.timestamp_ms),
-        keeps_rows=operations == ["replace"],
-        files=files,
-        removed_rows=None if one is None else _number(one, "deleted-records"),
-        added_rows=None if one is None else _number(one, "added-records"),
-    )
 
 
 def _number(snapshot: Snapshot, name: str) -> int | None:

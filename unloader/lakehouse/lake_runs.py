@@ -17,7 +17,14 @@ from itertools import chain
 
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
-from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, LakeFormat, NewFile
+from unloader.lakehouse.table_commits import (
+    RUN_ID,
+    Commit,
+    Committed,
+    LakeFormat,
+    NewFile,
+    committed_once,
+)
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.storage.objects.object_lock import Holder
@@ -76,7 +83,7 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
     _check_files(manifest, place)
     _leave(place, SIGN, Holder.here(manifest.run_id, (place,)).to_bytes())
     try:
-        done = lake_format(table.kind).commit(commit)
+        done = committed_once(lake_format(table.kind), commit)
     except UnloaderError as error:
         hint = error.hint
         if not isinstance(error, OutputFailed) or "run again" not in hint:

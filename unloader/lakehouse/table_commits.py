@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -17,10 +17,11 @@ from unloader.model import LakeTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+
 RUN_ID = "unloader.run-id"
 """Key of the run's id among the properties of a commit."""
 
-_MOST_NAMED = 3
 _MOST_DIFFERENCES = 5
 _TRIES = 50
 _FIRST_WAIT_SECONDS = 0.05
@@ -70,8 +71,7 @@ class LaterChange(Struct, frozen=True, kw_only=True):
     """A later operation that took files of a run out of a table."""
 
     snapshot: str
-    """Its snapshot or version; empty if the log has forgotten it. Where the log shows only that it
-    was one of several, the first are joined by ` or `."""
+    """Its snapshot or version; empty if the log does not name it."""
     operation: str
     """As the log names it; empty if the log has forgotten it."""
     time: str
@@ -84,12 +84,6 @@ class LaterChange(Struct, frozen=True, kw_only=True):
     """Rows of all files that it removed, also of other runs; None if the log does not say it."""
     added_rows: int | None = None
     """Rows of all files that it added; None if the log does not say it."""
-
-
-def one_of(names: Sequence[str]) -> str:
-    """Join snapshots that may be meant, in the form of `LaterChange.snapshot`."""
-    first, more = names[:_MOST_NAMED], len(names) - _MOST_NAMED
-    return " or ".join([*first, f"{more} more"] if more > 0 else first)
 
 
 def time_of(milliseconds: float) -> str:
@@ -142,11 +136,11 @@ class LakeFormat(Protocol):
     def committed(self, table: LakeTable, run_id: str) -> str:
         """Return the snapshot that a run has committed; empty if the table does not know it."""
 
-    def commit(self, commit: Commit) -> Committed:
-        """Make all files part of the table in one step; do nothing if the run did so before.
+    def attempt(self, commit: Commit) -> Committed | None:
+        """Make all files part of the table in one step, unless the run did so before.
 
-        Several processes may do this at the same time, for one run or for several: each run is
-        committed once. Appending is repeated if another commit was faster.
+        It returns None, and has changed nothing, if another commit was faster. Several processes
+        may do this at the same time, for one run or for several: each run is committed once.
 
         Raises:
             OutputFailed: The table is not as it was, and the commit would undo work of another
@@ -218,10 +212,37 @@ def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) ->
         )
 
 
-def no_exact_type(field: pa.Field, arrow: pa.DataType, kind: str) -> OutputFailed:
-    """Return the refusal of a column of the files whose type no table of a kind has."""
-    return OutputFailed(
-        f"column {field.name!r} has the type {arrow}, which {kind} tables cannot store exactly",
+def exact_type(
+    field: pa.Field,
+    title: str,
+    names: Mapping[str, T],
+    timestamp: Callable[[bool], T],
+    decimal: Callable[[int, int], T],
+) -> T:
+    """Return the type of a table for a column of the files.
+
+    Args:
+        field: The column.
+        title: Of the format, for messages.
+        names: The types by the names of Arrow's; large text and bytes have the plain names.
+        timestamp: Returns the type of microseconds, with a zone or without.
+        decimal: Returns the type for a precision up to 38, and a scale.
+
+    Raises:
+        OutputFailed: No type holds the values exactly.
+    """
+    arrow = field.type
+    if str(arrow).startswith("dictionary<"):
+        arrow = arrow.value_type
+    name = str(arrow).removeprefix("large_")
+    if name in names:
+        return names[name]
+    if name.startswith("timestamp[") and arrow.unit != "ns":
+        return timestamp(bool(arrow.tz))
+    if name.startswith("decimal") and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return decimal(arrow.precision, arrow.scale)
+    raise OutputFailed(
+        f"column {field.name!r} has the type {arrow}, which {title} tables cannot store exactly",
         f"write it as text with --as-text '{field.name}', cast it in a --query, or leave it out "
         f"with --exclude '{field.name}'",
     )
@@ -251,12 +272,13 @@ def check_for_all_rows(wanted: LakeTable) -> None:
         )
 
 
-def check_is_the_same(commit: Commit, table_id: str) -> None:
-    """Refuse a commit to a table that another program has created, removed or replaced.
+def check_is_the_same(commit: Commit, table_id: str, now: str = "") -> None:
+    """Refuse a commit to a table that another program has created, removed, replaced or changed.
 
     Args:
         commit: The commit.
         table_id: The id of the table of that name now; empty without a table.
+        now: Its snapshot or version now, which counts for an overwrite.
     """
     was, run = commit.table, f"run {commit.run_id}"
     if was.save_mode == "create":
@@ -268,6 +290,13 @@ def check_is_the_same(commit: Commit, table_id: str) -> None:
     elif not table_id or table_id != was.table_id:
         raise OutputFailed(
             f"the table {was.name} was removed or replaced after {run} began", "run again"
+        )
+    elif was.save_mode == "overwrite" and now != was.base:
+        raise OutputFailed(
+            f"the table {was.name} was changed after {run} began: it was at snapshot "
+            f"{was.base or 'none'} and is at {now} now; the overwrite would remove the rows "
+            "written since then",
+            "run again, which reads the source again and replaces the current table",
         )
 
 
@@ -310,19 +339,10 @@ def place_of(location: str, options: str = "") -> str:
     return found + (options and f"?{options}")
 
 
-def committed_once(commit: Commit, attempt: Callable[[], Committed | None]) -> Committed:
-    """Repeat a commit until it is done.
-
-    Args:
-        commit: The commit, for messages.
-        attempt: Checks whether the run is part of the table, and commits it if not. It returns
-            None, and has changed nothing, if another commit was faster.
-
-    Raises:
-        OutputFailed: Other commits were faster each time; or as `attempt`.
-    """
+def committed_once(tables: LakeFormat, commit: Commit) -> Committed:
+    """Repeat a commit until it is done; raise OutputFailed if others were faster each time."""
     for number in range(_TRIES):
-        done = attempt()
+        done = tables.attempt(commit)
         if done is not None:
             return done
         # At random times: two processes that collided once would collide again.

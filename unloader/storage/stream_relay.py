@@ -30,7 +30,10 @@ FROM_THE_START = "unload again from the start"
 
 _OPEN_POLL_SECONDS = 0.05
 _POLL_SECONDS = 0.1
+_POLL_MILLISECONDS = 200
 _STDOUT = 1
+_STEP_BYTES = 1 << 20
+_PLAIN_BYTES = 64 * 1024
 
 
 class Stream:
@@ -45,9 +48,16 @@ class Stream:
         self._name, self._is_pipe = name, is_pipe
         self._made: os.stat_result | None = None
         """The pipe, if it was made here."""
-        self._relay: Relay | None = None
         self._stall_seconds = 0.0
         self._stop: Callable[[], bool] = bool
+        self.passed = 0
+        """Bytes that have reached the reader."""
+        self.failure: OSError | None = None
+        """The last error of the reader's side."""
+        self._source = self._entry = self._target = -1
+        self._passing = self._is_broken_off = False
+        self._splices = sys.platform == "linux"
+        self._thread: threading.Thread | None = None
 
     def open(
         self,
@@ -71,34 +81,41 @@ class Stream:
             Interrupted: The wait was ended.
         """
         self._stall_seconds, self._stop = stall_seconds, stop
-        self._relay = Relay(
-            self._open_pipe(open_seconds, notify) if self._is_pipe else os.dup(_STDOUT)
-        )
-        if not os.path.exists(self._relay.path):
+        self.begin(self._open_pipe(open_seconds, notify) if self._is_pipe else os.dup(_STDOUT))
+        if not os.path.exists(self.path):
             raise OutputFailed(
                 f"{self._name} needs /proc, which this system does not have",
                 "mount /proc, or give a directory with --to",
             )
 
+    def begin(self, target: int) -> None:
+        """Pass everything on to a descriptor, which is closed at the end."""
+        self._target = target
+        self._source, self._entry = os.pipe()
+        with suppress(OSError, AttributeError):
+            # A larger pipe is fewer switches between the worker and this thread; Linux only.
+            fcntl.fcntl(self._entry, fcntl.F_SETPIPE_SZ, _STEP_BYTES)
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self._thread.start()
+
     @property
     def path(self) -> str:
-        """The path that workers write to: the way into the relay."""
-        assert self._relay is not None
-        return self._relay.path
+        """The path that workers of this machine write to."""
+        return f"/proc/{os.getpid()}/fd/{self._entry}"
 
     @property
     def taken(self) -> int:
-        """Bytes that workers have written."""
-        return 0 if self._relay is None else self._relay.taken
-
-    @property
-    def passed(self) -> int:
-        """Bytes that have reached the reader."""
-        return 0 if self._relay is None else self._relay.passed
+        """Bytes that workers have written; never less, for a moment perhaps more."""
+        waiting = array.array("i", [0])
+        if self._entry >= 0:
+            fcntl.ioctl(self._entry, termios.FIONREAD, waiting)
+        # Before `passed`: bytes that left the pipe are on their way, or already passed.
+        on_its_way = int(self._passing)
+        return waiting[0] + on_its_way + self.passed
 
     def check(self) -> None:
         """Raise OutputFailed if the reader has gone or the stream refused."""
-        failure = self._relay.failure if self._relay is not None else None
+        failure = self.failure
         if failure is None:
             return
         if isinstance(failure, BrokenPipeError):
@@ -113,17 +130,17 @@ class Stream:
 
     def finish(self) -> None:
         """Pass the rest on and end the stream; raise an error if the reader has gone or waits."""
-        assert self._relay is not None
-        self._relay.finish()
-        passed, moved_at = self._relay.passed, time.monotonic()
-        while self._relay.is_alive:
-            self._relay.wait(_POLL_SECONDS)
+        assert self._thread is not None
+        self._close_entry()
+        passed, moved_at = self.passed, time.monotonic()
+        while self._thread.is_alive():
+            self._thread.join(_POLL_SECONDS)
             if self._stop():
                 raise Interrupted(
                     f"stopped by a signal while {self._name} was read", FROM_THE_START
                 )
-            if self._relay.passed != passed:
-                passed, moved_at = self._relay.passed, time.monotonic()
+            if self.passed != passed:
+                passed, moved_at = self.passed, time.monotonic()
             elif self._stall_seconds and time.monotonic() - moved_at > self._stall_seconds:
                 raise OutputFailed(
                     f"the reader of {self._name} read nothing for {self._stall_seconds:g} s "
@@ -134,8 +151,11 @@ class Stream:
 
     def break_off(self) -> None:
         """Pass nothing on any more."""
-        if self._relay is not None:
-            self._relay.break_off()
+        self._is_broken_off = True
+        if self._thread is not None:
+            self._close_entry()
+            # A target that does not move keeps its thread, which ends with the process.
+            self._thread.join(2 * _POLL_MILLISECONDS / 1000)
 
     def close(self) -> None:
         """End the stream, and remove the pipe if it was made here."""
@@ -144,6 +164,11 @@ class Stream:
             if self._made is not None and os.path.samestat(self._made, os.lstat(self._name)):
                 os.unlink(self._name)
         self._made = None
+
+    def _close_entry(self) -> None:
+        if self._entry >= 0:
+            os.close(self._entry)
+            self._entry = -1
 
     def _open_pipe(self, seconds: float, notify: Callable[[str], None]) -> int:
         try:
@@ -175,105 +200,9 @@ class Stream:
 
         return open_for_reader(self._name, seconds, waiting)
 
-
-def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
-    """Open a named pipe for writing as soon as a program has opened it for reading.
-
-    Args:
-        path: The pipe.
-        seconds: Longest wait; 0 sets no limit.
-        waiting: Called many times a second until then; an error ends the wait.
-
-    Returns:
-        A descriptor that does not block and is not inherited.
-    """
-    begun = time.monotonic()
-    while True:
-        try:
-            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise _refused(path, error) from error
-        if seconds and time.monotonic() - begun >= seconds:
-            raise OutputFailed(
-                f"no program opened the pipe {path} for reading within {seconds:g} s",
-                "start the reader before or together with unloader, or increase --pipe-timeout",
-            )
-        waiting()
-        time.sleep(_OPEN_POLL_SECONDS)
-
-
-def _refused(path: str, error: OSError) -> OutputFailed:
-    return OutputFailed(
-        f"cannot use the pipe {path}: {error.strerror or error}",
-        "check the path and its permissions; its directory must exist",
-    )
-
-
-_STEP_BYTES = 1 << 20
-_PLAIN_BYTES = 64 * 1024
-_POLL_MILLISECONDS = 200
-
-
-class Relay:
-    """Passes everything on to a descriptor, which it closes, until `finish` or `break_off`."""
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._source, self._entry = os.pipe()
-        with suppress(OSError, AttributeError):
-            # A larger pipe is fewer switches between the worker and this thread; Linux only.
-            fcntl.fcntl(self._entry, fcntl.F_SETPIPE_SZ, _STEP_BYTES)
-        self.passed = 0
-        """Bytes that the target has taken."""
-        self.failure: OSError | None = None
-        """The last error of the target."""
-        self._passing = False
-        self._broken_off = False
-        self._splices = sys.platform == "linux"
-        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
-        self._thread.start()
-
-    @property
-    def path(self) -> str:
-        """What a worker of this process opens for writing."""
-        return f"/proc/{os.getpid()}/fd/{self._entry}"
-
-    @property
-    def taken(self) -> int:
-        """Bytes that workers have put in; never less, for a moment perhaps more."""
-        waiting = array.array("i", [0])
-        if self._entry >= 0:
-            fcntl.ioctl(self._entry, termios.FIONREAD, waiting)
-        # Before `passed`: bytes that left the pipe are on their way, or already passed.
-        on_its_way = int(self._passing)
-        return waiting[0] + on_its_way + self.passed
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether bytes may still be passed on."""
-        return self._thread.is_alive()
-
-    def finish(self) -> None:
-        """Take no more bytes; the bytes in the pipe are still passed on."""
-        if self._entry >= 0:
-            os.close(self._entry)
-            self._entry = -1
-
-    def wait(self, seconds: float) -> None:
-        """Wait until all is passed on, at most some seconds."""
-        self._thread.join(seconds)
-
-    def break_off(self) -> None:
-        """Pass nothing on any more; may follow `finish`."""
-        self._broken_off = True
-        self.finish()
-        # A target that does not move keeps its thread, which ends with the process.
-        self._thread.join(2 * _POLL_MILLISECONDS / 1000)
-
     def _run(self) -> None:
         try:
-            while not self._broken_off and self._await_bytes():
+            while not self._is_broken_off and self._await_bytes():
                 self._pass()
         except OSError as error:
             self.failure = error
@@ -290,7 +219,7 @@ class Relay:
         incoming.register(self._source, select.POLLIN)
         incoming.register(self._target, 0)
         outgoing.register(self._target, select.POLLOUT)
-        while not self._broken_off:
+        while not self._is_broken_off:
             events = dict(incoming.poll(_POLL_MILLISECONDS))
             self._check_reader(events.get(self._target, 0))
             if events.get(self._source, 0) & select.POLLIN:
@@ -332,7 +261,7 @@ class Relay:
         data = memoryview(os.read(self._source, _PLAIN_BYTES))
         room = select.poll()
         room.register(self._target, select.POLLOUT)
-        while data and not self._broken_off:
+        while data and not self._is_broken_off:
             try:
                 count = os.write(self._target, data)
             except BlockingIOError:
@@ -341,3 +270,37 @@ class Relay:
                 # Before the next write, whose failure does not take these bytes back.
                 self.passed += count
                 data = data[count:]
+
+
+def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
+    """Open a named pipe for writing as soon as a program has opened it for reading.
+
+    Args:
+        path: The pipe.
+        seconds: Longest wait; 0 sets no limit.
+        waiting: Called many times a second until then; an error ends the wait.
+
+    Returns:
+        A descriptor that does not block and is not inherited.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise _refused(path, error) from error
+        if seconds and time.monotonic() - begun >= seconds:
+            raise OutputFailed(
+                f"no program opened the pipe {path} for reading within {seconds:g} s",
+                "start the reader before or together with unloader, or increase --pipe-timeout",
+            )
+        waiting()
+        time.sleep(_OPEN_POLL_SECONDS)
+
+
+def _refused(path: str, error: OSError) -> OutputFailed:
+    return OutputFailed(
+        f"cannot use the pipe {path}: {error.strerror or error}",
+        "check the path and its permissions; its directory must exist",
+    )

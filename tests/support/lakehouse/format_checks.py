@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.lake_formats import lake_format
-from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile, RunLog
+from unloader.lakehouse.table_commits import (
+    RUN_ID,
+    Commit,
+    Committed,
+    NewFile,
+    RunLog,
+    committed_once,
+)
 from unloader.model import LakeTable, SaveMode
 from writers.schema import with_field_ids
 
@@ -67,20 +74,20 @@ class Checks:
 
     def _check_made_once(self) -> None:
         first, second = self._run("create"), self._run("create")
-        done = self._tables.commit(first)
+        done = self._commit(first)
         assert done.is_new
         assert done.snapshot
         assert self._tables.committed(first.table, first.run_id) == done.snapshot
         for again in (first, replace(first, is_own=False)):
-            assert self._tables.commit(again) == Committed(snapshot=done.snapshot, is_new=False)
-        _refused(partial(self._tables.commit, second), "another program created")
+            assert self._commit(again) == Committed(snapshot=done.snapshot, is_new=False)
+        _refused(partial(self._commit, second), "another program created")
         _refused(partial(self._wanted, "create"), "already exists")
         self._has(_ROWS)
 
     def _check_appended_at_once(self) -> None:
         runs = [self._run("append") for _ in range(4)]
         with ThreadPoolExecutor(len(runs)) as pool:
-            done = list(pool.map(self._tables.commit, runs))
+            done = list(pool.map(self._commit, runs))
         assert all(each.is_new for each in done)
         snapshots = [each.snapshot for each in done]
         assert len(set(snapshots)) == len(runs), snapshots
@@ -90,7 +97,7 @@ class Checks:
     def _check_one_run_at_once(self) -> None:
         run = self._run("append")
         with ThreadPoolExecutor(4) as pool:
-            done = list(pool.map(self._tables.commit, [replace(run, is_own=False)] * 4))
+            done = list(pool.map(self._commit, [replace(run, is_own=False)] * 4))
         assert sum(each.is_new for each in done) == 1, done
         self._has(6 * _ROWS)
 
@@ -119,12 +126,12 @@ class Checks:
 
     def _check_overwritten(self) -> None:
         earlier = self._run("append")
-        assert self._tables.commit(earlier).is_new
+        assert self._commit(earlier).is_new
         late, run = self._run("overwrite"), self._run("overwrite")
-        assert self._tables.commit(run).is_new
+        assert self._commit(run).is_new
         self._has(_ROWS)
-        _refused(partial(self._tables.commit, late), "was changed")
-        done = self._tables.commit(run)
+        _refused(partial(self._commit, late), "was changed")
+        done = self._commit(run)
         assert not done.is_new
         self._has(_ROWS)
         known = RunLog(is_known=True, rows=_ROWS, changes=())
@@ -140,9 +147,12 @@ class Checks:
     def _check_files_are_gone(self) -> None:
         run = self._run("append")
         gone = replace(run, files=(replace(run.files[0], path=f"{run.table.files}/gone.parquet"),))
-        _refused(partial(self._tables.commit, gone), "")
+        _refused(partial(self._commit, gone), "")
         assert self._tables.committed(run.table, run.run_id) == ""
         self._has(_ROWS)
+
+    def _commit(self, run: Commit) -> Committed:
+        return committed_once(self._tables, run)
 
     def _log(self, run: Commit) -> RunLog:
         return self._tables.run_log(run.table, run.run_id, [_NAME])

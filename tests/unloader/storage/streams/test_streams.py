@@ -13,12 +13,19 @@ import pytest
 from processes import command
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.storage.stream_relay import Relay, Stream, open_for_reader
+from unloader.storage.stream_relay import Stream, open_for_reader
 
 DATA = os.urandom(3 << 20)
 
 
-def put(relay: Relay, data: bytes) -> None:
+def relay_to(target: int) -> Stream:
+    """Return a stream that passes everything on to a descriptor."""
+    stream = Stream("the target", is_pipe=False)
+    stream.begin(target)
+    return stream
+
+
+def put(relay: Stream, data: bytes) -> None:
     """Write as a worker does: open the path, write, close."""
     with open(relay.path, "wb", buffering=0) as file:
         view = memoryview(data)
@@ -29,7 +36,7 @@ def put(relay: Relay, data: bytes) -> None:
 def test_bytes_of_several_writers_arrive_in_order() -> None:
     """Writers come and go; the reader sees one stream and its end."""
     source, target = os.pipe()
-    relay = Relay(target)
+    relay = relay_to(target)
     got: list[bytes] = []
 
     def read() -> None:
@@ -41,7 +48,6 @@ def test_bytes_of_several_writers_arrive_in_order() -> None:
     for _ in range(2):
         put(relay, DATA)
     relay.finish()
-    relay.wait(60)
     reader.join(60)
     assert got == [DATA * 2]
     assert relay.failure is None
@@ -55,10 +61,9 @@ def test_a_file_is_written_where_it_stands(tmp_path: Path, mode: int) -> None:
     path.write_bytes(b"old ")
     descriptor = os.open(path, os.O_WRONLY | mode)
     os.write(descriptor, b"first ")
-    relay = Relay(descriptor)
+    relay = relay_to(descriptor)
     put(relay, DATA)
     relay.finish()
-    relay.wait(60)
     kept = b"old " if mode == os.O_APPEND else b""
     assert path.read_bytes() == kept + b"first " + DATA
 
@@ -66,7 +71,7 @@ def test_a_file_is_written_where_it_stands(tmp_path: Path, mode: int) -> None:
 def test_what_waits_in_the_pipe_counts_as_taken() -> None:
     """A reader that is still: bytes are taken from the worker, and not passed on in full."""
     source, target = os.pipe()
-    relay = Relay(target)
+    relay = relay_to(target)
     assert relay.taken == 0
     put(relay, b"x" * 200_000)
     command.wait_for(lambda: relay.taken == 200_000, "200,000 bytes")
@@ -78,10 +83,10 @@ def test_what_waits_in_the_pipe_counts_as_taken() -> None:
 def test_a_reader_that_ended_is_noticed_without_a_write() -> None:
     """The failure appears without a write, and the next writer gets a broken pipe."""
     source, target = os.pipe()
-    relay = Relay(target)
+    relay = relay_to(target)
     path = relay.path
     os.close(source)
-    command.wait_for(lambda: not relay.is_alive, "the end of the relay")
+    command.wait_for(lambda: relay.failure is not None, "a failure")
     assert isinstance(relay.failure, BrokenPipeError)
     with pytest.raises(BrokenPipeError), open(path, "wb", buffering=0) as file:
         file.write(b"x")
@@ -90,11 +95,11 @@ def test_a_reader_that_ended_is_noticed_without_a_write() -> None:
 
 def test_a_full_disk_is_a_failure() -> None:
     """The error of the target is kept for the user."""
-    relay = Relay(os.open("/dev/full", os.O_WRONLY))
+    relay = relay_to(os.open("/dev/full", os.O_WRONLY))
     put(relay, b"x")
-    command.wait_for(lambda: not relay.is_alive, "the end of the relay")
-    assert relay.failure is not None
-    assert relay.failure.strerror == "No space left on device"
+    command.wait_for(lambda: relay.failure is not None, "a failure")
+    with pytest.raises(OutputFailed, match="the target: No space left on device"):
+        relay.check()
     relay.break_off()
 
 
@@ -103,10 +108,9 @@ def test_nothing_is_left_open() -> None:
     before, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     for finished in (True, False):
         source, target = os.pipe()
-        relay = Relay(target)
+        relay = relay_to(target)
         if finished:
             relay.finish()
-            relay.wait(60)
         relay.break_off()
         os.close(source)
         # Fewer, where something of an earlier test has ended meanwhile.
