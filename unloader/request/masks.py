@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 from msgspec.structs import fields
 
 from unloader.request.settings import parse_assignment
-from unloader.transforms.model import Mask
+from unloader.transforms.model import MASKS, Step
 
 _PARAMETER = re.compile(
     r'\s*([a-z0-9_-]+)\s*(?:=\s*(?:"((?:[^"]|"")*)"\s*|([^,"]*)))?(?:,|$)', re.DOTALL
@@ -22,7 +22,7 @@ _KEY_PLACE = re.compile(
 )
 
 
-def parse_mask(item: str) -> Mask:
+def parse_mask(item: str) -> Step:
     """Return the mask that `COLUMN=METHOD,PARAMETER=VALUE,...` means.
 
     A value with a comma in it is in double quotes, and a double quote in such a value is written
@@ -33,9 +33,7 @@ def parse_mask(item: str) -> Mask:
     """
     column, text = parse_assignment(item)
     (method, chosen), *pairs = _parts(column, text)
-    # The field with the column has the name of the method.
-    masks = {each.__struct_fields__[0].replace("_", "-"): each for each in get_args(Mask)}
-    methods = "use one of " + ", ".join(masks)
+    methods = "use one of " + ", ".join(MASKS)
     if chosen is not None:
         raise ValueError(f"the mask of {column} does not begin with a method; {methods}")
     given: dict[str, str] = {}
@@ -43,27 +41,24 @@ def parse_mask(item: str) -> Mask:
         if value is None or name in given:
             raise ValueError(f"the mask of {column} has {name} twice, or without a value")
         given[name] = value
-    if method not in masks:
+    if method not in MASKS:
         raise ValueError(f"unknown mask {method!r}; {methods}")
-    first, *others = fields(masks[method])
-    kinds = {each.name: each.type for each in others}
-    found: dict[str, Any] = {first.name: column}
+    (_, *needed), optional = MASKS[method]
+    names = (*needed, *optional)
+    kinds = {each.name: each.type for each in fields(Step) if each.name in names}
+    found: dict[str, Any] = {"step": method, "column": column}
     for name, value in given.items():
-        kind = kinds.get(name)
-        if kind is None:
-            listed = ", ".join(kinds) or "none"
+        if name not in kinds:
+            listed = ", ".join(names) or "none"
             raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
+        kind = kinds[name]
         if get_origin(kind) is Literal and value not in get_args(kind):
-            words = ", ".join(map(str, get_args(kind)))
+            words = ", ".join(filter(None, get_args(kind)))
             raise ValueError(f"{name} of the mask {method} is one of {words}")
         if kind is int and not re.fullmatch("[0-9]{1,9}", value):
             raise ValueError(f"{name} of the mask {method} is a whole number")
         found[name] = int(value) if kind is int else value
-    for each in others:
-        if each.required and each.name not in found:
-            raise ValueError(f"the mask {method} of {column} needs {each.name}=...")
-    mask: Mask = masks[method](**found)
-    return mask
+    return Step(**found)
 
 
 def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:

@@ -85,7 +85,7 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
                 taken = choose_columns(names, own.columns, own.exclude, folding)
                 need = replace(need, columns=tuple(taken))
             if each.output.filter is not None:
-                from unloader.transforms.sql_expressions import checked, open_session
+                from unloader.transforms.sql_steps import checked, open_session
 
                 with closing(open_session()) as session:
                     used = checked(session, each.output.filter, names, _FILTER).columns
@@ -98,8 +98,7 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     read = projected(needs)
     for each, columns in zip(asked, read.filters or (), strict=False):
         if each.output.filter is not None:
-            from unloader.transforms.sql_expressions import checked, open_session
-            from unloader.transforms.sql_steps import check_condition
+            from unloader.transforms.sql_steps import check_condition, checked, open_session
 
             # Now the types of the columns are known.
             typed = selected(read_schema(read.schema), columns)

@@ -15,13 +15,7 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.sources.readings import type_named
-from unloader.transforms.model import (
-    CastColumn,
-    ConstantColumn,
-    KeepColumns,
-    Masked,
-    RenameColumns,
-)
+from unloader.transforms.model import Masked, Step
 from writers.errors import WriteError
 from writers.model import TextFormat
 from writers.schema import has_infinities, pc
@@ -101,26 +95,26 @@ def plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(kind.value_type) if pa.types.is_dictionary(kind) else field
 
 
-def kept(step: KeepColumns, columns: Columns) -> tuple[Columns, Work]:
-    indexes = [found(names_of(columns), name, "keep") for name in step.keep]
-    if not indexes or len(set(indexes)) < len(indexes):
-        raise UsageError("keep names a column twice, or names no column", "name each column once")
+def kept(step: Step, columns: Columns) -> tuple[Columns, Work]:
+    indexes = [found(names_of(columns), name, "keep") for name in step.columns]
+    if len(set(indexes)) < len(indexes):
+        raise UsageError("keep names a column twice", "name each column once")
     return tuple(columns[index] for index in indexes), (
         lambda arrays, _: [arrays[index] for index in indexes]
     )
 
 
-def renamed(step: RenameColumns, columns: Columns) -> Columns:
+def renamed(step: Step, columns: Columns) -> Columns:
     names = names_of(columns)
-    indexes = [found(names, name, "rename") for name, _ in step.rename]
+    indexes = [found(names, name, "rename") for name, _ in step.names]
     if len(set(indexes)) < len(indexes):
         raise UsageError("rename names a column twice", "name each column once")
     after = list(columns)
-    for index, (_, to) in zip(indexes, step.rename, strict=True):
+    for index, (_, to) in zip(indexes, step.names, strict=True):
         if not to:
             raise UsageError("rename gives an empty name", "give an unused name")
         after[index] = replace(columns[index], field=columns[index].field.with_name(to))
-    for name in {to for _, to in step.rename}:
+    for name in {to for _, to in step.names}:
         if names_of(tuple(after)).count(name) > 1:
             raise UsageError(
                 f"rename would give two columns the name {name!r}",
@@ -129,10 +123,10 @@ def renamed(step: RenameColumns, columns: Columns) -> Columns:
     return tuple(after)
 
 
-def cast(step: CastColumn, columns: Columns) -> tuple[Columns, Work]:
-    index = found(names_of(columns), step.cast, "cast")
+def cast(step: Step, columns: Columns) -> tuple[Columns, Work]:
+    index = found(names_of(columns), step.column, "cast")
     column = columns[index]
-    kind = column_type(step.to)
+    kind = column_type(step.type)
     function = exact_cast(column.field, kind)
     changed = replace(
         column,
@@ -143,10 +137,10 @@ def cast(step: CastColumn, columns: Columns) -> tuple[Columns, Work]:
     return with_column(columns, index, changed), on_one(index, function)
 
 
-def constant(step: ConstantColumn, columns: Columns) -> tuple[Columns, Work]:
-    kind = column_type(step.type)
-    value = value_of(step.value, kind, f"constant {step.constant}")
-    index, name = target(columns, step.constant, "constant")
+def constant(step: Step, columns: Columns) -> tuple[Columns, Work]:
+    kind = column_type(step.type or "string")
+    value = value_of(step.value, kind, f"constant {step.column}")
+    index, name = target(columns, step.column, "constant")
     column = Column(field=pa.field(name, kind), inputs=(), clear=frozenset(), changes=("constant",))
     return with_column(columns, index, column), setting(
         index, lambda arrays, rows: pa.repeat(value, rows)
@@ -155,8 +149,6 @@ def constant(step: ConstantColumn, columns: Columns) -> tuple[Columns, Work]:
 
 def target(columns: Columns, name: str, what: str) -> tuple[int, str]:
     """Return the place and the name of the column that a step sets; a new column comes last."""
-    if not name:
-        raise UsageError(f"{what} names no column", "give the name of a column")
     index = known(names_of(columns), name, what)
     return (len(columns), name) if index is None else (index, columns[index].name)
 

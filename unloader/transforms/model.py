@@ -1,9 +1,7 @@
 """Steps on rows between reading and writing, as plain data.
 
-Each step works on the columns that the steps before it have left. The
-first field of a step names its column or columns, and only the step classes have that field.
-
-Steps contain the names of keys, and no keys. A `MaskingKey` has the place of a key.
+Each step works on the columns that the steps before it have left. Steps contain the names of keys,
+and no keys. A `MaskingKey` has the place of a key.
 """
 
 from __future__ import annotations
@@ -17,142 +15,77 @@ Alphabet = Literal[
 ]
 """alphanumeric: digits and letters of both cases."""
 
-
-Method = Literal[
-    "hmac", "tokenize", "redact", "truncate", "truncate-date", "shift-date", "ff1", "derived"
-]
-"""How a column is masked, as `--mask` says it; derived: computed from masked columns."""
-
 DEFAULT_KEY = "default"
 """Name of the key of a mask that names none."""
 
+STEPS = {
+    "keep": (("columns",), ()),
+    "rename": (("names",), ()),
+    "cast": (("column",), ("type",)),
+    "constant": (("column",), ("value", "type")),
+    "compute": (("column",), ("sql",)),
+}
+"""The fields that each kind of step needs, and the fields that it may have."""
 
-class _Step(Struct, frozen=True, forbid_unknown_fields=True, tag_field="step"):
-    """A step has its kind in JSON."""
+MASKS = {
+    "hmac": (("column",), ("key", "encoding", "length")),
+    "tokenize": (("column",), ("key", "form", "domain")),
+    "redact": (("column",), ("value",)),
+    "truncate": (("column", "characters"), ()),
+    "truncate-date": (("column", "to"), ()),
+    "shift-date": (("column", "by", "days"), ("key", "domain")),
+    "ff1": (("column",), ("key", "alphabet", "digits", "others", "tweak")),
+}
+"""The same for steps that mask a column, by their names in `--mask`.
 
-
-class KeepColumns(_Step, frozen=True, kw_only=True, tag="keep"):
-    """Keeps these columns, in this order, and no others."""
-
-    keep: tuple[str, ...]
-
-
-class RenameColumns(_Step, frozen=True, kw_only=True, tag="rename"):
-    """Gives columns other names in one step, so that two columns may exchange their names."""
-
-    rename: tuple[tuple[str, str], ...]
-    """The name of each, and its new one."""
-
-
-class CastColumn(_Step, frozen=True, kw_only=True, tag="cast"):
-    """Gives a column another type; a value that it cannot hold exactly stops the run."""
-
-    cast: str
-    to: str
-    """A type as `columns` prints it, such as int64, decimal(12,2), date or timestamp[us, UTC]."""
-
-
-class ConstantColumn(_Step, frozen=True, kw_only=True, tag="constant"):
-    """Sets a column to one value in every row; one that is not there is added at the end."""
-
-    constant: str
-    value: str | None
-    """The value's text; None is NULL."""
-    type: str = "string"
+hmac: HMAC-SHA-256 of the canonical text. tokenize: the same token for the same value, key and
+domain, in every column. redact: one constant, also for NULL; the type stays. truncate: the first
+characters of a text. truncate-date: the first moment of the month or year. shift-date: a shift by
+days, the same for all rows of one subject. ff1: FF1 of NIST SP 800-38G; the format stays.
+"""
 
 
-class ComputeColumn(_Step, frozen=True, kw_only=True, tag="compute"):
-    """Sets a column to an SQL expression over the row; one that is not there is added at the end.
+class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One step; `STEPS` and `MASKS` have the fields of each kind.
 
-    The expression is DuckDB's SQL. A column is named in double quotes where its name is not plain.
+    Raises:
+        ValueError: A field is missing, or belongs to another kind of step.
     """
 
-    compute: str
-    sql: str
-
-
-class FilterRows(_Step, frozen=True, kw_only=True, tag="filter"):
-    """Keeps the rows for which an SQL condition over the row is true."""
-
-    filter: str
-
-
-class HashColumn(_Step, frozen=True, kw_only=True, tag="hmac"):
-    """Masks values by HMAC-SHA-256 of their canonical text."""
-
-    hmac: str
+    step: Literal[
+        "keep", "rename", "cast", "constant", "compute",
+        "hmac", "tokenize", "redact", "truncate", "truncate-date", "shift-date", "ff1",
+    ]  # fmt: skip
+    column: str = ""
+    """The column that is set, changed or masked. Constants and SQL add it at the end if it is not
+    there."""
+    columns: tuple[str, ...] = ()
+    """The columns that are kept, in this order, and no others."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Columns and their new names, given in one step so that two columns may exchange names."""
+    type: str = ""
+    """Of a cast or a constant, as `columns` prints it, such as int64, decimal(12,2) or
+    timestamp[us, UTC]. A value that it cannot hold exactly stops the run. Empty is text."""
+    value: str | None = None
+    """The text of a constant; None is NULL."""
+    sql: str = ""
+    """An expression over the row, in DuckDB's SQL. Column names that are not plain are in double
+    quotes."""
     key: str = DEFAULT_KEY
+    """Name of the key; FF1 needs one of 16, 24 or 32 bytes."""
     encoding: Literal["hex", "base64"] = "hex"
     length: int = 0
-    """Characters that are kept; 0 is all."""
-
-
-class TokenizeColumn(_Step, frozen=True, kw_only=True, tag="tokenize"):
-    """Masks values by tokens: the same for the same value, key and domain, wherever they stand."""
-
-    tokenize: str
-    key: str = DEFAULT_KEY
+    """Characters of a hash that are kept; 0 is all."""
     form: Literal["text", "uuid", "integer"] = "text"
     """text: 128 bits in 32 hexadecimal digits; uuid: 122 bits; integer: 63 bits, in an int64."""
     domain: str = ""
     """What kind of thing the values name: a customer 42 and an order 42 have different tokens."""
-
-
-class RedactColumn(_Step, frozen=True, kw_only=True, tag="redact"):
-    """Masks values by one constant, NULLs included; the column keeps its type."""
-
-    redact: str
-    value: str | None = None
-    """The constant's text; None is NULL."""
-
-
-class TruncateColumn(_Step, frozen=True, kw_only=True, tag="truncate"):
-    """Masks texts by keeping their first characters."""
-
-    truncate: str
-    characters: int
-
-
-class TruncateDates(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="step",
-    tag="truncate-date",
-):
-    """Masks dates and timestamps by the first moment of their month or year."""
-
-    truncate_date: str
-    to: Literal["month", "year"]
-
-
-class ShiftDates(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="step",
-    tag="shift-date",
-):
-    """Masks dates and timestamps by a shift in days, the same for all rows of one subject."""
-
-    shift_date: str
-    by: str
+    characters: int = 0
+    to: Literal["", "month", "year"] = ""
+    by: str = ""
     """The column that names the subject. A date without a subject becomes NULL."""
-    days: int
+    days: int = 0
     """The largest shift, forward or back; no shift is 0."""
-    key: str = DEFAULT_KEY
-    domain: str = ""
-    """What kind of thing the subjects are."""
-
-
-class EncryptColumn(_Step, frozen=True, kw_only=True, tag="ff1"):
-    """Masks texts and whole numbers by FF1 of NIST SP 800-38G; the format stays."""
-
-    ff1: str
-    key: str = DEFAULT_KEY
-    """A key of 16, 24 or 32 bytes."""
     alphabet: Alphabet = "digits"
     """Characters that are encrypted, among themselves."""
     digits: int = 0
@@ -162,17 +95,25 @@ class EncryptColumn(_Step, frozen=True, kw_only=True, tag="ff1"):
     tweak: str = ""
     """Makes the same value another one, with the same key."""
 
+    def __post_init__(self) -> None:
+        needed, optional = (STEPS | MASKS)[self.step]
+        names, defaults = self.__struct_fields__[1:], self.__struct_defaults__
+        usual = zip(names, defaults, strict=True)
+        given = {name for name, default in usual if getattr(self, name) != default}
+        for name in needed:
+            if name not in given:
+                raise ValueError(f"{self.step} needs {name}=...")
+        if others := given.difference(needed, optional):
+            raise ValueError(f"{self.step} has no {min(others)}")
 
-Mask = (
-    HashColumn
-    | TokenizeColumn
-    | RedactColumn
-    | TruncateColumn
-    | TruncateDates
-    | ShiftDates
-    | EncryptColumn
-)
-Step = KeepColumns | RenameColumns | CastColumn | ConstantColumn | ComputeColumn | FilterRows | Mask
+    @property
+    def is_mask(self) -> bool:
+        return self.step in MASKS
+
+    @property
+    def key_name(self) -> str:
+        """Return the name of the key that the step needs; empty without one."""
+        return self.key if self.is_mask and "key" in MASKS[self.step][1] else ""
 
 
 class MaskingKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,20 +137,19 @@ class TransformOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def key_names(self) -> tuple[str, ...]:
         """Names of the keys that masks need, each once, in the order of the steps."""
-        named = (getattr(step, "key", "") for step in self.steps)
-        return tuple(dict.fromkeys(filter(None, named)))
+        return tuple(dict.fromkeys(filter(None, (step.key_name for step in self.steps))))
 
     @property
     def masked_columns(self) -> tuple[str, ...]:
         """Names of the columns that are masked, as they were typed."""
-        masks = (step for step in self.steps if isinstance(step, Mask))
-        return tuple(str(getattr(step, step.__struct_fields__[0])) for step in masks)
+        return tuple(step.column for step in self.steps if step.is_mask)
 
 
 class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a column was masked, as a manifest says it."""
 
-    method: Method
+    method: str
+    """As `--mask` names it; `derived`: computed from masked columns."""
     detail: str = ""
     """The options of the method, without any value of the column."""
     key_name: str = ""

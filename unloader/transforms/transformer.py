@@ -15,19 +15,9 @@ from msgspec.structs import replace
 from unloader.errors import OutputFailed, UsageError
 from unloader.transforms import column_steps as steps
 from unloader.transforms.column_steps import Arrays, Columns, Work, found
-from unloader.transforms.masks import Keys, column_of, masked
-from unloader.transforms.model import (
-    CastColumn,
-    ComputeColumn,
-    ConstantColumn,
-    FilterRows,
-    KeepColumns,
-    OutputColumn,
-    RenameColumns,
-    Step,
-    TransformOptions,
-)
-from unloader.transforms.sql_steps import SqlStage, SqlSteps
+from unloader.transforms.masks import Keys, masked
+from unloader.transforms.model import OutputColumn, Step, TransformOptions
+from unloader.transforms.sql_steps import SqlSteps
 from writers.large_rows import LargeRow
 from writers.schema import check_schema
 
@@ -130,7 +120,7 @@ class Transformer:
             for index, field in enumerate(schema)
         )
         self.masked_inputs: set[str] = set()
-        self._stages: list[Work | SqlStage] = []
+        self._stages: list[Work] = []
         self._sql: SqlSteps | None = None
         for step in options.steps:
             self._add(step, keys)
@@ -153,24 +143,20 @@ class Transformer:
 
     def _add(self, step: Step, keys: Keys | None) -> None:
         before = self.columns
-        if isinstance(step, (ComputeColumn, FilterRows)):
+        if step.step == "compute":
             self._sql = self._sql or SqlSteps()
             self.columns = self._sql.add(step, before, self._stages)
-            return
-        if isinstance(step, RenameColumns):
+        elif step.step == "rename":
             self.columns = steps.renamed(step, before)
-            return
-        if isinstance(step, KeepColumns):
-            self.columns, work = steps.kept(step, before)
-        elif isinstance(step, CastColumn):
-            self.columns, work = steps.cast(step, before)
-        elif isinstance(step, ConstantColumn):
-            self.columns, work = steps.constant(step, before)
-        else:
+        elif step.is_mask:
             self.columns, work = masked(step, before, keys)
-            at = found(steps.names_of(before), column_of(step), "mask")
+            at = found(steps.names_of(before), step.column, "mask")
             self.masked_inputs |= before[at].clear
-        self._stages.append(work)
+            self._stages.append(work)
+        else:
+            made = {"keep": steps.kept, "cast": steps.cast, "constant": steps.constant}
+            self.columns, work = made[step.step](step, before)
+            self._stages.append(work)
 
     def apply(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what becomes of the rows of some batches, in pieces no larger than the largest.
@@ -187,18 +173,14 @@ class Transformer:
         if not table.num_rows:
             return
         arrays: Arrays = table.columns
-        rows = table.num_rows
         for stage in self._stages:
-            if callable(stage):
-                arrays = stage(arrays, rows)
-            else:
-                arrays, rows = stage.run(arrays, rows)
+            arrays = stage(arrays, table.num_rows)
         most = max(batch.num_rows for batch in batches)
         made = pa.Table.from_arrays(arrays, schema=self.schema)
         yield from (each for each in made.to_batches(max_chunksize=most) if each.num_rows)
 
-    def apply_large(self, large: LargeRow) -> LargeRow | None:
-        """Return what becomes of a row with values too large for memory; None if it is left out.
+    def apply_large(self, large: LargeRow) -> LargeRow:
+        """Return what becomes of a row with values too large for memory.
 
         Raises:
             OutputFailed: A step would have to look at such a value.
@@ -217,8 +199,8 @@ class Transformer:
             for at, column in enumerate(self.columns)
             if column.origin is not None and column.origin in places
         )
-        rows = list(self.apply([large.row]))
-        return replace(large, row=rows[0], values=values) if rows else None
+        (row,) = self.apply([large.row])
+        return replace(large, row=row, values=values)
 
     def close(self) -> None:
         """End the session of DuckDB, if there is one."""

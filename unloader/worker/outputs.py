@@ -19,8 +19,7 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
 from unloader.transforms.masking_keys import masking_keys
-from unloader.transforms.sql_expressions import checked, open_session
-from unloader.transforms.sql_steps import SqlStage
+from unloader.transforms.sql_steps import checked, open_session, rows_kept
 from unloader.transforms.transformer import Together, Transformer
 from writers.content.sums import ColumnSums
 from writers.model import ContentSums, StageSeconds, WrittenFile
@@ -164,8 +163,6 @@ class UnitOutput:
             own = replace(row, row=row.row.select(self.taken), values=large)
         if self._transformer is not None:
             changed = self._transformer.apply_large(own)
-            if changed is None:
-                return
             own = changed
         if self._sums is not None:
             own = self._sums.hashed(own)
@@ -276,8 +273,7 @@ class RowFilter:
     def __init__(self, condition: str, schema: Any, columns: tuple[int, ...]) -> None:
         self._columns = columns
         self._session = open_session()
-        self._evaluation = SqlStage(self._session, _WHAT)
-        self._evaluation.filter(checked(self._session, condition, schema.names, _WHAT))
+        self._condition = checked(self._session, condition, schema.names, _WHAT)
 
     def kept(self, batches: Sequence[Any]) -> list[Any]:
         """Return which rows of each of some batches are kept; None is all of one.
@@ -287,7 +283,7 @@ class RowFilter:
         Raises:
             OutputFailed: The condition fails on a row.
         """
-        return self._evaluation.kept(batches, self._columns)
+        return rows_kept(self._session, self._condition, batches, self._columns, _WHAT)
 
     def keeps(self, large: LargeRow) -> bool:
         """Return whether a row with values too large for memory is kept.

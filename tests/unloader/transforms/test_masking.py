@@ -14,17 +14,7 @@ import pytest
 from masking.one_batch import OneBatch
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms.model import (
-    EncryptColumn,
-    HashColumn,
-    Mask,
-    RedactColumn,
-    ShiftDates,
-    TokenizeColumn,
-    TransformOptions,
-    TruncateColumn,
-    TruncateDates,
-)
+from unloader.transforms.model import Step, TransformOptions
 from unloader.transforms.transformer import check
 from writers.schema import INFINITE
 
@@ -33,7 +23,7 @@ NUMBER = {"text_class": "number"}
 UTC = UTC
 
 
-def masked(array: pa.Array, mask: Mask, *, key: bytes = KEY, **metadata: str) -> list[Any]:
+def masked(array: pa.Array, mask: Step, *, key: bytes = KEY, **metadata: str) -> list[Any]:
     """Return what becomes of the values of a column `v`."""
     field = pa.field("v", array.type, metadata=metadata or None)
     batch = pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))
@@ -74,8 +64,8 @@ RFC_4231 = [
 @pytest.mark.parametrize(("key", "data", "digest"), RFC_4231)
 def test_hashes_are_the_known_answers_of_rfc_4231(key: bytes, data: bytes, digest: str) -> None:
     """Its test cases with long enough keys; a shorter hash is the beginning."""
-    assert masked(pa.array([data]), HashColumn(hmac="v", key="k"), key=key) == [digest]
-    cut = HashColumn(hmac="v", key="k", length=16)
+    assert masked(pa.array([data]), Step(step="hmac", column="v", key="k"), key=key) == [digest]
+    cut = Step(step="hmac", column="v", key="k", length=16)
     assert masked(pa.array([data]), cut, key=key) == [digest[:16]]
 
 
@@ -100,18 +90,18 @@ def test_encryption_gives_the_known_answers_of_nist(
 ) -> None:
     """The nine samples of FF1 that NIST publishes for SP 800-38G."""
     alphabet = "digits" if clear == DIGITS else "digits-lower"
-    mask = EncryptColumn(ff1="v", key="k", tweak=tweak, alphabet=alphabet)
+    mask = Step(step="ff1", column="v", key="k", tweak=tweak, alphabet=alphabet)
     assert masked(pa.array([clear, None]), mask, key=NIST_KEY[:size]) == [cipher, None]
 
 
 def test_encryption_keeps_the_format() -> None:
     """Hyphens stay where they are, whole numbers stay whole numbers, digits stay digits."""
-    mask = EncryptColumn(ff1="v", key="k", others="keep")
+    mask = Step(step="ff1", column="v", key="k", others="keep")
     plain = masked(pa.array(["4111111111111111"]), mask)[0]
     grouped = masked(pa.array(["4111-1111-1111-1111"]), mask)[0]
     assert [len(each) for each in grouped.split("-")] == [4, 4, 4, 4]
     assert grouped.replace("-", "") == plain
-    numbers = EncryptColumn(ff1="v", key="k", digits=16)
+    numbers = Step(step="ff1", column="v", key="k", digits=16)
     for kind in (pa.int64(), pa.decimal128(20, 0)):
         array = pa.array([4111111111111111, 7, 4111111111111111, None], pa.int64()).cast(kind)
         first, small, again, null = masked(array, numbers)
@@ -123,16 +113,16 @@ def test_encryption_keeps_the_format() -> None:
 @pytest.mark.parametrize(
     ("value", "mask"),
     [
-        ("12345", EncryptColumn(ff1="v", key="k")),
-        ("", EncryptColumn(ff1="v", key="k")),
-        ("1234-567", EncryptColumn(ff1="v", key="k")),
-        ("12-34-5", EncryptColumn(ff1="v", key="k", others="keep")),
-        ("٣٣٣٣٣٣٣", EncryptColumn(ff1="v", key="k")),
-        (-1234567, EncryptColumn(ff1="v", key="k", digits=7)),
-        (12345678, EncryptColumn(ff1="v", key="k", digits=7)),
+        ("12345", Step(step="ff1", column="v", key="k")),
+        ("", Step(step="ff1", column="v", key="k")),
+        ("1234-567", Step(step="ff1", column="v", key="k")),
+        ("12-34-5", Step(step="ff1", column="v", key="k", others="keep")),
+        ("٣٣٣٣٣٣٣", Step(step="ff1", column="v", key="k")),
+        (-1234567, Step(step="ff1", column="v", key="k", digits=7)),
+        (12345678, Step(step="ff1", column="v", key="k", digits=7)),
     ],
 )
-def test_what_cannot_be_encrypted_stops_the_run(value: object, mask: EncryptColumn) -> None:
+def test_what_cannot_be_encrypted_stops_the_run(value: object, mask: Step) -> None:
     """Fewer than 1,000,000 possible values, other characters, other numbers; nothing is shown."""
     with pytest.raises(OutputFailed, match="column v") as raised:
         masked(pa.array([value]), mask)
@@ -166,18 +156,18 @@ def test_a_hash_is_that_of_the_documented_text(
 ) -> None:
     """So that anybody can compute it again: HMAC-SHA-256 of the text in UTF-8."""
     expected = hmac.new(KEY, text.encode(), hashlib.sha256).hexdigest()
-    assert masked(array, HashColumn(hmac="v", key="k"), **metadata) == [expected]
+    assert masked(array, Step(step="hmac", column="v", key="k"), **metadata) == [expected]
 
 
 def test_tokens_are_told_apart_by_key_domain_and_value() -> None:
     """NULL stays NULL."""
     array = pa.array(["a", "b", None, "a"])
-    plain = masked(array, TokenizeColumn(tokenize="v", key="k"))
+    plain = masked(array, Step(step="tokenize", column="v", key="k"))
     assert plain[0] == plain[3] != plain[1]
     assert plain[2] is None
-    other = masked(array, TokenizeColumn(tokenize="v", key="k", domain="order"))
-    third = masked(array, TokenizeColumn(tokenize="v", key="k"), key=bytes(32))
-    hashes = masked(array, HashColumn(hmac="v", key="k"))
+    other = masked(array, Step(step="tokenize", column="v", key="k", domain="order"))
+    third = masked(array, Step(step="tokenize", column="v", key="k"), key=bytes(32))
+    hashes = masked(array, Step(step="hmac", column="v", key="k"))
     assert len({plain[0], other[0], third[0], hashes[0][:32]}) == 4
     assert {len(each) for each in (plain[0], other[0], third[0])} == {32}
 
@@ -191,9 +181,9 @@ def test_tokens_stay_as_they_are() -> None:
         ("text", digest[:16].hex()),
         ("integer", int.from_bytes(digest[:8], "big") & (2**63 - 1)),
     ):
-        mask = TokenizeColumn(tokenize="v", key="k", domain="people", form=form)  # type: ignore[arg-type]
+        mask = Step(step="tokenize", column="v", key="k", domain="people", form=form)  # type: ignore[arg-type]
         assert masked(array, mask) == [expected]
-    uuids = masked(array, TokenizeColumn(tokenize="v", key="k", domain="people", form="uuid"))
+    uuids = masked(array, Step(step="tokenize", column="v", key="k", domain="people", form="uuid"))
     found = uuid.UUID(uuids[0])
     assert found.variant == uuid.RFC_4122
     assert found.hex[:12] == digest.hex()[:12]
@@ -206,7 +196,7 @@ def shifted(dates: pa.Array, subjects: pa.Array, days: int = 30, **metadata: str
         [pa.field("d", dates.type, metadata=metadata or None), pa.field("s", subjects.type)]
     )
     batch = pa.RecordBatch.from_arrays([dates, subjects], schema=schema)
-    step = ShiftDates(shift_date="d", by="s", key="k", days=days)
+    step = Step(step="shift-date", column="d", by="s", key="k", days=days)
     array = OneBatch(TransformOptions(steps=(step,)), schema, {"k": KEY}).one(batch).column(0)
     found: list[Any] = array.view(
         pa.int32() if dates.type.bit_width == 32 else pa.int64()
@@ -264,7 +254,7 @@ def test_dates_are_cut_to_month_and_year(kind: pa.DataType, days: list[int | Non
     array = pa.array(ticks, width).view(kind)
     for to in ("month", "year"):
         schema = pa.schema([pa.field("v", kind)])
-        step = TruncateDates(truncate_date="v", to=to)  # type: ignore[arg-type]
+        step = Step(step="truncate-date", column="v", to=to)  # type: ignore[arg-type]
         batch = pa.RecordBatch.from_arrays([array], schema=schema)
         found = OneBatch(TransformOptions(steps=(step,)), schema, {}).one(batch).column(0)
         expected = [None if each is None else first_day(each, to) * scale for each in days]
@@ -281,28 +271,29 @@ def first_day(day: int, to: str) -> int:
 
 def test_a_redacted_column_has_one_value() -> None:
     """Also in place of NULL, which would tell something; and keeps its type."""
-    assert masked(pa.array(["a", None]), RedactColumn(redact="v", value="x")) == ["x", "x"]
-    assert masked(pa.array([1, None], pa.int8()), RedactColumn(redact="v")) == [None, None]
+    assert masked(pa.array(["a", None]), Step(step="redact", column="v", value="x")) == ["x", "x"]
+    assert masked(pa.array([1, None], pa.int8()), Step(step="redact", column="v")) == [None, None]
     dates = pa.array([date(2024, 1, 1), None])
-    assert masked(dates, RedactColumn(redact="v", value="1900-01-01")) == [date(1900, 1, 1)] * 2
+    assert (
+        masked(dates, Step(step="redact", column="v", value="1900-01-01")) == [date(1900, 1, 1)] * 2
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "mask"),
     [
-        (pa.float64(), HashColumn(hmac="v", key="k")),
-        (pa.list_(pa.int8()), TokenizeColumn(tokenize="v", key="k")),
-        (pa.int64(), TruncateColumn(truncate="v", characters=3)),
-        (pa.string(), TruncateDates(truncate_date="v", to="month")),
-        (pa.int64(), EncryptColumn(ff1="v", key="k")),
-        (pa.decimal128(5, 2), EncryptColumn(ff1="v", key="k", digits=8)),
-        (pa.int64(), RedactColumn(redact="v", value="x")),
-        (pa.string(), HashColumn(hmac="v", key="k", length=4)),
-        (pa.string(), TruncateColumn(truncate="v", characters=0)),
-        (pa.date32(), ShiftDates(shift_date="v", by="v", key="k", days=3)),
+        (pa.float64(), Step(step="hmac", column="v", key="k")),
+        (pa.list_(pa.int8()), Step(step="tokenize", column="v", key="k")),
+        (pa.int64(), Step(step="truncate", column="v", characters=3)),
+        (pa.string(), Step(step="truncate-date", column="v", to="month")),
+        (pa.int64(), Step(step="ff1", column="v", key="k")),
+        (pa.decimal128(5, 2), Step(step="ff1", column="v", key="k", digits=8)),
+        (pa.int64(), Step(step="redact", column="v", value="x")),
+        (pa.string(), Step(step="hmac", column="v", key="k", length=4)),
+        (pa.date32(), Step(step="shift-date", column="v", by="v", key="k", days=3)),
     ],
 )
-def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mask: Mask) -> None:
+def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mask: Step) -> None:
     """With the column's name, and no key is needed for it."""
     with pytest.raises(UsageError, match=r"\bv\b"):
         check(TransformOptions(steps=(mask,)), pa.schema([pa.field("v", kind)]))
@@ -311,7 +302,7 @@ def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mas
 def test_a_masked_column_says_how_and_by_which_key() -> None:
     """The class of its text is not kept."""
     schema = pa.schema([pa.field("v", pa.string(), metadata=NUMBER)])
-    found = check(TransformOptions(steps=(HashColumn(hmac="V", key="k"),)), schema)
+    found = check(TransformOptions(steps=(Step(step="hmac", column="V", key="k"),)), schema)
     assert found.schema.field("v").metadata is None
     column = found.columns[0]
     assert column.masked is not None
@@ -324,7 +315,7 @@ def test_dates_are_cut_alike_in_whatever_batches_they_come(to: str) -> None:
     """Few days, many days, days far away, and none at all."""
     spans = [(-3, 40), (0, 20_000), (5_000, 5_001), (-134_774, -134_000), (-25_000, 60_000)]
     field = pa.field("v", pa.date32())
-    step = TruncateDates(truncate_date="v", to="month" if to == "month" else "year")
+    step = Step(step="truncate-date", column="v", to="month" if to == "month" else "year")
     transformer = OneBatch(TransformOptions(steps=(step,)), pa.schema([field]), {})
     first = date(1970, 1, 1)
     cut = {"day": 1} if to == "month" else {"day": 1, "month": 1}
@@ -345,7 +336,7 @@ def test_texts_in_pieces_are_cut_as_whole_ones(text: str) -> None:
         for start in (0, 50, 3)
     ]
     batches = [pa.RecordBatch.from_arrays([pa.array(each)], names=["v"]) for each in given]
-    step = TruncateColumn(truncate="v", characters=4)
+    step = Step(step="truncate", column="v", characters=4)
     transformer = OneBatch(TransformOptions(steps=(step,)), batches[0].schema, {})
     found = [value for batch in transformer.apply(batches) for value in batch.column(0)]
     expected = [value and value[:4] for each in given for value in each]

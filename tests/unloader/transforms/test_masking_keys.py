@@ -26,23 +26,7 @@ from unloader.errors import ConfigError, UsageError
 from unloader.redaction import redact, redact_forms
 from unloader.secrets.secret_places import proof_of
 from unloader.transforms.masking_keys import key_place, masking_key, masking_keys, with_proof
-from unloader.transforms.model import (
-    CastColumn,
-    ComputeColumn,
-    ConstantColumn,
-    EncryptColumn,
-    FilterRows,
-    HashColumn,
-    KeepColumns,
-    MaskingKey,
-    RedactColumn,
-    RenameColumns,
-    ShiftDates,
-    TokenizeColumn,
-    TransformOptions,
-    TruncateColumn,
-    TruncateDates,
-)
+from unloader.transforms.model import MaskingKey, Step, TransformOptions
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
@@ -151,19 +135,18 @@ def test_a_key_that_was_read_is_hidden(home: Path) -> None:
 
 EVERY_STEP = TransformOptions(
     steps=(
-        KeepColumns(keep=("a", 'b"')),
-        RenameColumns(rename=(("a", "b"),)),
-        CastColumn(cast="a", to="int64"),
-        ConstantColumn(constant="a", value=None, type="date"),
-        ComputeColumn(compute="a", sql="b + 1"),
-        FilterRows(filter="a > 0"),
-        HashColumn(hmac="a", key="k", encoding="base64", length=20),
-        TokenizeColumn(tokenize="a", key="other", form="uuid", domain="customer"),
-        RedactColumn(redact="a", value="x"),
-        TruncateColumn(truncate="a", characters=3),
-        TruncateDates(truncate_date="a", to="year"),
-        ShiftDates(shift_date="a", by="b", key="k", days=30),
-        EncryptColumn(ff1="a", key="k", alphabet="digits-lower", tweak="t"),
+        Step(step="keep", columns=("a", 'b"')),
+        Step(step="rename", names=(("a", "b"),)),
+        Step(step="cast", column="a", type="int64"),
+        Step(step="constant", column="a", value=None, type="date"),
+        Step(step="compute", column="a", sql="b + 1"),
+        Step(step="hmac", column="a", key="k", encoding="base64", length=20),
+        Step(step="tokenize", column="a", key="other", form="uuid", domain="customer"),
+        Step(step="redact", column="a", value="x"),
+        Step(step="truncate", column="a", characters=3),
+        Step(step="truncate-date", column="a", to="year"),
+        Step(step="shift-date", column="a", by="b", key="k", days=30),
+        Step(step="ff1", column="a", key="k", alphabet="digits-lower", tweak="t"),
     )
 )
 
@@ -177,10 +160,12 @@ def test_a_transform_passes_the_filter_for_secrets_unchanged() -> None:
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ({"step": "hsah", "hmac": "A"}, "'hsah' - at `$.steps[0].step`"),
-        ({"step": "hmac", "hmac": "A", "length": 8, "size": 9}, "unknown field `size`"),
-        ({"hmac": "A"}, "missing required field `step`"),
-        ({"step": "hmac"}, "missing required field `hmac`"),
+        ({"step": "hsah", "column": "A"}, "'hsah' - at `$.steps[0].step`"),
+        ({"step": "hmac", "column": "A", "length": 8, "size": 9}, "unknown field `size`"),
+        ({"column": "A"}, "missing required field `step`"),
+        ({"step": "hmac"}, "hmac needs column=... - at `$.steps[0]`"),
+        ({"step": "hmac", "column": "A", "days": 3}, "hmac has no days - at `$.steps[0]`"),
+        ({"step": "truncate", "column": "A", "characters": 0}, "truncate needs characters=..."),
     ],
 )
 def test_an_unknown_field_is_an_error(step: dict[str, object], words: str) -> None:
@@ -213,7 +198,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> Iterator[OracleServer]:
 def tokens(schema: pa.Schema, found: list[pa.RecordBatch]) -> set[Any]:
     """Return the tokens of all values of all columns."""
     steps = tuple(
-        TokenizeColumn(tokenize=name, key="k", domain="customer") for name in schema.names
+        Step(step="tokenize", column=name, key="k", domain="customer") for name in schema.names
     )
     transformer = OneBatch(TransformOptions(steps=steps), schema, KEYS)
     masked = [transformer.one(batch) for batch in found]

@@ -13,8 +13,8 @@ import pytest
 from masking.one_batch import OneBatch
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms.model import ComputeColumn, FilterRows, TransformOptions
-from unloader.transforms.sql_expressions import checked, functions, open_session
+from unloader.transforms.model import Step, TransformOptions
+from unloader.transforms.sql_steps import check_condition, checked, functions, open_session
 from unloader.transforms.transformer import check
 from writers.schema import INFINITE
 
@@ -29,7 +29,7 @@ ROWS = pa.record_batch(
 
 def computed(sql: str, batch: pa.RecordBatch = ROWS) -> pa.Array:
     """Return the column that an expression gives."""
-    transform = TransformOptions(steps=(ComputeColumn(compute="new", sql=sql),))
+    transform = TransformOptions(steps=(Step(step="compute", column="new", sql=sql),))
     found = OneBatch(transform, batch.schema, {}).one(batch)
     assert found.schema == check(transform, batch.schema).schema
     return found.column("new")
@@ -38,7 +38,7 @@ def computed(sql: str, batch: pa.RecordBatch = ROWS) -> pa.Array:
 def refused(sql: str, schema: pa.Schema = ROWS.schema) -> str:
     """Return the error for an expression."""
     with pytest.raises(UsageError) as raised:
-        check(TransformOptions(steps=(ComputeColumn(compute="new", sql=sql),)), schema)
+        check(TransformOptions(steps=(Step(step="compute", column="new", sql=sql),)), schema)
     return str(raised.value)
 
 
@@ -190,7 +190,7 @@ def test_a_name_that_may_be_two_columns_is_refused() -> None:
     assert "may mean" in refused("X", schema)
     columns = [*schema][:2]
     assert check(
-        TransformOptions(steps=(ComputeColumn(compute="n", sql="aB"),)), pa.schema(columns)
+        TransformOptions(steps=(Step(step="compute", column="n", sql="aB"),)), pa.schema(columns)
     )
 
 
@@ -233,7 +233,7 @@ def test_infinity_goes_on_only_where_it_came_in() -> None:
     )
     found = computed("t + INTERVAL 1 DAY", batch)
     assert found.view(pa.int64()).to_pylist() == [86_400_000_000, 2**63 - 1, None]
-    transform = TransformOptions(steps=(ComputeColumn(compute="new", sql="t"),))
+    transform = TransformOptions(steps=(Step(step="compute", column="new", sql="t"),))
     assert check(transform, batch.schema).schema.field("new").metadata == {b"infinite": b"extremes"}
     with pytest.raises(OutputFailed, match="infinite"):
         computed("CASE WHEN plain IS NOT NULL THEN 'infinity'::TIMESTAMP END", batch)
@@ -252,30 +252,32 @@ def test_an_error_on_a_row_shows_no_value(sql: str) -> None:
     assert raised.value.__cause__ is None
 
 
-def test_a_filter_keeps_rows_that_are_true_in_their_order() -> None:
-    """Not those for which the condition is NULL."""
-    transform = TransformOptions(steps=(FilterRows(filter="id <> 2"),))
-    assert OneBatch(transform, ROWS.schema, {}).one(ROWS).to_pylist()[0]["id"] == 1
-    ids = pa.record_batch({"id": pa.array(range(10_000))})
-    odd = OneBatch(TransformOptions(steps=(FilterRows(filter="id % 2 = 1"),)), ids.schema, {}).one(
-        ids
-    )
-    assert odd.column("id").to_pylist() == list(range(1, 10_000, 2))
-    with pytest.raises(UsageError, match="true or false"):
-        check(TransformOptions(steps=(FilterRows(filter="id"),)), ROWS.schema)
+def test_a_condition_is_true_or_false() -> None:
+    """A number is not a condition."""
+    session = open_session()
+    try:
+        for sql in ("id > 1", "NULL"):
+            condition = checked(session, sql, ROWS.schema.names, "it")
+            check_condition(session, condition, ROWS.schema, "it")
+        number = checked(session, "id", ROWS.schema.names, "it")
+        with pytest.raises(UsageError, match="true or false"):
+            check_condition(session, number, ROWS.schema, "it")
+    finally:
+        session.close()
 
 
 def test_expressions_see_what_the_steps_before_made() -> None:
     """Each in turn, whether they are computed together or not."""
     steps = (
-        ComputeColumn(compute="ID", sql="id + 1"),
-        ComputeColumn(compute="twice", sql="id * 2"),
-        ComputeColumn(compute="name", sql="upper(name)"),
-        FilterRows(filter="twice > 4"),
-        ComputeColumn(compute="both", sql="name || twice"),
+        Step(step="compute", column="ID", sql="id + 1"),
+        Step(step="compute", column="twice", sql="id * 2"),
+        Step(step="compute", column="name", sql="upper(name)"),
+        Step(step="compute", column="both", sql="name || twice"),
     )
     found = OneBatch(TransformOptions(steps=steps), ROWS.schema, {}).one(ROWS)
     assert found.schema.names == ["id", "name", "at", "twice", "both"]
     assert found.drop_columns(["at"]).to_pylist() == [
-        {"id": 3, "name": None, "twice": 6, "both": None}
+        {"id": 2, "name": "A", "twice": 4, "both": "A4"},
+        {"id": 3, "name": None, "twice": 6, "both": None},
+        {"id": None, "name": "SECRET", "twice": None, "both": None},
     ]

@@ -13,24 +13,7 @@ import pytest
 from masking.one_batch import OneBatch
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms.model import (
-    CastColumn,
-    ComputeColumn,
-    ConstantColumn,
-    EncryptColumn,
-    FilterRows,
-    HashColumn,
-    KeepColumns,
-    MaskingKey,
-    RedactColumn,
-    RenameColumns,
-    ShiftDates,
-    Step,
-    TokenizeColumn,
-    TransformOptions,
-    TruncateColumn,
-    TruncateDates,
-)
+from unloader.transforms.model import MaskingKey, Step, TransformOptions
 from unloader.transforms.transformer import Together, check
 from writers.large_rows import LargeRow
 from writers.schema import INFINITE
@@ -64,21 +47,19 @@ def rows(count: int) -> pa.RecordBatch:
 
 
 EVERYTHING: tuple[Step, ...] = (
-    FilterRows(filter="customer IS NULL OR customer % 3 <> 0"),
-    ComputeColumn(compute="label", sql="coalesce(name, '?') || '/' || kind"),
-    ComputeColumn(compute="amount", sql="amount * 2"),
-    ShiftDates(shift_date="born", by="customer", key="k", days=20),
-    TruncateDates(truncate_date="at", to="year"),
-    TokenizeColumn(tokenize="customer", key="k"),
-    HashColumn(hmac="raw", key="k", length=12),
-    HashColumn(hmac="kind", key="k", encoding="base64"),
-    EncryptColumn(ff1="card", key="k"),
-    RedactColumn(redact="name", value="x"),
-    TruncateColumn(truncate="label", characters=3),
-    FilterRows(filter="label <> '?/a'"),
-    ConstantColumn(constant="batch", value="7", type="int16"),
-    RenameColumns(rename=(("id", "ID number"),)),
-    CastColumn(cast="ID number", to="decimal(20,0)"),
+    Step(step="compute", column="label", sql="coalesce(name, '?') || '/' || kind"),
+    Step(step="compute", column="amount", sql="amount * 2"),
+    Step(step="shift-date", column="born", by="customer", key="k", days=20),
+    Step(step="truncate-date", column="at", to="year"),
+    Step(step="tokenize", column="customer", key="k"),
+    Step(step="hmac", column="raw", key="k", length=12),
+    Step(step="hmac", column="kind", key="k", encoding="base64"),
+    Step(step="ff1", column="card", key="k"),
+    Step(step="redact", column="name", value="x"),
+    Step(step="truncate", column="label", characters=3),
+    Step(step="constant", column="batch", value="7", type="int16"),
+    Step(step="rename", names=(("id", "ID number"),)),
+    Step(step="cast", column="ID number", type="decimal(20,0)"),
 )
 
 
@@ -96,7 +77,7 @@ def test_rows_are_the_same_however_they_fall_into_batches() -> None:
     batch = rows(1_500)
     transform = TransformOptions(steps=EVERYTHING)
     whole = pa.Table.from_batches([OneBatch(transform, batch.schema, KEYS).one(batch)])
-    assert 500 < whole.num_rows < 1_500
+    assert whole.num_rows == 1_500
     whole.validate(full=True)
     for seed in range(3):
         pick = random.Random(seed)
@@ -126,12 +107,12 @@ def test_columns_are_kept_renamed_and_set() -> None:
     """In the order of the steps, and names may differ in case alone."""
     batch = pa.record_batch({"A": [1], "a": [2], "B": ["x"]})
     steps = (
-        KeepColumns(keep=("b", "a", "A")),
-        RenameColumns(rename=(("a", 'sel"ect'),)),
-        RenameColumns(rename=(("A", "a"),)),
-        ConstantColumn(constant="c", value=None, type="timestamp[us, UTC]"),
-        ConstantColumn(constant="B", value="5", type="decimal(3,1)"),
-        KeepColumns(keep=("B", "a", "c")),
+        Step(step="keep", columns=("b", "a", "A")),
+        Step(step="rename", names=(("a", 'sel"ect'),)),
+        Step(step="rename", names=(("A", "a"),)),
+        Step(step="constant", column="c", value=None, type="timestamp[us, UTC]"),
+        Step(step="constant", column="B", value="5", type="decimal(3,1)"),
+        Step(step="keep", columns=("B", "a", "c")),
     )
     found = OneBatch(TransformOptions(steps=steps), batch.schema, {}).one(batch)
     assert found.to_pylist() == [{"B": Decimal("5.0"), "a": 1, "c": None}]
@@ -141,17 +122,15 @@ def test_columns_are_kept_renamed_and_set() -> None:
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (KeepColumns(keep=("A", "X")), "'X'"),
-        (KeepColumns(keep=()), "keep"),
-        (KeepColumns(keep=("A", "A")), "twice"),
-        (RenameColumns(rename=(("ab", "x"),)), "'ab'"),
-        (RenameColumns(rename=(("A", "b"),)), "'b'"),
-        (RenameColumns(rename=(("A", ""),)), "an empty name"),
-        (CastColumn(cast="A", to="number"), "'number'"),
-        (CastColumn(cast="A", to="decimal(39,0)"), "decimal"),
-        (ConstantColumn(constant="n", value="x", type="int8"), "int8"),
-        (HashColumn(hmac="nobody", key="k"), "'nobody'"),
-        (ComputeColumn(compute="", sql="1"), "no column"),
+        (Step(step="keep", columns=("A", "X")), "'X'"),
+        (Step(step="keep", columns=("A", "A")), "twice"),
+        (Step(step="rename", names=(("ab", "x"),)), "'ab'"),
+        (Step(step="rename", names=(("A", "b"),)), "'b'"),
+        (Step(step="rename", names=(("A", ""),)), "an empty name"),
+        (Step(step="cast", column="A", type="number"), "'number'"),
+        (Step(step="cast", column="A", type="decimal(39,0)"), "decimal"),
+        (Step(step="constant", column="n", value="x", type="int8"), "int8"),
+        (Step(step="hmac", column="nobody", key="k"), "'nobody'"),
     ],
 )
 def test_a_step_that_cannot_be_done_is_one_error(step: Step, words: str) -> None:
@@ -166,7 +145,9 @@ def test_names_that_come_twice_must_be_told_apart() -> None:
     schema = pa.schema([("x", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
     with pytest.raises(UsageError, match="'x'"):
         check(TransformOptions(), schema)
-    assert check(TransformOptions(steps=(KeepColumns(keep=("y",)),)), schema).schema.names == ["y"]
+    assert check(
+        TransformOptions(steps=(Step(step="keep", columns=("y",)),)), schema
+    ).schema.names == ["y"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +167,9 @@ def test_names_that_come_twice_must_be_told_apart() -> None:
 def test_a_cast_that_would_change_a_value_stops_the_run(array: pa.Array, to: str) -> None:
     """The column is named, and the value is not shown."""
     batch = pa.record_batch({"v": array})
-    transformer = OneBatch(TransformOptions(steps=(CastColumn(cast="v", to=to),)), batch.schema, {})
+    transformer = OneBatch(
+        TransformOptions(steps=(Step(step="cast", column="v", type=to),)), batch.schema, {}
+    )
     with pytest.raises(OutputFailed, match=r"\bv\b") as raised:
         transformer.one(batch)
     assert "secret" not in str(raised.value)
@@ -198,17 +181,17 @@ def test_a_cast_without_a_meaning_is_refused() -> None:
     schema = pa.schema([("t", pa.timestamp("us", "UTC")), infinite, ("l", pa.list_(pa.int8()))])
     for name, to in (("t", "timestamp"), ("d", "timestamp"), ("l", "int8")):
         with pytest.raises(UsageError, match=rf"\b{name}\b"):
-            check(TransformOptions(steps=(CastColumn(cast=name, to=to),)), schema)
+            check(TransformOptions(steps=(Step(step="cast", column=name, type=to),)), schema)
 
 
 def test_a_column_says_where_it_comes_from() -> None:
     """The mask, its key, and columns that still have clear values of a masked one."""
     steps = (
-        ComputeColumn(compute="domain", sql="split_part(email, '@', 2)"),
-        HashColumn(hmac="email", key="k"),
-        ComputeColumn(compute="short", sql="email[:4]"),
-        RenameColumns(rename=(("id", "number"),)),
-        CastColumn(cast="number", to="string"),
+        Step(step="compute", column="domain", sql="split_part(email, '@', 2)"),
+        Step(step="hmac", column="email", key="k"),
+        Step(step="compute", column="short", sql="email[:4]"),
+        Step(step="rename", names=(("id", "number"),)),
+        Step(step="cast", column="number", type="string"),
     )
     schema = pa.schema([("id", pa.int64()), ("email", pa.string()), ("other", pa.string())])
     key = MaskingKey(name="k", kind="file", place="/k", proof="00:ff")
@@ -235,24 +218,24 @@ class Endless:
 
 
 def test_a_large_value_passes_where_no_step_looks_at_it() -> None:
-    """It moves with its column, may be filtered or redacted, and is never taken for NULL."""
+    """It moves with its column, may be redacted, and is never taken for NULL."""
     row = pa.record_batch({"id": pa.array([1]), "doc": pa.array([None], pa.string())})
     large = LargeRow(row=row, values=((1, Endless()),))
 
     def done(*steps: Step) -> Any:
         return OneBatch(TransformOptions(steps=steps), row.schema, KEYS).apply_large(large)
 
-    moved = done(RenameColumns(rename=(("doc", "text"),)), KeepColumns(keep=("text", "id")))
+    moved = done(
+        Step(step="rename", names=(("doc", "text"),)), Step(step="keep", columns=("text", "id"))
+    )
     assert [index for index, _ in moved.values] == [0]
-    assert done(FilterRows(filter="id > 1")) is None
-    assert done(RedactColumn(redact="doc", value="-")).row.column("doc").to_pylist() == ["-"]
-    assert done(RedactColumn(redact="doc", value="-")).values == ()
-    assert done(KeepColumns(keep=("id",))).values == ()
+    assert done(Step(step="redact", column="doc", value="-")).row.column("doc").to_pylist() == ["-"]
+    assert done(Step(step="redact", column="doc", value="-")).values == ()
+    assert done(Step(step="keep", columns=("id",))).values == ()
     for step in (
-        HashColumn(hmac="doc", key="k"),
-        TruncateColumn(truncate="doc", characters=3),
-        ComputeColumn(compute="n", sql="length(doc)"),
-        FilterRows(filter="doc IS NULL"),
+        Step(step="hmac", column="doc", key="k"),
+        Step(step="truncate", column="doc", characters=3),
+        Step(step="compute", column="n", sql="length(doc)"),
     ):
         with pytest.raises(OutputFailed, match="doc"):
             done(step)
@@ -276,9 +259,9 @@ CASTS: list[tuple[pa.Array, str, list[Any]]] = [
 def test_a_cast_is_exact(array: pa.Array, to: str, values: list[Any] | None) -> None:
     """Text is what CSV has for a value."""
     batch = pa.record_batch({"v": array})
-    found = OneBatch(TransformOptions(steps=(CastColumn(cast="v", to=to),)), batch.schema, {}).one(
-        batch
-    )
+    found = OneBatch(
+        TransformOptions(steps=(Step(step="cast", column="v", type=to),)), batch.schema, {}
+    ).one(batch)
     found.validate(full=True)
     if values is not None:
         assert found.column(0).to_pylist() == values

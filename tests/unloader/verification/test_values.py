@@ -27,7 +27,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import parse_table
-from unloader.transforms.model import RedactColumn, TransformOptions
+from unloader.transforms.model import Step, TransformOptions
 from writers.files import merge
 from writers.files.checksums import open_digest
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
@@ -251,7 +251,7 @@ def test_a_run_that_recorded_nothing_says_so(database: Path, tmp_path: Path) -> 
 
 def test_a_masked_run_without_sums_needs_a_new_run(database: Path, tmp_path: Path) -> None:
     """Neither level that reads values is advised: each would refuse the run and name the other."""
-    masks = TransformOptions(steps=(RedactColumn(redact="small"),))
+    masks = TransformOptions(steps=(Step(step="redact", column="small"),))
     job = replace(job_of(database, tmp_path / "out", "parquet"), verify="count")
     output = replace(job.output, transform=masks)
     api.unload(replace(job, output=output))

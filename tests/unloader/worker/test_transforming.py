@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unloader.model import OutputTask, Projection
-from unloader.transforms.model import ComputeColumn, TransformOptions
+from unloader.transforms.model import Step, TransformOptions
 from unloader.worker.outputs import UnitOutput
 from writers.model import Compression, OutputSpec, ParquetFormat
 from writers.registry import open_writer
 
-DOUBLED = TransformOptions(steps=(ComputeColumn(compute="b", sql="a * 2"),))
+DOUBLED = TransformOptions(steps=(Step(step="compute", column="b", sql="a * 2"),))
 SCHEMA = pa.schema([("a", pa.int64())])
 PROJECTION = Projection(columns=(), route="arrow", schema="", filters=((0,),))
 

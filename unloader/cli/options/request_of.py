@@ -49,12 +49,7 @@ from unloader.storage.place_names import destination_kind, is_kept, is_one_strea
 from unloader.transforms.masking_keys import key_place
 from unloader.transforms.model import (
     DEFAULT_KEY,
-    CastColumn,
-    ComputeColumn,
-    ConstantColumn,
-    KeepColumns,
     MaskingKey,
-    RenameColumns,
     Step,
     TransformOptions,
 )
@@ -210,16 +205,16 @@ def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
         for key in ("expression", "constant", "cast", "rename")
     }
     steps: list[Step] = [
-        *(ComputeColumn(compute=name, sql=text) for name, text in pairs["expression"]),
-        *(ConstantColumn(constant=name, value=text) for name, text in pairs["constant"]),
-        *(CastColumn(cast=name, to=text.strip()) for name, text in pairs["cast"]),
+        *(Step(step="compute", column=name, sql=text) for name, text in pairs["expression"]),
+        *(Step(step="constant", column=name, value=text) for name, text in pairs["constant"]),
+        *(Step(step="cast", column=name, type=text.strip()) for name, text in pairs["cast"]),
         *map(parse_mask, values.get("mask") or ()),
     ]
     renames = tuple((name, plain_name(text.strip())) for name, text in pairs["rename"])
     if renames:
-        steps.append(RenameColumns(rename=renames))
+        steps.append(Step(step="rename", names=renames))
     if kept := values.get("output_columns"):
-        steps.append(KeepColumns(keep=tuple(map(plain_name, kept))))
+        steps.append(Step(step="keep", columns=tuple(map(plain_name, kept))))
     if not steps:
         return None
     places = _key_places(values.get("mask_key") or ())
