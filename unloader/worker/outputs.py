@@ -162,8 +162,7 @@ class UnitOutput:
             large = tuple((at, values[i]) for at, i in enumerate(self.taken) if i in values)
             own = replace(row, row=row.row.select(self.taken), values=large)
         if self._transformer is not None:
-            changed = self._transformer.apply_large(own)
-            own = changed
+            own = self._transformer.apply_large(own)
         if self._sums is not None:
             own = self._sums.hashed(own)
         if own.values:
