@@ -25,7 +25,7 @@ from unloader.model import SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.base import Catalog, quoted_name
-from unloader.sources.many_tables import describe_tables
+from unloader.sources.questions import describe_tables
 from unloader.sources.registry import source_of
 
 SCHEMA = "unloader_bench_listing"

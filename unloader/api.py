@@ -49,7 +49,7 @@ from unloader.retention.older_runs import clear
 from unloader.run import starting
 from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.sources.base import Catalog
-from unloader.sources.projection import OutputNeeds, choose
+from unloader.sources.readings import OutputNeeds, choose
 from unloader.sources.registry import source_of
 from unloader.storage.place_names import AnyPlace, path_of
 from writers.model import TextFormat
@@ -472,7 +472,7 @@ def keepers() -> dict[str, Any]:
     Raises:
         UnloaderError: ConfigError if their records cannot be read.
     """
-    from unloader.sources.postgres.keeping.client import listed
+    from unloader.sources.postgres.keeping import listed
 
     with translated():
         return listed()
@@ -485,7 +485,7 @@ def end_keepers(run_id: str | None = None) -> dict[str, Any]:
         UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
             is on another machine.
     """
-    from unloader.sources.postgres.keeping.client import ended
+    from unloader.sources.postgres.keeping import ended
 
     with translated():
         return ended(run_id)

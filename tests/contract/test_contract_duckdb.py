@@ -18,7 +18,8 @@ from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.duckdb.source import DuckDBSource
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from unloader.sources.testing import check_source
 
 TYPES = {

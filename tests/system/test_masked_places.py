@@ -233,7 +233,7 @@ def test_a_keeper_of_a_snapshot_has_no_key(place: Place, postgres: Any) -> None:
     keepers = [
         process
         for process in psutil.process_iter()
-        if "keeping.process" in command_line(process)
+        if "postgres.keeper" in command_line(process)
         and str(place.path).encode() in _variables(process)
     ]
     assert len(keepers) == 1

@@ -25,7 +25,7 @@ from processes.breaking import staged_units
 from processes.program import Program
 
 from unloader.model import SecretReference, SessionOptions, SourceSpec
-from unloader.sources.postgres.keeping import records
+from unloader.sources.postgres import keeping
 from unloader.sources.postgres.source import PostgresSource
 
 SECRET = "Hunter2Xyzzy"
@@ -275,10 +275,10 @@ def test_the_password_is_nowhere_in_what_keeps_a_snapshot(
     )
     with closing(PostgresSource().open_catalog(spec)) as catalog:
         catalog.snapshot("snapshot")
-        (keeper,) = records.living()
+        (keeper,) = keeping.living()
         try:
             process = Path(f"/proc/{keeper.record.process}")
             for each in (keeper.path, process / "cmdline", process / "environ"):
                 assert SECRET.encode() not in each.read_bytes(), each
         finally:
-            records.end(keeper)
+            keeping.end(keeper)

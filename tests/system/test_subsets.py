@@ -22,8 +22,8 @@ from routes.selections import in_sample
 
 from unloader.model import SecretReference, SourceSpec
 from unloader.request.names import parse_table
+from unloader.sources.questions import sampled_keys
 from unloader.sources.registry import source_of
-from unloader.sources.statement import sampled_keys
 
 SOURCES = ["duckdb", "sqlite", "postgresql", "oracle"]
 CUSTOMERS, ORDERS = 300, 1500

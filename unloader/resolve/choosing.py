@@ -28,8 +28,7 @@ from unloader.selection.listing import (
     unreadable_columns,
 )
 from unloader.sources.base import Catalog, described_or_obstacle, quoted_name
-from unloader.sources.many_tables import describe_tables
-from unloader.sources.statement import describe_query
+from unloader.sources.questions import describe_query, describe_tables
 
 _Key = tuple[str, str]
 

@@ -20,8 +20,8 @@ from unloader.model import COMPARING, FixedWidths, Lossless, Projection, ReadCol
 from unloader.request.names import Folding, choose_columns, one_column
 from unloader.resolve.resolved import ResolvedTransform, marked, projection_of_output
 from unloader.sources.base import Catalog
-from unloader.sources.projection import OutputNeeds, project
-from unloader.sources.readings import Declared
+from unloader.sources.questions import project
+from unloader.sources.readings import Declared, OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.transforms.masking_keys import masking_keys, with_proof
 from unloader.transforms.model import OutputColumn, TransformOptions

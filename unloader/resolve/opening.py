@@ -25,7 +25,7 @@ from unloader.resolve.planned import check_fits
 from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import hold_tables
+from unloader.sources.questions import hold_tables
 from unloader.sources.registry import cancelled_by, open_unless, source_of
 
 T = TypeVar("T")

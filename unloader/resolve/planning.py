@@ -17,7 +17,7 @@ from unloader.errors import PlanFailed, UsageError
 from unloader.model import Request, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column, typed
 from unloader.sources.base import Catalog
-from unloader.sources.statement import check_able, describe_query, sampled_keys
+from unloader.sources.questions import check_able, describe_query, sampled_keys
 
 SHOWN_NAMES = 5
 

@@ -74,8 +74,8 @@ from unloader.resolve.resolved import (
 from unloader.selection.choice import TablesRequest
 from unloader.selection.listing import TableProblem, each_once, one_error
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import hold_tables
-from unloader.sources.projection import with_origin
+from unloader.sources.questions import hold_tables
+from unloader.sources.readings import with_origin
 from unloader.sources.registry import cancelled_by, open_unless
 from unloader.storage.place_names import destination_kind, is_one_stream, real
 from unloader.transforms.model import TransformOptions

@@ -50,8 +50,8 @@ from unloader.run.history import History
 from unloader.run.outputs import RunOutput, Stop, check_stop, continued
 from unloader.selection.listing import TableProblem
 from unloader.sources.base import Catalog
+from unloader.sources.questions import count
 from unloader.sources.registry import cancelled_by
-from unloader.sources.statement import count
 from unloader.status.recording import LiveRun
 from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage
 from unloader.worker.masked_failures import masks_any, source_words_left_out

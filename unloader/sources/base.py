@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     )
     from unloader.request.locations import UrlForm
     from unloader.request.names import Folding
-    from unloader.sources.hashing import Hasher
     from unloader.sources.readings import ColumnReadings
+    from unloader.sources.statement import Hasher
     from writers.model import TextFormat
 
 

@@ -26,7 +26,7 @@ from unloader.model import Extract, SourceSpec, TableName, TableSummary
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Catalog, described_or_obstacle, info_or_obstacle, quoted_name
-from unloader.sources.many_tables import GONE
+from unloader.sources.questions import GONE
 from unloader.sources.statement import check_condition, relation_of
 
 _READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(int(sys.argv[2])))"

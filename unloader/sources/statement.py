@@ -1,4 +1,4 @@
-"""SQL that the sources share: identifiers, select lists, conditions and samples of keys.
+"""SQL that the sources share: identifiers, select lists, conditions, samples of keys, checksums.
 
 Only the key decides whether it is in a sample, not its table, its source or the other rows. So rows
 that refer to each other by the key are sampled together, and each run samples the same rows.
@@ -7,21 +7,27 @@ docs/subsets.md explains this to users.
 The text of a number is its decimal digits without redundant zeros. The text of a CHAR has no
 padding. A UUID and the hexadecimal digits of bytes are in lower case. A row whose key is NULL or
 empty is in no sample.
+
+docs/verification.md defines the checksum of a column. A source has SQL for the text to hash of each
+column, or reports that SQL cannot make it. The rest is the same for all sources.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from partition_planner.model import ColumnInfo, TableInfo
-from unloader.errors import SnapshotGone, SourceError, UsageError
-from unloader.model import Extract, ReadColumn, SampledKeys
+from unloader.errors import SnapshotGone, SourceError
+from unloader.model import Extract, ReadColumn
+from writers.model import ContentSums, hexadecimal
+from writers.schema import text_classes
 
 if TYPE_CHECKING:
-    from partition_planner.model import Plan
-    from unloader.sources.base import Catalog
+    from partition_planner.model import Selector
 
 
 def quoted(name: str) -> str:
@@ -99,21 +105,6 @@ def query_table(columns: Sequence[ColumnInfo]) -> TableInfo:
     )
 
 
-def describe_query(catalog: Catalog, query: str) -> TableInfo:
-    """Return the columns of a query; an error that the database finds in it names the option.
-
-    Raises:
-        UsageError: The source knows no queries.
-        SourceError: The query is not valid, or columns share a name.
-    """
-    try:
-        return catalog.describe_query(query)
-    except SourceError as error:
-        raise not_accepted(
-            "--query", error, "give --query one SELECT, in the SQL of the database"
-        ) from error
-
-
 def check_distinct(names: Sequence[str]) -> None:
     """Raise `SourceError` if two columns of a query share a name."""
     for name in names:
@@ -179,43 +170,61 @@ def is_sampled(text: bytes | None, share: float) -> bool:
     return bool(text) and hashlib.sha256(text or b"").hexdigest() < below(share)
 
 
-def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
-    """Return how many rows a run reads, counted by the database.
+COLUMNS_TOGETHER = 400
+"""Columns that one statement hashes, by two items each and one for the rows: Oracle takes 1,000
+items, PostgreSQL 1,664. A table of more columns is read several times, at the same snapshot."""
 
-    Only for a sample or a part do the units of the plan determine the rows. Otherwise the rows of
-    the extract are counted, without the plan.
-    """
-    if plan.has_all_units:
-        return catalog.count(extract)
-    return catalog.count_selected(extract, plan.selectors)
+NO_SQL = "this source has no SQL that makes its text"
 
 
-def check_able(catalog: Catalog, option: str) -> None:
-    """Make sure that a source can read a part of the rows.
+class Hashing(Struct, frozen=True, kw_only=True):
+    """How one kind of database computes checksums."""
 
-    Raises:
-        UsageError: It cannot.
-    """
-    if not catalog.capabilities.samples:
-        raise UsageError(
-            f"--{option} does not apply to this source, which cannot choose rows", "leave it out"
-        )
+    text: Callable[[ReadColumn, str], str | None]
+    """Returns SQL for the text to hash of a column, None if SQL cannot make this text. The second
+    argument is the `text_class` of its Arrow field."""
+    sum: str
+    """SQL of the sum over a text, whose place is `{}`."""
+    statement: Callable[[str, Extract, Selector], str]
+    """Returns the query of a select list over the rows of a selector."""
+    count: str = "count"
+    reason: str = NO_SQL
+
+    def texts(self, extract: Extract) -> Iterator[str | None]:
+        """Yield the text to hash of each column."""
+        projection = extract.projection
+        return map(self.text, projection.columns, text_classes(projection.schema))
+
+    def unhashed(self, extract: Extract) -> dict[int, str]:
+        texts = enumerate(self.texts(extract))
+        return {index: self.reason for index, text in texts if text is None}
 
 
-def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float) -> SampledKeys:
-    """Return the sample of a column's values.
+class Hasher(Struct, frozen=True, kw_only=True):
+    """A session that computes checksums at the snapshot of a run; used by one thread at a time."""
 
-    Args:
-        share: Above 0 and below 1.
+    hashing: Hashing
+    rows: Callable[[str], Sequence[Sequence[Any]]]
+    cancel: Callable[[], None]
+    """Makes the call that another thread waits for raise soon; never raises."""
+    close: Callable[[], None]
 
-    Raises:
-        UsageError: Values of the column's type cannot be keys.
-    """
-    found = catalog.sampled_keys(column, share)
-    if found is None:
-        raise UsageError(
-            f"--sample-by {column.name}: the column of {label} has the type "
-            f"{column.native_type or 'of any value'}, whose values cannot be keys",
-            "give a column of whole or decimal numbers, text, UUIDs or bytes",
-        )
-    return found
+    def sums(self, extract: Extract, selector: Selector) -> ContentSums:
+        """Return the checksums of the rows of a selector; ignore the sums of unhashed columns."""
+        count = self.hashing.count
+        columns = list(zip(extract.projection.columns, self.hashing.texts(extract), strict=True))
+        rows, nulls, sums = 0, [], []
+        for start in range(0, len(columns), COLUMNS_TOGETHER):
+            some = columns[start : start + COLUMNS_TOGETHER]
+            items = [f"{count}(*)"]
+            for column, text in some:
+                items.append(f"{count}({column.expression})")
+                items += [] if text is None else [self.hashing.sum.format(text)]
+            statement = self.hashing.statement(", ".join(items), extract, selector)
+            (row,) = self.rows(statement)
+            values = iter(row)
+            rows = int(next(values))
+            for _, text in some:
+                nulls.append(rows - int(next(values)))
+                sums.append(hexadecimal(0 if text is None else int(next(values) or 0)))
+        return ContentSums(rows=rows, nulls=tuple(nulls), sums=tuple(sums))

@@ -35,10 +35,10 @@ from unloader.resolve.planning import keys_of, plan_of
 from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.listing import Obstacle
 from unloader.sources.base import Catalog
-from unloader.sources.hashing import Hasher
-from unloader.sources.projection import OutputNeeds, project
-from unloader.sources.readings import ENCODED_TYPE
+from unloader.sources.questions import project
+from unloader.sources.readings import ENCODED_TYPE, OutputNeeds
 from unloader.sources.registry import source_of
+from unloader.sources.statement import Hasher
 from unloader.verification.files import Advance, differing, in_parallel, some_of
 from unloader.worker.masked_failures import source_words_left_out
 from writers.model import ContentSums, TextFormat

@@ -31,7 +31,7 @@ from oracle.leg import PASSWORD
 from partition_planner.model import ColumnInfo, Piece, TableInfo, WholeTable
 from unloader.model import Extract, Fetch, SecretReference, SessionOptions, Snapshot, SourceSpec
 from unloader.sources.base import ReadAgain
-from unloader.sources.oracle.reading.reader import OracleReader
+from unloader.sources.oracle.reader import OracleReader
 from unloader.sources.oracle.types import ROWID
 from writers.large_rows import LargeRow
 from writers.model import TextFormat

@@ -21,7 +21,8 @@ from unloader.failures import failure_of
 from unloader.model import Extract, Projection, SourceSpec, ValueOptions
 from unloader.sources.base import Catalog
 from unloader.sources.oracle.types import readings_of
-from unloader.sources.projection import OutputNeeds, choose, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds, choose
 from unloader.sources.registry import source_of
 from writers.errors import ValueNotRepresentable
 from writers.model import EncoderChoice, TextFormat

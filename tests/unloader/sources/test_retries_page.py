@@ -10,7 +10,7 @@ import pytest
 from oracledb.errors import _Error
 
 from unloader.errors import ConnectFailed, SessionsRefused, UnloaderError
-from unloader.sources.oracle.connection import errors as of_oracle
+from unloader.sources.oracle import errors as of_oracle
 from unloader.sources.postgres import errors as of_postgres
 
 PAGE = Path(__file__).parents[3] / "docs" / "retries.md"

@@ -176,10 +176,10 @@ def test_values_that_workers_fetch_are_compared_unit_by_unit(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the source has other values the run fails, and publishes nothing."""
-    from unloader.sources.duckdb import catalog as hashing
+    from unloader.sources.duckdb import catalog
 
-    wrong = replace(hashing.HASHING, sum="sum(CAST('0x' || left(md5({} || 'x'), 16) AS UBIGINT))")
-    monkeypatch.setattr(hashing, "HASHING", wrong)
+    wrong = replace(catalog.HASHING, sum="sum(CAST('0x' || left(md5({} || 'x'), 16) AS UBIGINT))")
+    monkeypatch.setattr(catalog, "HASHING", wrong)
     job = job_of(duck(database), tmp_path / "out", "csv", (*UNHASHED, *FAR))
     with pytest.raises(VerifyMismatch, match="unit 0001: column flag has the") as caught:
         api.unload(job)

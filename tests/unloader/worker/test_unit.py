@@ -28,7 +28,8 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.request.names import parse_table
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.worker.outputs import columns_of
 from unloader.worker.process import release, run_unit

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unloader.errors import Interrupted, OutputFailed, UnloaderError, UsageError
-from unloader.sources.duckdb.catalog import PARTITION_MAP
-from unloader.sources.duckdb.file import first_line
+from unloader.sources.duckdb.catalog import PARTITION_MAP, first_line
 from unloader.sources.registry import missing_driver
 from unloader.sources.statement import literal, quoted
 

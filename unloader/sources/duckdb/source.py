@@ -17,15 +17,17 @@ from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, Source, batch_rows
 from unloader.sources.duckdb import types as duckdb_types
-from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog, selector_statement
-from unloader.sources.duckdb.file import (
+from unloader.sources.duckdb.catalog import (
+    FILE,
     HEADER_BYTES,
+    DuckDBCatalog,
     OpenFile,
     connect,
     first_line,
     identity_of,
     is_out_of_memory,
     relation,
+    selector_statement,
     translated,
 )
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of

@@ -32,42 +32,42 @@ from unloader.model import (
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog, LoadReader
-from unloader.sources.hashing import Hasher
-from unloader.sources.many_tables import GONE
-from unloader.sources.oracle.connection.connect import PROGRAM
-from unloader.sources.oracle.connection.session import Session, client_identifier
-from unloader.sources.oracle.reading.fetch import fetch_plan, select_columns
-from unloader.sources.oracle.reading.units import (
-    SCN_GRANT,
-    as_of,
-    check_readable,
-    count_statement,
-    current_scn,
-    hasher_of,
-    last_level,
-    plain_digits,
-    query_relation,
-    selector_statement,
-    take_snapshot,
-    unhashed,
-)
-from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import (
+from unloader.sources.oracle import dictionary
+from unloader.sources.oracle.dictionary import (
     FOLDING,
     Dictionary,
     Relation,
     find,
     listed_tables,
 )
-from unloader.sources.oracle.tables.layout import Layout, lay_out, object_ids
+from unloader.sources.oracle.layout import Layout, lay_out, object_ids
+from unloader.sources.oracle.session import PROGRAM, Session, client_identifier
+from unloader.sources.oracle.statement import (
+    SCN_GRANT,
+    as_of,
+    check_readable,
+    count_statement,
+    current_scn,
+    fetch_plan,
+    hasher_of,
+    last_level,
+    plain_digits,
+    query_relation,
+    select_columns,
+    selector_statement,
+    take_snapshot,
+    unhashed,
+)
 from unloader.sources.oracle.types import (
     described_column,
     number_text,
     parse_native,
     readings_of,
 )
+from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
+    Hasher,
     below,
     check_condition,
     check_distinct,
@@ -276,7 +276,7 @@ class OracleCatalog(Catalog):
             self._check_segments(*described, extract, selectors)
         if self._spec.session.confirm_fetch:
             # Only here: every start of the program would read it.
-            from unloader.sources.oracle.native.confirming import confirm_fetch
+            from unloader.sources.oracle.native.batches import confirm_fetch
 
             statements = [self.statement(extract, selector) for selector in selectors]
             confirm_fetch(self._spec, self._session, statements, fetch_plan(extract))

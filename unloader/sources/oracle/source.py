@@ -15,13 +15,12 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source
 from unloader.sources.oracle.catalog import OracleCatalog
-from unloader.sources.oracle.reading.fetch import driver_warning
-from unloader.sources.oracle.reading.units import SCN
+from unloader.sources.oracle.statement import SCN, driver_warning
 from unloader.sources.readings import Declared, decimal_digits, one_of, text_length
 from unloader.sources.registry import OPTIONS
 
 if TYPE_CHECKING:
-    from unloader.sources.oracle.reading.reader import OracleReader
+    from unloader.sources.oracle.reader import OracleReader
 
 
 class OracleSource(Source):
@@ -55,13 +54,13 @@ class OracleSource(Source):
         import cryptography.hazmat.primitives.ciphers  # noqa: F401
         import oracledb  # noqa: F401
 
-        from unloader.sources.oracle.reading import reader  # noqa: F401
+        from unloader.sources.oracle import reader as reader
 
     def open_catalog(self, spec: SourceSpec) -> OracleCatalog:
         return OracleCatalog(spec)
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> OracleReader:
-        from unloader.sources.oracle.reading.reader import OracleReader
+        from unloader.sources.oracle.reader import OracleReader
 
         return OracleReader(spec, snapshot)
 

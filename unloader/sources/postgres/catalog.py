@@ -26,12 +26,11 @@ from unloader.model import (
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, result_or_error
-from unloader.sources.hashing import Hasher
-from unloader.sources.postgres import dictionary
-from unloader.sources.postgres.dictionary import SHORT_SECONDS
+from unloader.sources.postgres import relations
 from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
-from unloader.sources.postgres.keeping.client import kept_by_another, start_keeper
+from unloader.sources.postgres.keeping import kept_by_another, start_keeper
 from unloader.sources.postgres.relations import (
+    SHORT_SECONDS,
     batches,
     counted,
     counted_together,
@@ -52,6 +51,8 @@ from unloader.sources.postgres.session import (
 from unloader.sources.postgres.statement import (
     HASHING,
     HASHING_IN_UTF8,
+    encodable,
+    readings_of,
     reads_only_one,
     reads_others,
     relation_name,
@@ -59,12 +60,9 @@ from unloader.sources.postgres.statement import (
     sampled_keys,
     selector_statement,
 )
-from unloader.sources.postgres.types import (
-    encodable,
-    readings_of,
-)
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
+    Hasher,
     check_condition,
     check_distinct,
     derived_table,
@@ -76,7 +74,7 @@ from unloader.sources.statement import (
 )
 
 if TYPE_CHECKING:
-    from unloader.sources.postgres.keeping.client import Kept
+    from unloader.sources.postgres.keeping import Kept
     from writers.model import TextFormat
 
 
@@ -124,10 +122,10 @@ class PostgresCatalog(Catalog):
         self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
 
     def tables(self) -> tuple[TableSummary, ...]:
-        rows = self._session.rows(dictionary.RELATIONS, None)
+        rows = self._session.rows(relations.RELATIONS, None)
         found = [row for row in rows if not row.is_partition]
         oids = [row.oid for row in found]
-        sizes = {row.root: row for row in dictionary.sized(self._session, dictionary.SIZES, oids)}
+        sizes = {row.root: row for row in relations.sized(self._session, relations.SIZES, oids)}
         return tuple(_summary(row, sizes.get(row.oid)) for row in found)
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
@@ -142,7 +140,7 @@ class PostgresCatalog(Catalog):
         return Listing.of(
             listed_tables(self._session, policies_apply=self._policies_apply),
             folding=self.capabilities.folding,
-            default_schemas=dictionary.users_schemas(self._session, implicit=True),
+            default_schemas=relations.users_schemas(self._session, implicit=True),
             where=self._where,
         )
 
@@ -161,7 +159,7 @@ class PostgresCatalog(Catalog):
                 self._session.column_names(query)
                 found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
             oids = [oid for _, oid in found]
-            types = {row.oid: row.name for row in self._session.rows(dictionary.TYPES, oids)}
+            types = {row.oid: row.name for row in self._session.rows(relations.TYPES, oids)}
         check_distinct([name for name, _ in found])
         # A description has no precision for numerics: they stay exact text.
         return query_table(
@@ -174,8 +172,8 @@ class PostgresCatalog(Catalog):
         relation = qualified(table.schema, table.name)
         with self._apart():
             oid = self._session.value("SELECT $1::text::regclass::oid", relation)
-            leaves = dictionary.leaves_of(self._session, [oid]).get(oid, ())
-            found = dictionary.policies(self._session, [relation])
+            leaves = relations.leaves_of(self._session, [oid]).get(oid, ())
+            found = relations.policies(self._session, [relation])
         missing = [
             f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
             for leaf in leaves
@@ -312,10 +310,9 @@ class PostgresCatalog(Catalog):
             SnapshotGone: A relation is not as it was at the snapshot.
             SourceError: A lock is not to be had, or policies may hide rows.
         """
-        own = [
-            qualified(each.table.schema, each.table.name) for each, _ in tables if not each.query
-        ]
-        hiding = None if self._policies_apply else dictionary.policies(self._session, own)
+        extracts = [extract for extract, _ in tables if extract.query is None]
+        own = [qualified(each.table.schema, each.table.name) for each in extracts]
+        hiding = None if self._policies_apply else relations.policies(self._session, own)
         if hiding:
             raise SourceError(
                 hiding,
@@ -324,26 +321,26 @@ class PostgresCatalog(Catalog):
             )
         if not self._in_snapshot:
             return
-        relations = [(extract, each) for extract, selectors in tables for each in selectors]
-        named = [each for each in relations if each[0].query is None]
+        read = [(extract, each) for extract, selectors in tables for each in selectors]
+        named = [each for each in read if each[0].query is None]
         names = sorted({relation_name(*each) for each in named})
         whole = {relation_name(*each) for each in named if not reads_only_one(each[1])}
-        locked = set(dictionary.lock(self._session, names, whole))
+        locked = set(relations.lock(self._session, names, whole))
         # Columns are named: the planner leaves out relations that only unselected columns read.
         others = dict.fromkeys(
             f"EXPLAIN {select(select_list(each[0].projection.columns), relation_of(*each), ())}"
-            for each in relations
+            for each in read
             if each[0].query is not None or relation_name(*each) not in locked
         )
         with self._session.users_path():
             for batch in batches(list(others)):
                 self._session.execute("; ".join(batch))
         texts = any(each.query is not None or each.where is not None for each, _ in tables)
-        check_unchanged(dictionary.changed(self._session, names, by_name=texts))
+        check_unchanged(relations.changed(self._session, names, by_name=texts))
 
     def unheld(self) -> tuple[str, ...]:
         with self._holding():
-            found = self._session.rows(dictionary.FOREIGN) if self._in_snapshot else []
+            found = self._session.rows(relations.FOREIGN) if self._in_snapshot else []
         if not found:
             return ()
         names = [str(row[0]) for row in found]
@@ -365,7 +362,7 @@ class PostgresCatalog(Catalog):
         with self._apart():
             rows = counted(self._session, extract)
             if self._in_snapshot and reads_others(extract):
-                check_unchanged(dictionary.changed(self._session))
+                check_unchanged(relations.changed(self._session))
         return rows
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
@@ -469,8 +466,8 @@ class PostgresCatalog(Catalog):
 
         Another spelling in its search path counts only if the server finds nothing.
         """
-        oid = dictionary.meant(self._session, table)
-        rows = self._session.rows(dictionary.RELATIONS, oid)
+        oid = relations.meant(self._session, table)
+        rows = self._session.rows(relations.RELATIONS, oid)
         listed = [_summary(row) for row in rows]
         if oid is not None:
             if not rows:
@@ -480,7 +477,7 @@ class PostgresCatalog(Catalog):
             table,
             listed,
             folding=self.capabilities.folding,
-            default_schemas=dictionary.users_schemas(self._session, implicit=False),
+            default_schemas=relations.users_schemas(self._session, implicit=False),
             where=self._where,
         )
         row = rows[listed.index(found)]

@@ -1,7 +1,9 @@
 """The tables of a PostgreSQL database: listed, described, counted and locked at the snapshot.
 
-The rows of pg_class and the other catalogs are the rows of the snapshot: the tables, their names
-and kinds. Functions answer for the present: rights, and whether a name still means the same table.
+Source of truth: pg_class, pg_inherits, pg_attribute, pg_type, pg_am (chapter "System Catalogs").
+Row counts are the planner's statistics (`reltuples`); bytes are the current sizes of the files.
+The rows of the catalogs are the rows of the snapshot: the tables, their names and kinds. Functions
+answer for the present: rights, and whether a name still means the same table.
 
 A table has the leaves that pg_inherits has at the snapshot: a partition attached later is not part
 of it, a partition detached later is. So its leaves are counted. If the user may read them through
@@ -10,18 +12,22 @@ the table only, its rows in these leaves are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from partition_planner.model import TableInfo
+from msgspec import Struct
+
+from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent, TableInfo
+from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract
+from unloader.model import Extract, TableName
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Obstacle, UnreadableColumn, family_of
-from unloader.sources.many_tables import GONE
-from unloader.sources.postgres import dictionary
-from unloader.sources.postgres.dictionary import Leaf
+from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
+from unloader.sources.questions import GONE
 from unloader.sources.statement import (
     derived_table,
     qualified,
@@ -30,6 +36,347 @@ from unloader.sources.statement import (
     select,
     select_count,
 )
+
+RELATIONS = """
+SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relispartition AS is_partition,
+       CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
+            WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END AS kind
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
+  AND has_schema_privilege(n.oid, 'USAGE')
+  AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
+  AND ($1::oid IS NULL OR c.oid = $1)
+ORDER BY 2, 3
+"""
+
+SIZES = """
+WITH RECURSIVE tree (root, oid) AS (
+  SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY($1::oid[])
+  UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
+SELECT root, sum(CASE WHEN c.oid = ANY ($2::oid[]) THEN
+         c.relpages * current_setting('block_size')::bigint ELSE pg_table_size(c.oid) END)::bigint
+         AS bytes,
+       sum(CASE WHEN c.reltuples >= 0 AND c.relkind <> 'p' THEN c.reltuples END)::bigint AS rows,
+       count(*) FILTER (WHERE c.relkind <> 'p') AS leaves
+FROM tree JOIN pg_class c ON c.oid = tree.oid WHERE c.relkind <> 'v' GROUP BY root
+"""
+
+COLUMNS = """
+WITH RECURSIVE chain (attrelid, attnum, oid, typmod, kind, base, basemod) AS (
+  SELECT a.attrelid, a.attnum, t.oid, a.atttypmod, t.typtype, t.typbasetype, t.typtypmod
+  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+  SELECT chain.attrelid, chain.attnum, t.oid,
+         CASE WHEN chain.basemod >= 0 THEN chain.basemod ELSE chain.typmod END, t.typtype,
+         t.typbasetype, t.typtypmod
+  FROM chain JOIN pg_type t ON t.oid = chain.base WHERE chain.kind = 'd')
+SELECT a.attrelid AS oid, a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,
+       a.attnotnull AS required, format_type(chain.oid, chain.typmod) AS base_type
+FROM pg_attribute a
+JOIN chain ON chain.attrelid = a.attrelid AND chain.attnum = a.attnum AND chain.kind <> 'd'
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
+"""
+
+TYPES = """
+SELECT given.oid, format_type(given.oid, NULL) AS name FROM unnest($1::oid[]) AS given (oid)
+"""
+
+LEAVES = """
+WITH RECURSIVE tree (root, oid, path, names) AS (
+  SELECT given.oid, given.oid, ARRAY[]::oid[], ARRAY[]::text[]
+  FROM unnest($1::oid[]) AS given (oid)
+  UNION ALL
+  SELECT tree.root, i.inhrelid, tree.path || i.inhrelid, tree.names || (
+           CASE WHEN count(*) OVER (PARTITION BY tree.root, tree.path, c.relname) > 1
+                THEN n.nspname::text || '.' ELSE '' END || c.relname::text) COLLATE "default"
+  FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid JOIN pg_class c ON c.oid = i.inhrelid
+       JOIN pg_namespace n ON n.oid = c.relnamespace)
+SELECT DISTINCT ON (tree.root, tree.oid) tree.root, tree.oid, tree.path,
+       array_to_string(CASE WHEN EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = tree.oid)
+                            THEN tree.names || tree.names[cardinality(tree.names)]
+                            ELSE tree.names END, '/') AS name,
+       n.nspname AS schema, c.relname AS relation,
+       coalesce(am.amname, '') AS access_method,
+       CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
+       CASE WHEN c.oid = ANY ($2::oid[]) THEN
+              c.relpages * current_setting('block_size')::bigint
+            WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END AS bytes,
+       CASE WHEN c.oid = ANY ($2::oid[]) THEN c.relpages::bigint
+            WHEN c.relkind IN ('r', 'm')
+            THEN pg_relation_size(c.oid) / current_setting('block_size')::bigint END AS blocks,
+       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS granted,
+       row_security_active(c.oid) AS guarded
+FROM tree JOIN pg_class c ON c.oid = tree.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_am am ON am.oid = c.relam
+WHERE c.relkind <> 'p'
+ORDER BY tree.root, tree.oid, tree.path
+"""
+"""Partitions of one parent that differ only in the schema are named with it. A table with children
+that inherit from it is a level, and its own rows have a further name below it: `a/a`."""
+
+LOCKED = """
+SELECT DISTINCT relation FROM pg_locks
+WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+"""
+"""Includes locks that sessions still wait for: a later session waits until they are released."""
+
+CHANGED = """
+SELECT l.relation::regclass::text FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 16384
+  AND CASE WHEN c.oid IS NULL THEN pg_index_has_property(l.relation, 'clusterable') IS NULL
+           ELSE c.relkind IN ('r', 'm')
+                AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode END
+LIMIT 1
+"""
+"""One changed relation among the relations that the session has locked, also for views and queries.
+Numbers from 16384 on are users' own. A new index has a property; a new table does not."""
+
+REPLACED = """
+SELECT given.name FROM unnest($1::text[]) AS given (name)
+LEFT JOIN pg_class c ON c.oid = to_regclass(given.name)
+LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"'
+      IS DISTINCT FROM given.name
+LIMIT 1
+"""
+
+RENAMED = """
+SELECT l.relation::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 16384
+  AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+  AND (pg_identify_object('pg_class'::regclass, l.relation, 0)).identity
+      IS DISTINCT FROM quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+LIMIT 1
+"""
+"""Two tables that exchanged names: the text of a query now means the other one.
+`pg_identify_object` reads the latest committed state; it names a temporary schema differently."""
+
+POLICIES = """
+SELECT c.oid::regclass::text AS relation,
+       coalesce((SELECT string_agg(p.polname, ', ' ORDER BY p.polname) FROM pg_policy p
+                 WHERE p.polrelid = c.oid
+                   AND p.polcmd IN ('r', '*')
+                   AND (p.polroles = '{0}' OR EXISTS (
+                     SELECT FROM unnest(p.polroles) AS role (oid)
+                     WHERE pg_has_role(current_user, role.oid, 'USAGE')))), '') AS names
+FROM unnest($1::text[]) AS given (name) JOIN pg_class c ON c.oid = to_regclass(given.name)
+WHERE row_security_active(c.oid)
+LIMIT 1
+"""
+
+FOREIGN = """
+SELECT DISTINCT c.oid::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' ORDER BY 1
+"""
+
+MAY_READ_TABLEOID = "SELECT has_column_privilege($1::oid, 'tableoid', 'SELECT')"
+"""It takes a right on all of the table."""
+
+OIDS = """
+SELECT given.at, to_regclass(given.name)::oid AS oid
+FROM unnest($1::text[]) WITH ORDINALITY AS given (name, at)
+"""
+
+LOCKABLE = """
+SELECT given.name FROM unnest($1::text[]) AS given (name)
+JOIN pg_class c ON c.oid = to_regclass(given.name)
+WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT') AND NOT (
+  given.name = ANY ($2::text[])
+  AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid))
+"""
+"""LOCK TABLE accepts only these kinds, and requires the right to the whole table."""
+
+SHORT_SECONDS = 0.2
+"""Guess: locks of short statements are free again within that time."""
+
+LOCK_RELATIONS = 500
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+"""Names that need no quotes, so that the server reads them in lower case."""
+
+TID_RANGE_VERSION = 14
+"""First major version whose `ctid` conditions read only the blocks asked for (TID Range Scan)."""
+
+
+class Leaf(Struct, frozen=True, kw_only=True):
+    """One relation that holds rows of a table: the table itself, a partition or a child."""
+
+    oid: int
+    name: str
+    """Path of partition names below the table, `/` between levels; empty for the table itself."""
+    relation: tuple[str, str]
+    rows: int | None
+    bytes: int | None
+    extents: tuple[RowExtent, ...]
+    """Heap blocks; () where ranges of them cannot be read alone."""
+    granted: bool
+    """The user may read it by its own name."""
+    guarded: bool
+    """Its own policies would choose its rows, which do not count for who reads the table."""
+
+
+def meant(session: Session, table: TableName) -> int | None:
+    """Return the oid of the relation that the server finds by a name's case and `search_path`."""
+    parts = [part for part in (table.schema, table.name) if part is not None]
+    text = ".".join(
+        part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
+        for part in parts
+    )
+    sql = "SELECT pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid"
+    with session.users_path():
+        found = session.value(sql, text)
+    return None if found is None else int(found)
+
+
+def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
+    """Return the schemas of the user's search path that exist, in its order.
+
+    Args:
+        implicit: Include schemas that are searched without being named, such as `pg_catalog`.
+    """
+    sql = "SELECT pg_catalog.current_schemas($1::boolean)::pg_catalog.text[]"
+    with session.users_path():
+        return tuple(session.value(sql, implicit) or ())
+
+
+def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
+    """Return the rows of a statement that asks for sizes.
+
+    A function that returns a size waits for a session with an exclusive lock on the relation. Many
+    tables must not wait for one: the size of such a relation comes from its last ANALYZE. The later
+    lock shows whether it can be read.
+    """
+    if not session.in_transaction:
+        return session.rows(sql, oids, [])
+    try:
+        with session.waiting(SHORT_SECONDS), session.apart():
+            return session.rows(sql, oids, [])
+    except SourceError as error:
+        if state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
+            raise
+    locked = [row.relation for row in session.rows(LOCKED)]
+    with session.apart():
+        return session.rows(sql, oids, locked)
+
+
+def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
+    """Return the columns of tables in table order, by oid; one that is gone is left out.
+
+    Domains come with the type behind them.
+    """
+    found: dict[int, list[tuple[str, str, bool, str]]] = {}
+    for oid, *column in session.rows(COLUMNS, oids):
+        found.setdefault(oid, []).append(tuple(column))
+    # Tables with equal columns share the same objects: results made from them are made once.
+    made: dict[tuple[tuple[str, str, bool, str], ...], tuple[ColumnInfo, ...]] = {}
+    for some in map(tuple, found.values()):
+        if some not in made:
+            made[some] = tuple(
+                ColumnInfo(
+                    name=name,
+                    native_type=native,
+                    nullable=not required,
+                    attributes=(("base_type", base),) if base != native else (),
+                )
+                for name, native, required, base in some
+            )
+    return {oid: made[tuple(some)] for oid, some in found.items()}
+
+
+def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
+    """Return the relations that hold the rows of tables, by oid; partitions as created."""
+    ranges = session.version[0] >= TID_RANGE_VERSION
+    found: dict[int, list[Leaf]] = {}
+    for row in sorted(sized(session, LEAVES, oids), key=lambda row: list(row.path)):
+        in_ranges = ranges and row.access_method == "heap" and row.blocks is not None
+        leaf = Leaf(
+            oid=row.oid,
+            name=row.name,
+            relation=(row.schema, row.relation),
+            rows=row.rows,
+            bytes=row.bytes,
+            extents=(RowExtent(first=0, last=row.blocks),) if in_ranges else (),
+            granted=row.granted,
+            guarded=row.guarded,
+        )
+        found.setdefault(row.root, []).append(leaf)
+    return {oid: tuple(some) for oid, some in found.items()}
+
+
+def policies(session: Session, names: Sequence[str]) -> str | None:
+    """Return which of some relations hides rows from this user, and why; names quoted as in SQL."""
+    found = session.rows(POLICIES, list(names)) if names else []
+    if not found:
+        return None
+    return f"row-level security may hide rows of {found[0].relation}, {hiding(found[0].names)}"
+
+
+def hiding(names: str) -> str:
+    """Return why policies with these names choose rows; without any no row is let through."""
+    return f"by policy {names}" if names else "because no policy shows any row to this user"
+
+
+def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
+    """Return the oids of relations, None for one that is not there; names quoted as in SQL."""
+    rows = session.rows(OIDS, list(names))
+    return [row.oid for row in sorted(rows, key=lambda row: int(row.at))]
+
+
+def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> list[str]:
+    """Lock relations as a SELECT does, without their children; return the locked relations.
+
+    Args:
+        session: Within a transaction, which holds the locks.
+        names: Quoted as in SQL.
+        whole: Names among them that are not locked if they have children.
+    """
+    if not names:
+        return []
+    locked = [row.name for row in session.rows(LOCKABLE, names, list(whole))]
+    for start in range(0, len(locked), LOCK_RELATIONS):
+        several = ", ".join(f"ONLY {name}" for name in locked[start : start + LOCK_RELATIONS])
+        session.execute(f"LOCK TABLE {several} IN ACCESS SHARE MODE")
+    return locked
+
+
+def changed(session: Session, names: Sequence[str] = (), *, by_name: bool = True) -> str | None:
+    """Return a relation that the session has locked and that is not as it was at the snapshot.
+
+    Its files differ (TRUNCATE, a rewritten table), it did not exist (dropped and created again), or
+    it had another name. A query of pg_class shows the snapshot; locks, `to_regclass` and
+    `pg_relation_filenode` show the latest committed state.
+
+    Args:
+        session: A session within a snapshot that has locked every relation that will be read.
+        names: Relations that are read by name, schema and name quoted.
+        by_name: Texts of the user or of functions name further relations.
+    """
+    found = session.rows(CHANGED) or session.rows(REPLACED, list(names))
+    if by_name and not found:
+        found = session.rows(RENAMED)
+    return str(found[0][0]) if found else None
+
+
+def partitions(found: tuple[Leaf, ...], table: str) -> tuple[PartitionInfo, ...]:
+    """Return leaves as partitions; the table itself, where it holds rows, under its own name."""
+    names = [leaf.name or table for leaf in found]
+    often = Counter(names)
+    return tuple(
+        PartitionInfo(
+            name=name if often[name] == 1 else ".".join(leaf.relation),
+            relation=leaf.relation,
+            position=position,
+            rows=leaf.rows,
+            bytes=leaf.bytes,
+            extents=leaf.extents,
+        )
+        for position, (name, leaf) in enumerate(zip(names, found, strict=True))
+    )
+
 
 TABLES = """
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relispopulated AS populated,
@@ -112,7 +459,7 @@ def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
     if row.policies is not None and not policies_apply:
         yield Obstacle(
             kind="rows hidden",
-            what=f"row-level security may hide rows of it, {dictionary.hiding(row.policies)}",
+            what=f"row-level security may hide rows of it, {hiding(row.policies)}",
             mend=(f"ALTER ROLE {quoted(reader)} BYPASSRLS",),
             hint="unload only the visible rows with --enable-row-security",
         )
@@ -135,7 +482,7 @@ def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
         )
 
 
-OIDS = """
+LISTED_OIDS = """
 SELECT given.at, c.oid
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (schema, name, at)
 JOIN pg_namespace n ON n.nspname = given.schema
@@ -158,7 +505,7 @@ def described_tables(
     """Return each table's description in the order of `tables`, or its obstacle in its place."""
     observe(PhaseStarted(phase="columns"))
     schemas, names = [table.schema for table in tables], [table.name for table in tables]
-    oids = {row.at - 1: int(row.oid) for row in session.rows(OIDS, schemas, names)}
+    oids = {row.at - 1: int(row.oid) for row in session.rows(LISTED_OIDS, schemas, names)}
     keys = {oid: (tables[at].schema or "", tables[at].name) for at, oid in oids.items()}
     infos = described(session, keys, observe)
     # Last, so that tables dropped during the other queries are known, too.
@@ -182,15 +529,15 @@ def described(
         keys: Schema and name of each table, by its oid.
         observe: Called as each slow step begins.
     """
-    columns = dictionary.columns_of(session, list(keys))
+    columns = columns_of(session, list(keys))
     observe(PhaseStarted(phase="partitions"))
-    leaves_of = dictionary.leaves_of(session, list(keys))
-    several = [oid for oid, key in keys.items() if not _is_single(leaves_of.get(oid, ()), key)]
+    found_leaves = leaves_of(session, list(keys))
+    several = [oid for oid, key in keys.items() if not _is_single(found_leaves.get(oid, ()), key)]
     # What policies say counts only where partitions could be read by their own names.
     guarded = {int(row.oid) for row in session.rows(ACTIVE, several)} if several else set()
     found = {}
     for oid, key in keys.items():
-        leaves, single = leaves_of.get(oid, ()), oid not in several
+        leaves, single = found_leaves.get(oid, ()), oid not in several
         known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
         known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
         # Rights on some columns do not include ctid, and rights on a table do not include its
@@ -204,7 +551,7 @@ def described(
             schema=key[0],
             name=key[1],
             columns=columns.get(oid, ()),
-            partitions=dictionary.partitions(leaves, key[1]) if readable and not single else (),
+            partitions=partitions(leaves, key[1]) if readable and not single else (),
             rows=sum(known_rows) if known_rows else None,
             bytes=sum(known_bytes) if known_bytes else None,
             extents=leaves[0].extents if readable and single else (),
@@ -233,18 +580,17 @@ def counted(session: Session, extract: Extract) -> int:
         return _number(session, sql)
     name = qualified(extract.table.schema, extract.table.name)
     oid = session.value("SELECT $1::text::regclass::oid", name)
-    leaves = dictionary.leaves_of(session, [oid]).get(oid, ())
+    leaves = leaves_of(session, [oid]).get(oid, ())
     if extract.partitions:
-        parts = dictionary.partitions(leaves, extract.table.name)
+        parts = partitions(leaves, extract.table.name)
         asked = matching_partitions((part.name for part in parts), extract.partitions)
         relations = [part.relation for part in parts if part.name in asked and part.relation]
     elif [leaf.oid for leaf in leaves] != [oid] and (
-        any(not leaf.granted or leaf.guarded for leaf in leaves)
-        or dictionary.policies(session, [name])
+        any(not leaf.granted or leaf.guarded for leaf in leaves) or policies(session, [name])
     ):
         # Rows of partitions can be read through their table alone. Who has rights on columns alone
         # may not ask which partition a row is from.
-        if session.value(dictionary.MAY_READ_TABLEOID, oid):
+        if session.value(MAY_READ_TABLEOID, oid):
             oids = ", ".join(str(leaf.oid) for leaf in leaves)
             own = f"ARRAY[{oids}]::pg_catalog.oid[]"
             conditions.insert(0, f"{name}.tableoid OPERATOR(pg_catalog.=) ANY ({own})")
@@ -279,8 +625,8 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
     Each has a separate count, which reads only its relation. They share one round trip.
     """
     names = [qualified(each.table.schema, each.table.name) for each in extracts.values()]
-    oids = dictionary.oids_of(session, names)
-    leaves = dictionary.leaves_of(session, [oid for oid in oids if oid is not None])
+    oids = oids_of(session, names)
+    leaves = leaves_of(session, [oid for oid in oids if oid is not None])
     counts = []
     for (at, extract), name, oid in zip(extracts.items(), names, oids, strict=True):
         own = leaves.get(oid, ()) if oid is not None else ()

@@ -19,7 +19,7 @@ from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, ReadColumn, Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source, Text
-from unloader.sources.postgres import dictionary
+from unloader.sources.postgres import relations
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
 from unloader.sources.postgres.session import (
@@ -30,8 +30,14 @@ from unloader.sources.postgres.session import (
     is_exported,
     session_in,
 )
-from unloader.sources.postgres.statement import CopyDialect, reads_others, selector_statement
-from unloader.sources.postgres.types import base_type, declared, is_number
+from unloader.sources.postgres.statement import (
+    CopyDialect,
+    base_type,
+    declared,
+    is_number,
+    reads_others,
+    selector_statement,
+)
 from unloader.sources.readings import Declared
 from unloader.sources.registry import OPTIONS
 from unloader.sources.statement import quoted, select_list
@@ -150,7 +156,7 @@ class PostgresReader:
                 raise
             raise self._not_utf8(extract, selector, error) from error
         if self._session.in_transaction and reads_others(extract):
-            check_unchanged(dictionary.changed(self._session))
+            check_unchanged(relations.changed(self._session))
 
     def _not_utf8(self, extract: Extract, selector: Selector, error: SourceError) -> SourceError:
         """Return the error of texts that have no UTF-8, with the names of their columns."""

@@ -26,21 +26,19 @@ from unloader.sources.file_state import FileCatalog
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
+    CHECKED,
+    READING,
     RESERVATION,
+    ROWID,
     conditions,
     counted_condition,
+    reading_of,
+    readings_of,
     relation_name,
     sampled_keys,
     selector_statement,
-    with_key,
-)
-from unloader.sources.sqlite.types import (
-    CHECKED,
-    READING,
-    ROWID,
-    reading_of,
-    readings_of,
     value_of,
+    with_key,
 )
 from unloader.sources.statement import (
     derived_table,

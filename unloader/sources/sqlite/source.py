@@ -20,7 +20,6 @@ from unloader.sources.base import SHARES, ReadAgain, Source
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
 from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
-from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.session import (
     BUSY_SECONDS,
@@ -31,9 +30,12 @@ from unloader.sources.sqlite.session import (
     state_while_read,
 )
 from unloader.sources.sqlite.statement import (
+    OVERFLOW,
     RESERVATION,
     TOO_WIDE,
     chosen,
+    conform,
+    foreign_value,
     in_rowid_order,
     sample_statement,
     searches,
@@ -157,7 +159,7 @@ class SQLiteReader:
                 found = self._bounded(with_key(extract), piece.selector, batch_bytes)
                 for batch in chosen(found, extract):
                     if batch.num_rows:
-                        yield sqlite_types.conform(batch, extract.projection.columns, schema)
+                        yield conform(batch, extract.projection.columns, schema)
                     del batch
         except SourceError as error:
             raise self._refusal(extract, piece.selector, error) from error
@@ -252,13 +254,13 @@ class SQLiteReader:
 
     def _refusal(self, extract: Extract, selector: Selector, error: SourceError) -> UnloaderError:
         """Return the value that stopped the reading, if it was one; else the error itself."""
-        if sqlite_types.OVERFLOW not in error.message:
+        if OVERFLOW not in error.message:
             return error
         for names, sql in searches(extract, selector):
             row = self._values(sql)
             for name, storage in zip(names, row[1:] if row else (), strict=False):
                 if row is not None and storage is not None:
-                    return sqlite_types.foreign_value(extract, name, storage, row[0])
+                    return foreign_value(extract, name, storage, row[0])
         return error
 
 

@@ -26,7 +26,8 @@ from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.model import Extract, Projection, Snapshot, SourceSpec
 from unloader.sources.base import Catalog, Source, TextReader, read_again, unit_batches, unit_text
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from writers.model import TextFormat
 from writers.schema import read_schema
 

@@ -24,7 +24,7 @@ from unloader.request.names import matching_partitions
 from unloader.selection.choice import Chosen
 from unloader.selection.listing import FAMILIES, ListedTable, Listing, Obstacle
 from unloader.sources.base import Catalog, Source, described_or_obstacle, quoted_name
-from unloader.sources.many_tables import describe_tables
+from unloader.sources.questions import describe_tables
 from unloader.sources.readings import ENCODED_TYPE, ColumnReadings, Use
 from unloader.sources.statement import qualified
 from unloader.sources.testing.case import (

@@ -20,7 +20,7 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.duckdb.source import DuckDBSource
-from unloader.sources.many_tables import describe_tables
+from unloader.sources.questions import describe_tables
 from unloader.sources.testing import check_many_tables
 
 FORKED = """

@@ -29,7 +29,7 @@ from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog, refuse_row_numbers
 from unloader.sources.oracle.source import OracleSource
-from unloader.sources.statement import describe_query
+from unloader.sources.questions import describe_query
 
 PARQUET = OneOutput(text=None)
 

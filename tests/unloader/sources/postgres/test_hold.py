@@ -23,7 +23,8 @@ from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.postgres.statement import CopyDialect
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from writers.model import TextFormat
 
 WAIT = "SET lock_timeout = '100ms';"

@@ -20,11 +20,11 @@ from unloader.resolve.choosing import ChosenTable, chosen_table
 from unloader.resolve.resolution import prepared_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables, hold_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import describe_tables, hold_tables, project
+from unloader.sources.readings import OutputNeeds
 from writers.model import TextFormat
 
 SIZES = {"one": 1, 'Quo"ted': 20, "dropped": 30, "truncated": 40, "locked": 50, "none": 0}

@@ -19,9 +19,9 @@ from unloader.selection.listing import (
     unreadable_columns,
 )
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.source import PostgresSource
+from unloader.sources.questions import describe_tables
 from unloader.sources.testing import check_many_tables
 
 HOSTILE = ('a"b', "two\nlines", "dot.ted", "*", "[x]?", "Größe😀", "ORDERS", "orders", "'; --", " ")

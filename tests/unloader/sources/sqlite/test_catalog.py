@@ -16,8 +16,8 @@ from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import describe_tables, project
+from unloader.sources.readings import OutputNeeds
 from unloader.sources.sqlite import catalog as describing
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.source import SQLiteSource

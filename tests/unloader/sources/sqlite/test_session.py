@@ -22,7 +22,8 @@ from partition_planner.planner import plan
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from unloader.sources.sqlite import session as sqlite_session
 from unloader.sources.sqlite.source import SQLiteSource
 

@@ -20,7 +20,8 @@ from partition_planner.model import Piece, RowRange, WholeTable
 from unloader.errors import ConfigError, OutputFailed, SourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from unloader.sources.sqlite.source import SQLiteSource
 from writers.text.number_texts import float_texts
 

@@ -22,7 +22,7 @@ from writers.text.mask_texts import UNIT_DIGITS
 if TYPE_CHECKING:
     import oracledb
 
-    from unloader.sources.oracle.reading.fetch import FetchPlan, Item
+    from unloader.sources.oracle.statement import FetchPlan, Item
 
 
 NO_MORE_ROWS = 1403

@@ -24,19 +24,19 @@ from oracle_server.wire.row_replies import RowCursor
 from partition_planner.model import Piece, WholeTable
 from unloader.errors import ConfigError, SourceError
 from unloader.sources.oracle.native import batches, decoder
-from unloader.sources.oracle.native.batches import Tap, driver_socket
-from unloader.sources.oracle.native.confirming import (
+from unloader.sources.oracle.native.batches import (
     Peers,
+    Tap,
     confirm,
     confirm_fetch,
     confirmed_sorts,
+    driver_socket,
     peers_of,
     place,
 )
 from unloader.sources.oracle.native.decoder import Refused
-from unloader.sources.oracle.reading.fetch import fetch_plan
-from unloader.sources.oracle.reading.reader import OracleReader
-from unloader.sources.oracle.reading.units import selector_statement
+from unloader.sources.oracle.reader import OracleReader
+from unloader.sources.oracle.statement import fetch_plan, selector_statement
 
 pytestmark = pytest.mark.skipif(
     decoder.why_not() is not None, reason=f"the native fetch cannot be used: {decoder.why_not()}"

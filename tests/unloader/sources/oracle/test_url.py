@@ -18,8 +18,8 @@ from unloader.errors import (
     UsageError,
 )
 from unloader.request.locations import parse_source
-from unloader.sources.oracle.connection.connect import parse_location
-from unloader.sources.oracle.connection.errors import HINTS, is_dead, translated
+from unloader.sources.oracle.errors import HINTS, is_dead, translated
+from unloader.sources.oracle.session import parse_location
 from unloader.sources.registry import url_form
 
 DESCRIPTOR = (

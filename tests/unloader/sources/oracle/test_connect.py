@@ -22,10 +22,9 @@ from oracle_server import Fault, OracleServer
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError
 from unloader.model import SourceSpec
-from unloader.sources.oracle.connection.connect import open_connection
-from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.session import Session, open_connection
 
-ROOT = Path(__file__).resolve().parents[5]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +143,7 @@ def test_a_client_library_that_is_not_there(server: OracleServer, tmp_path: Path
         "import sys\n"
         "from unloader.errors import ConfigError\n"
         "from unloader.model import SessionOptions, SourceSpec\n"
-        "from unloader.sources.oracle.connection.connect import open_connection\n"
+        "from unloader.sources.oracle.session import open_connection\n"
         "session = SessionOptions(client_library=sys.argv[1])\n"
         "spec = SourceSpec(kind='oracle', location=sys.argv[2], session=session)\n"
         "try:\n"

@@ -32,7 +32,7 @@ from unloader.selection.listing import (
     family_of,
     of_unread_type,
 )
-from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.session import Session
 from unloader.sources.oracle.types import ROWID, TYPES, native_text, parse_native
 from unloader.sources.statement import literal, qualified, quoted
 

@@ -17,7 +17,7 @@ from routes.runs import OneOutput
 
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Fetch, ValueOptions
-from unloader.sources.oracle.reading.reader import OracleReader
+from unloader.sources.oracle.reader import OracleReader
 from writers.model import TextFormat
 
 

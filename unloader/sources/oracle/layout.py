@@ -24,21 +24,21 @@ from msgspec.structs import replace
 from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExtent, coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.sources.oracle.connection.session import Session
-from unloader.sources.oracle.reading.units import (
-    FILE_SHIFT,
-    last_level,
-    partition_clause,
-    partition_name,
-)
-from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import (
+from unloader.sources.oracle import dictionary
+from unloader.sources.oracle.dictionary import (
     BLOCK_BYTES,
     Dictionary,
     Question,
     Relation,
     integer,
     statistical_bytes,
+)
+from unloader.sources.oracle.session import Session
+from unloader.sources.oracle.statement import (
+    FILE_SHIFT,
+    last_level,
+    partition_clause,
+    partition_name,
 )
 from unloader.sources.oracle.types import parse_native
 from unloader.sources.statement import literal, qualified, quoted

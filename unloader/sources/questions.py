@@ -1,4 +1,7 @@
-"""Many tables of a source together; a refusal of one table does not affect the others."""
+"""What a run asks of a source's catalog: to describe, choose, read, hold and count tables.
+
+Of many tables together, a refusal of one table does not affect the others.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from unloader.errors import SourceError
+from unloader.errors import SourceError, UsageError
 from unloader.events import Notice, Observer, silent
+from unloader.model import Extract, Projection, SampledKeys, ValueOptions
 from unloader.selection.listing import Obstacle, TableProblem, problem_of
 from unloader.sources.base import Catalog, Held, described_or_obstacle
+from unloader.sources.readings import OutputNeeds, choose
+from unloader.sources.statement import not_accepted
 
 if TYPE_CHECKING:
-    from partition_planner.model import TableInfo
+    from partition_planner.model import ColumnInfo, Plan, TableInfo
     from unloader.selection.choice import Chosen
 
 GONE = Obstacle(
@@ -88,3 +94,78 @@ def hold_tables(
     for text in catalog.unheld():
         observe(Notice(text=text))
     return found
+
+
+def describe_query(catalog: Catalog, query: str) -> TableInfo:
+    """Return the columns of a query; an error that the database finds in it names the option.
+
+    Raises:
+        UsageError: The source knows no queries.
+        SourceError: The query is not valid, or columns share a name.
+    """
+    try:
+        return catalog.describe_query(query)
+    except SourceError as error:
+        raise not_accepted(
+            "--query", error, "give --query one SELECT, in the SQL of the database"
+        ) from error
+
+
+def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
+    """Return how many rows a run reads, counted by the database.
+
+    Only for a sample or a part do the units of the plan determine the rows. Otherwise the rows of
+    the extract are counted, without the plan.
+    """
+    if plan.has_all_units:
+        return catalog.count(extract)
+    return catalog.count_selected(extract, plan.selectors)
+
+
+def check_able(catalog: Catalog, option: str) -> None:
+    """Make sure that a source can read a part of the rows.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not catalog.capabilities.samples:
+        raise UsageError(
+            f"--{option} does not apply to this source, which cannot choose rows", "leave it out"
+        )
+
+
+def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float) -> SampledKeys:
+    """Return the sample of a column's values.
+
+    Args:
+        share: Above 0 and below 1.
+
+    Raises:
+        UsageError: Values of the column's type cannot be keys.
+    """
+    found = catalog.sampled_keys(column, share)
+    if found is None:
+        raise UsageError(
+            f"--sample-by {column.name}: the column of {label} has the type "
+            f"{column.native_type or 'of any value'}, whose values cannot be keys",
+            "give a column of whole or decimal numbers, text, UUIDs or bytes",
+        )
+    return found
+
+
+def project(
+    catalog: Catalog,
+    table: TableInfo,
+    query: str | None,
+    outputs: Sequence[OutputNeeds],
+    *,
+    as_text: Sequence[str] = (),
+    values: ValueOptions | None = None,
+) -> Projection:
+    """Return the projection of a table or query for some outputs, from the source's readings.
+
+    Raises:
+        SourceError: A column cannot be read exactly, or an added one has another's name.
+    """
+    readings = catalog.readings(table, query, values or ValueOptions())
+    return choose(readings, outputs, as_text=as_text, encodes=catalog.encodes)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import oracledb
 
     from unloader.model import ReadColumn
-    from unloader.sources.oracle.reading.fetch import FetchPlan, Item
+    from unloader.sources.oracle.statement import FetchPlan, Item
 
 
 _SHOWN_BYTES = 20

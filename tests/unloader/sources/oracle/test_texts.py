@@ -15,14 +15,21 @@ from routes.runs import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.model import Extract, SourceSpec, ValueOptions
-from unloader.sources.oracle.reading.arrow import (
+from unloader.sources.oracle.arrow import (
     BatchMaker,
     MomentRefused,
     parse_moments,
     requested_schema,
 )
-from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan
-from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level, partition_name, rowid_text
+from unloader.sources.oracle.statement import (
+    FILE_SHIFT,
+    FetchPlan,
+    batch_rows,
+    fetch_plan,
+    last_level,
+    partition_name,
+    rowid_text,
+)
 from unloader.sources.oracle.types import TYPES
 from writers.model import TextFormat
 from writers.schema import read_schema

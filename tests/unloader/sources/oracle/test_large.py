@@ -16,8 +16,8 @@ from routes.runs import OneOutput
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.model import Fetch
-from unloader.sources.oracle.reading.fetch import INLINE_UNITS
-from unloader.sources.oracle.reading.reader import PIECE_UNITS, OracleReader
+from unloader.sources.oracle.reader import PIECE_UNITS, OracleReader
+from unloader.sources.oracle.statement import INLINE_UNITS
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 

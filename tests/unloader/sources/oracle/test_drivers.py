@@ -15,9 +15,9 @@ from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.server import OracleServer
 
-from unloader.sources.oracle.connection.session import Session
-from unloader.sources.oracle.reading.arrow import BatchMaker, arrow_batches, tuple_batches
-from unloader.sources.oracle.reading.fetch import (
+from unloader.sources.oracle.arrow import BatchMaker, arrow_batches, tuple_batches
+from unloader.sources.oracle.session import Session
+from unloader.sources.oracle.statement import (
     arrow_is_exact,
     driver_warning,
     fetch_plan,

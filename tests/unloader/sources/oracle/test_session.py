@@ -15,7 +15,7 @@ from oracle_server import Fault, OracleServer
 
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SessionOptions
-from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.session import Session
 
 
 @pytest.fixture

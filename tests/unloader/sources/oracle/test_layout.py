@@ -21,9 +21,9 @@ from partition_planner.planner import plan
 from unloader.model import Extract, Projection
 from unloader.request.names import parse_table
 from unloader.sources.oracle.catalog import OracleCatalog
-from unloader.sources.oracle.reading.units import selector_statement
+from unloader.sources.oracle.layout import key_literal
 from unloader.sources.oracle.source import OracleSource
-from unloader.sources.oracle.tables.layout import key_literal
+from unloader.sources.oracle.statement import selector_statement
 
 ROWS = 3000
 PARTS = tuple(PartitionSpec(name=f"P{number}") for number in range(4))

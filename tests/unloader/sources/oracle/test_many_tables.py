@@ -26,11 +26,11 @@ from unloader.selection.listing import (
     unreadable_columns,
 )
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables
-from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle import dictionary
+from unloader.sources.oracle.dictionary import find
+from unloader.sources.oracle.session import Session
 from unloader.sources.oracle.source import OracleSource
-from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import find
+from unloader.sources.questions import describe_tables
 from unloader.sources.testing import check_many_tables
 
 HOSTILE = ("two\nlines'; --", "dot.ted*", "Plain")

@@ -26,13 +26,14 @@ from partition_planner.planner import plan
 from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, SessionOptions, Snapshot, SourceSpec
 from unloader.request.names import parse_table
+from unloader.sources.postgres import keeping
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.keeping import client, records
 from unloader.sources.postgres.source import PostgresSource
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.questions import project
+from unloader.sources.readings import OutputNeeds
 from writers.model import TextFormat
 
-ROOT = Path(__file__).parents[5]
+ROOT = Path(__file__).parents[4]
 RUN_ID = "20260102T030405Z-abcdef"
 ROWS = 1000
 LONG = 3600.0
@@ -42,11 +43,11 @@ import json, sys, time
 import msgspec
 from unloader.model import SourceSpec
 from unloader.request.names import parse_table
-from unloader.sources.postgres.keeping import client
+from unloader.sources.postgres import keeping
 sys.path.insert(0, sys.argv[1])
 from test_keeper import extract_of, hold
 from unloader.sources.postgres.source import PostgresSource
-client.TICK_SECONDS = 0.2
+keeping.TICK_SECONDS = 0.2
 spec = msgspec.json.decode(sys.argv[2], type=SourceSpec)
 catalog = PostgresSource().open_catalog(spec)
 snapshot = catalog.snapshot("snapshot")
@@ -62,10 +63,10 @@ time.sleep(600)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory for records, in which no keeper is left at the end."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(client, "TICK_SECONDS", 0.2)
-    yield records.folder()
-    for keeper in records.living():
-        records.end(keeper)
+    monkeypatch.setattr(keeping, "TICK_SECONDS", 0.2)
+    yield keeping.folder()
+    for keeper in keeping.living():
+        keeping.end(keeper)
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def hold(catalog: PostgresCatalog, extract: Extract) -> None:
 @dataclass(frozen=True)
 class Killed:
     snapshot: Snapshot
-    keeper: records.Keeper
+    keeper: keeping.Keeper
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def kill(spec: SourceSpec, mark: Path) -> Killed:
         os.killpg(run.pid, signal.SIGKILL)
         # No one else has the run's output open: else anyone who reads it would wait for the keeper.
         assert run.stdout.read() == ""
-    (keeper,) = records.living()
+    (keeper,) = keeping.living()
     assert keeper.record.snapshot == value
     taken_at = keeper.record.taken_at
     return Killed(Snapshot(kind="exported-snapshot", value=value, taken_at=taken_at), keeper)
@@ -151,7 +152,7 @@ def again(url: str, snapshot: Snapshot) -> PostgresCatalog:
     return PostgresSource().open_catalog(found)
 
 
-def backend_lives(postgres: Any, keeper: records.Keeper) -> bool:
+def backend_lives(postgres: Any, keeper: keeping.Keeper) -> bool:
     """Return whether the keeper's own session is on the server."""
     number = keeper.record.server_process
     found: str = postgres.run(f"SELECT application_name FROM pg_stat_activity WHERE pid = {number}")
@@ -169,7 +170,7 @@ def test_the_state_of_a_killed_run_is_read_again(postgres: Any, url: str, killed
     with closing(again(url, killed.snapshot)) as catalog:
         entered = catalog.snapshot("snapshot")
         assert (entered.kind, entered.value) == (killed.snapshot.kind, killed.snapshot.value)
-        assert records.living()[0].in_use
+        assert keeping.living()[0].in_use
         extract = extract_of(catalog, spec_of(url), entered)
         hold(catalog, extract)
         assert catalog.count(extract) == ROWS
@@ -179,7 +180,7 @@ def test_the_state_of_a_killed_run_is_read_again(postgres: Any, url: str, killed
             lines = b"".join(bytes(chunk) for chunks in text for chunk in chunks).splitlines()
         assert sorted(lines) == sorted(f"{k},row {k}".encode() for k in range(1, ROWS + 1))
         catalog.check_snapshot()
-    assert [each.in_use for each in records.living()] == [False]
+    assert [each.in_use for each in keeping.living()] == [False]
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -187,7 +188,7 @@ def test_truncate_waits_for_the_keeper(postgres: Any, url: str, killed: Killed) 
     """What a snapshot does not cover is locked beyond the death of the run, until the keeper ends."""
     with pytest.raises(AssertionError, match="lock timeout"):
         postgres.run("SET lock_timeout = '100ms'; TRUNCATE t", url=url)
-    records.end(killed.keeper)
+    keeping.end(killed.keeper)
     postgres.run("SET lock_timeout = '180s'; TRUNCATE t", url=url)
 
 
@@ -195,7 +196,7 @@ def test_the_snapshot_of_an_ended_keeper_is_gone(
     postgres: Any, url: str, killed: Killed, state: Path
 ) -> None:
     """An ended keeper leaves no process, session or file, and the snapshot is reported as gone."""
-    records.end(killed.keeper)
+    keeping.end(killed.keeper)
     assert list(state.iterdir()) == []
     with suppress(psutil.NoSuchProcess):
         # Where no one buries orphans.
@@ -208,13 +209,13 @@ def test_the_snapshot_of_an_ended_keeper_is_gone(
 @pytest.mark.parametrize("how", ["another run's", *also(OTHER_ROUTES, "removed")])
 def test_a_keeper_ends_with_its_run(url: str, killed: Killed, mark: Path, how: str) -> None:
     """Where the destination is given up, or taken by another run, nothing is kept any more."""
-    assert records.is_alive(killed.keeper.path)
+    assert keeping.is_alive(killed.keeper.path)
     if how == "removed":
         mark.unlink()
     else:
         mark.write_text('{"run_id": "another"}')
-    wait_for(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
-    assert records.living() == ()
+    wait_for(lambda: not keeping.is_alive(killed.keeper.path), "the keeper ends")
+    assert keeping.living() == ()
 
 
 def test_a_keeper_ends_in_time_but_not_while_it_is_used(url: str, mark: Path) -> None:
@@ -222,17 +223,17 @@ def test_a_keeper_ends_in_time_but_not_while_it_is_used(url: str, mark: Path) ->
     with closing(PostgresSource().open_catalog(spec_of(url, seconds=0.3))) as catalog:
         catalog.snapshot("snapshot")
         catalog.keep_until_gone((str(mark),))
-        (keeper,) = records.living()
+        (keeper,) = keeping.living()
         time.sleep(1.0)
         catalog.check_snapshot()
-        assert records.is_alive(keeper.path)
-    wait_for(lambda: not records.is_alive(keeper.path), "the keeper ends")
+        assert keeping.is_alive(keeper.path)
+    wait_for(lambda: not keeping.is_alive(keeper.path), "the keeper ends")
 
 
 def test_a_lost_session_is_noticed(postgres: Any, url: str, killed: Killed) -> None:
     """When the server ends the keeper's session, the keeper ends as well."""
     postgres.run(f"SELECT pg_terminate_backend({killed.keeper.record.server_process})")
-    wait_for(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
+    wait_for(lambda: not keeping.is_alive(killed.keeper.path), "the keeper ends")
     wait_for(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
     with closing(again(url, killed.snapshot)) as catalog, pytest.raises(SnapshotGone):
         catalog.snapshot("snapshot")
@@ -242,10 +243,10 @@ def test_a_run_that_ends_before_it_has_a_destination_keeps_nothing(url: str) -> 
     """There is nothing to be continued: the keeper ends immediately. So it is for a plan."""
     with closing(PostgresSource().open_catalog(spec_of(url))) as catalog:
         catalog.snapshot("snapshot")
-        assert catalog.kept_until() == records.living()[0].record.kept_until
-        (keeper,) = records.living()
+        assert catalog.kept_until() == keeping.living()[0].record.kept_until
+        (keeper,) = keeping.living()
         assert keeper.in_use
-    wait_for(lambda: not records.is_alive(keeper.path), "the keeper ends")
+    wait_for(lambda: not keeping.is_alive(keeper.path), "the keeper ends")
 
 
 def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, mark: Path) -> None:
@@ -254,8 +255,8 @@ def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, ma
         snapshot = catalog.snapshot("snapshot")
         catalog.keep_until_gone((str(mark),))
         catalog.check_snapshot()
-        (keeper,) = records.living()
-        records.end(keeper)
+        (keeper,) = keeping.living()
+        keeping.end(keeper)
         with pytest.raises(SnapshotGone, match="keeper"):
             catalog.check_snapshot()
         wait_for(lambda: not backend_lives(postgres, keeper), "the session ends")
@@ -266,7 +267,7 @@ def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, ma
 def test_what_the_keeper_is_refused_the_run_is_told(postgres: Any, url: str) -> None:
     """A lock that the keeper cannot get ends the run as it would without a keeper."""
     spec = spec_of(url)
-    with closing(client.start_keeper(spec, lambda: False)) as kept:
+    with closing(keeping.start_keeper(spec, lambda: False)) as kept:
         snapshot = Snapshot(kind="exported-snapshot", value=kept.value, taken_at="")
         with closing(again(url, snapshot)) as catalog:
             extract = extract_of(catalog, spec, catalog.snapshot("snapshot"))
@@ -275,4 +276,4 @@ def test_what_the_keeper_is_refused_the_run_is_told(postgres: Any, url: str) -> 
             kept.hold(extract, plan(extract.table, PlanLimits(parallelism=2)).selectors)
     nowhere = replace(spec, location=url.replace("/keeping?", "/no_such_database?"))
     with pytest.raises(SourceError, match="no_such_database"):
-        client.start_keeper(nowhere, lambda: False)
+        keeping.start_keeper(nowhere, lambda: False)

@@ -15,8 +15,15 @@ from partition_planner.model import Piece, TableInfo, WholeTable
 from unloader.errors import SourceError
 from unloader.model import Extract, Projection, SourceSpec
 from unloader.request.names import parse_table
-from unloader.sources.projection import OutputNeeds, choose, project
-from unloader.sources.readings import ENCODED_TYPE, TEXT, ColumnReadings, Reading
+from unloader.sources.questions import project
+from unloader.sources.readings import (
+    ENCODED_TYPE,
+    TEXT,
+    ColumnReadings,
+    OutputNeeds,
+    Reading,
+    choose,
+)
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
 from writers.schema import read_schema

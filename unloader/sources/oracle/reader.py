@@ -27,12 +27,7 @@ from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import ReadAgain
 from unloader.sources.base import batch_rows as usual_rows
-from unloader.sources.oracle.connection.connect import parse_location
-from unloader.sources.oracle.connection.session import MAX_ACTION_BYTES, Session
-from unloader.sources.oracle.native.batches import Batches, Tap, native_unless_left, tap_on
-from unloader.sources.oracle.native.confirming import confirmed_sorts, peers_of
-from unloader.sources.oracle.native.decoder import Refused, library, may_be_native, sorts_of
-from unloader.sources.oracle.reading.arrow import (
+from unloader.sources.oracle.arrow import (
     BatchMaker,
     NumberRefused,
     arrow_batches,
@@ -40,8 +35,24 @@ from unloader.sources.oracle.reading.arrow import (
     bad_text,
     tuple_batches,
 )
-from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan, ordinary_fetch
-from unloader.sources.oracle.reading.units import relation, selector_statement
+from unloader.sources.oracle.native.batches import (
+    Batches,
+    Tap,
+    confirmed_sorts,
+    native_unless_left,
+    peers_of,
+    tap_on,
+)
+from unloader.sources.oracle.native.decoder import Refused, library, may_be_native, sorts_of
+from unloader.sources.oracle.session import MAX_ACTION_BYTES, Session, parse_location
+from unloader.sources.oracle.statement import (
+    FetchPlan,
+    batch_rows,
+    fetch_plan,
+    ordinary_fetch,
+    relation,
+    selector_statement,
+)
 from unloader.sources.statement import quoted
 from writers.large_rows import LargeRow, LargeValue
 from writers.schema import read_schema

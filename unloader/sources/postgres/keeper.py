@@ -1,9 +1,9 @@
 """The keeper itself: one process, one session, one transaction with an exported snapshot.
 
-Started by `client`, it leaves the session, the process group and all streams of the run. So the end
-of the run does not end it, and a reader of the run's output does not wait for it. It ends when the
-run has succeeded, can no longer be continued, or was not continued in time. It also ends when the
-connection is lost, or on request.
+Started by `keeping`, it leaves the session, the process group and all streams of the run. So the
+end of the run does not end it, and a reader of the run's output does not wait for it. It ends when
+the run has succeeded, can no longer be continued, or was not continued in time. It also ends when
+the connection is lost, or on request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from unloader.errors import UnloaderError
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, SourceSpec
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.keeping.records import OwnRecord, Record, boundary
+from unloader.sources.postgres.keeping import OwnRecord, Record, boundary
 from unloader.sources.postgres.session import Session
 
 PROGRAM = "unloader-keeper"

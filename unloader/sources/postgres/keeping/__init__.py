@@ -1,1 +1,0 @@
-"""Keepers: processes that hold the snapshot of a run when the run itself has died."""
