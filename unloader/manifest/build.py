@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, field
+from msgspec import convert
 from msgspec.structs import replace
 
 from partition_planner.model import KeyRange
@@ -28,10 +27,7 @@ from unloader.manifest.model import (
     TotalsRecord,
     VerifiedRecord,
 )
-from unloader.model import (
-    COMPARING,
-    FinishedUnit,
-)
+from unloader.model import COMPARING, FinishedUnit
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
@@ -39,51 +35,57 @@ from unloader.request.options import recorded
 from unloader.resolve.planned import digest_of_job
 from unloader.resolve.resolved import ResolvedTable, missing_libraries
 from writers.codecs.compression import codec_library
-from writers.model import TextFormat
+from writers.model import TextFormat, WrittenFile
 from writers.schema import text_classes
 
-if TYPE_CHECKING:
-    pass
 
+def build_manifest(
+    run: ResolvedTable,
+    units: Sequence[FinishedUnit],
+    *,
+    complete: bool,
+    seconds: float,
+    cpu_seconds: float,
+    source_rows: int | None,
+    verify_result: str,
+    not_compared: tuple[str, ...] | None = None,
+    directories: tuple[str, ...] = (),
+    evidence: Evidence | None = None,
+    lowest_parallelism: int | None = None,
+    steps: tuple[ParallelismChanged, ...] | None = None,
+    kept: frozenset[str] = frozenset(),
+    failed_attempts: Sequence[FailedAttemptRecord] = (),
+    failed_attempts_left_out: int = 0,
+    samples: tuple[SampleRecord, ...] = (),
+    route: RouteRecord | None = None,
+) -> Manifest:
+    """Return the manifest of one output.
 
-class RunFacts(Struct, frozen=True, kw_only=True):
-    """Everything in a manifest except the units."""
-
-    run: ResolvedTable
-    seconds: float
-    cpu_seconds: float
-    """Of all processes of the run."""
-    source_rows: int | None
-    verify_result: str
-    not_compared: tuple[str, ...] | None = None
-    """Columns whose values could not be compared, each with why; None where none were."""
-    directories: tuple[str, ...] = ()
-    """Absolute paths, the directory of the manifest first; empty for a single directory."""
-    evidence: Evidence = field(default_factory=Evidence)
-    lowest_parallelism: int | None = None
-    """Workers that the source let work when it took fewest sessions; None if it refused none."""
-    steps: tuple[ParallelismChanged, ...] | None = None
-    """How many workers worked when; None where that was not steered."""
-    kept: frozenset[str] = frozenset()
-    """Units that an earlier process of the run has done: no part of what `seconds` took."""
-    failed_attempts: tuple[FailedAttemptRecord, ...] = ()
-    failed_attempts_left_out: int = 0
-    samples: tuple[SampleRecord, ...] = ()
-    route: RouteRecord | None = None
-
-
-def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
-    """Return the manifest; units are in table order."""
-    run, extract, evidence = facts.run, facts.run.extract, facts.evidence
+    Args:
+        cpu_seconds: Of all processes of the run.
+        not_compared: Columns whose values could not be compared, each with the reason; None if none
+            were compared.
+        directories: Absolute paths, the directory of the manifest first; empty for one directory.
+        lowest_parallelism: Workers that the source let work when it took fewest sessions; None if
+            it refused none.
+        steps: How many workers worked when; None if that was not steered.
+        kept: Units that an earlier process of the run has done: `seconds` does not include them.
+    """
+    extract, evidence = run.extract, evidence or Evidence()
     table = TableRecord(schema=extract.table.schema, name=extract.table.name)
     warnings = [*evidence.warnings.values()]
-    if facts.lowest_parallelism is not None:
+    if lowest_parallelism is not None:
         workers = counted(len(run.seating.seats), "worker")
         warnings.append(
-            f"the database refused sessions: at times only {facts.lowest_parallelism} of "
-            f"{workers} could work"
+            f"the database refused sessions: at times only {lowest_parallelism} of {workers} could "
+            "work"
         )
+    ordered = tuple(sorted(units, key=lambda unit: unit.unit))
     filtered = [unit.filtered for unit in units if unit.filtered is not None]
+    files = [file for unit in units for file in unit.files]
+    new = [unit for unit in units if unit.unit not in kept]
+    new_bytes = sum(file.bytes for unit in new for file in unit.files)
+    sizes = [unit.stages.uncompressed_bytes for unit in units]
     return Manifest(
         run_id=run.run_id,
         unloader_version=__version__,
@@ -96,7 +98,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         table=None if extract.query is not None else table,
         query=extract.query,
         subset=_subset(run),
-        route=facts.route,
+        route=route,
         lake_table=run.output.options.lake_table,
         snapshot=extract.snapshot,
         columns=columns_record(run),
@@ -104,26 +106,36 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         settings=run.request.settings,
         job=digest_of_job(run.request),
         plan=PlanRecord(digest=run.plan.digest, units=len(run.plan.units)),
-        directories=_directories(facts.directories, units),
-        units=tuple(
-            replace(unit, stages=replace(unit.stages, load=None))
-            for unit in sorted(units, key=lambda unit: unit.unit)
-        ),
-        failed_attempts=facts.failed_attempts,
-        failed_attempts_left_out=facts.failed_attempts_left_out,
-        samples=facts.samples,
+        directories=_directories(directories, files),
+        units=tuple(replace(each, stages=replace(each.stages, load=None)) for each in ordered),
+        failed_attempts=tuple(failed_attempts),
+        failed_attempts_left_out=failed_attempts_left_out,
+        samples=samples,
         workers=worker_records(evidence, units),
-        nodes=node_records(evidence, units, facts.seconds, facts.kept),
-        parallelism_steps=facts.steps,
+        nodes=node_records(evidence, units, seconds, kept),
+        parallelism_steps=steps,
         warnings=tuple(map(redact, (*warnings, *missing_libraries(run)))),
         not_measured=evidence.not_measured,
-        totals=_totals(facts, units),
+        totals=TotalsRecord(
+            rows=sum(unit.rows for unit in units),
+            bytes=sum(file.bytes for file in files),
+            # Units that share a pipe name it once each.
+            files=len({file.path for file in files}),
+            seconds=round(seconds, 3),
+            cpu_seconds=round(cpu_seconds, 3),
+            compress_cpu_seconds=round(sum(each.stages.compress_cpu_s for each in units), 3),
+            uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
+            rows_per_second=round(sum(unit.rows for unit in new) / seconds) if seconds else None,
+            bytes_per_second=round(new_bytes / seconds) if seconds else None,
+            lowest_parallelism=lowest_parallelism,
+            peak_worker_rss_bytes=max((unit.peak_rss_bytes for unit in units), default=0),
+        ),
         verified=VerifiedRecord(
             level=run.request.verify,
-            source_rows=facts.source_rows,
+            source_rows=source_rows,
             filtered_rows=sum(filtered) if filtered else None,
-            result=facts.verify_result,
-            not_compared=facts.not_compared,
+            result=verify_result,
+            not_compared=not_compared,
         ),
     )
 
@@ -133,65 +145,39 @@ def _subset(run: ResolvedTable) -> SubsetRecord | None:
     keys, plan, limit_rows = run.extract.keys, run.plan, run.extract.limit_rows
     if keys is None and plan.has_all_units and limit_rows is None:
         return None
-    share, key = (None, None) if keys is None else (keys.share, keys.column)
-    found = SubsetRecord(share=share, key=key, limit_rows=limit_rows)
+    found = SubsetRecord(limit_rows=limit_rows)
+    if keys is not None:
+        found = replace(found, share=keys.share, key=keys.column)
     if plan.has_all_units:
         return found
-    # Ends of ranges of keys are values of the table, which no manifest tells.
+    # Ends of ranges of keys are values of the table, which no manifest shows.
     with_values = any(isinstance(each, KeyRange) for each in plan.selectors)
-    found = replace(
-        found,
-        units=len(plan.units),
-        selectors=None if with_values else plan.selectors,
-    )
-    sampled, part = plan.sampled, plan.part
-    if sampled is not None:
-        cost_share = round(sampled.cost_share, 6)
+    selectors = None if with_values else plan.selectors
+    found = replace(found, units=len(plan.units), selectors=selectors)
+    if (sampled := plan.sampled) is not None:
         found = replace(
-            found, share=sampled.share, of_units=sampled.of_units, cost_share=cost_share
+            found,
+            share=sampled.share,
+            of_units=sampled.of_units,
+            cost_share=round(sampled.cost_share, 6),
         )
-    if part is not None:
+    if (part := plan.part) is not None:
         found = replace(found, part=part, of_units=found.of_units or part.of_units)
     return found
 
 
-def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
-    files = [file for unit in units for file in unit.files]
-    rows = sum(unit.rows for unit in units)
-    size = sum(file.bytes for file in files)
-    new = [unit for unit in units if unit.unit not in facts.kept]
-    new_rows = sum(unit.rows for unit in new)
-    new_bytes = sum(file.bytes for unit in new for file in unit.files)
-    stages = [unit.stages for unit in units]
-    sizes = [each.uncompressed_bytes for each in stages]
-    return TotalsRecord(
-        rows=rows,
-        bytes=size,
-        # Units that share a pipe name it once each.
-        files=len({file.path for file in files}),
-        seconds=round(facts.seconds, 3),
-        cpu_seconds=round(facts.cpu_seconds, 3),
-        compress_cpu_seconds=round(sum(each.compress_cpu_s for each in stages), 3),
-        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
-        rows_per_second=round(new_rows / facts.seconds) if facts.seconds else None,
-        bytes_per_second=round(new_bytes / facts.seconds) if facts.seconds else None,
-        lowest_parallelism=facts.lowest_parallelism,
-        peak_worker_rss_bytes=max((unit.peak_rss_bytes for unit in units), default=0),
-    )
-
-
 def _directories(
-    directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
+    directories: tuple[str, ...], files: Sequence[WrittenFile]
 ) -> tuple[DirectoryRecord, ...] | None:
-    if not directories:
-        return None
     sizes: list[list[int]] = [[] for _ in directories]
-    for unit in units:
-        for file in unit.files:
-            sizes[file.directory].append(file.bytes)
-    return tuple(
-        DirectoryRecord(path=path, files=len(each), bytes=sum(each))
-        for path, each in zip(directories, sizes, strict=True)
+    for file in files if directories else ():
+        sizes[file.directory].append(file.bytes)
+    return (
+        tuple(
+            DirectoryRecord(path=path, files=len(each), bytes=sum(each))
+            for path, each in zip(directories, sizes, strict=True)
+        )
+        or None
     )
 
 

@@ -40,7 +40,7 @@ from unloader.run.table import RunState, Table
 from unloader.storage.directories.directory_records import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import MANIFEST, RUN, RunStorage
+from unloader.storage.storage_protocol import MANIFEST, RUN
 from unloader.storage.stream_relay import FROM_THE_START
 from writers.errors import WriteError
 
@@ -75,7 +75,7 @@ def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
     )
 
 
-def abandon(state: RunState, home: RunStorage | None, error: UnloaderError | None) -> None:
+def abandon(state: RunState, error: UnloaderError | None) -> None:
     """Keep the resumable part of each table, or remove all traces; keep the record of several
     tables.
     """
@@ -90,9 +90,9 @@ def abandon(state: RunState, home: RunStorage | None, error: UnloaderError | Non
         kept = kept or worth
         with suppress(UnloaderError, WriteError, OSError):
             table.abandon(kept=worth)
-    if home is not None and (state.is_recorded or not state.options.replaces):
+    if state.storage is not None and (state.is_recorded or not state.options.replaces):
         # Otherwise the record of the run that this one replaces stays, and its tables.
-        home.abandon(manifest_bytes(manifest_of(state, complete=False)) if kept else None)
+        state.storage.abandon(manifest_bytes(manifest_of(state, complete=False)) if kept else None)
 
 
 def _may_resume(state: RunState, error: UnloaderError | None) -> bool:

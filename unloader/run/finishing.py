@@ -18,10 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from unloader.errors import SourceError, UnloaderError, translate
+from unloader.errors import SourceError, UnloaderError
 from unloader.events import Event, Observer
-from unloader.failures import failure_of
-from unloader.model import AttemptFailure
 from unloader.run.table import RunState, Table
 from unloader.sources.registry import cancelled_by
 from writers.files.syncing import SyncThreads
@@ -220,18 +218,6 @@ class _Threads:
         except BaseException as error:
             for each in left.values():
                 self.ended((each, error))
-
-
-def known_failure(error: BaseException) -> AttemptFailure:
-    """Return what became of a table that could not be finished.
-
-    Raises:
-        BaseException: The error itself, if `unloader` does not know it.
-    """
-    known = translate(error) if isinstance(error, Exception) else None
-    if not isinstance(known, UnloaderError):
-        raise error
-    return failure_of(known)
 
 
 _FEW_ROWS = 100_000

@@ -10,115 +10,118 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from msgspec.structs import replace
 
 from unloader.errors import ConfigError, OutputFailed, UnloaderError
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import is_published, read_index
+from unloader.manifest.read import is_published, read_index, read_manifest
 from unloader.model import TablesOptions
 from unloader.nouns import counted
 from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import first_of, record_of, recorded_tables
 from unloader.retention.following import Following
-from unloader.run.file_output import FileOutput, Left, left_of
-from unloader.run.history import History
-from unloader.run.outputs import NullOutput, RunOutput, StreamOutput
-from unloader.run.table import RunState, Table
+from unloader.run.outputs import FileOutput, RunOutput, StreamOutput
+from unloader.run.table import History, RunState, Table
 from unloader.selection.listing import TableProblem, one_error
-from unloader.storage.place_names import KEPT, destination_kind, real
-from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import RUN_RECORD, Claim, RunStorage
+from unloader.storage.place_names import KEPT, destination_kind, is_kept, path_of, real
+from unloader.storage.storage_lookup import storage_at, unreadable
+from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Claim
 from writers.objects.location import is_location
 
 TablePlaces = tuple[str, ...]
 """Where the outputs of a table go, which tells it from the other tables of a run."""
 
+Left = tuple[Manifest | bool | None, ...]
+"""The remains of a table: of each output its manifest if it is published, else whether units may be
+staged there; None if the output keeps nothing."""
 
-class Home:
-    """Where the record, the status and the manifest of a run are.
+_OTHERS = 256
+"""Pipes to workers, sockets, libraries: far more than a run has."""
+
+_PUBLISHED = 320
+"""About as many files as the tables have open that are being published; see
+`unloader.run.finishing`."""
+
+
+def take_home(state: RunState) -> Callable[[], None]:
+    """Take the directory around several tables; return a function that records the work to do.
 
     The tables of a dead run may be read again at a new snapshot. Then the record of the dead run
     stays until the new run's record is written. So a kill between the two leaves a run that can be
     resumed.
+
+    Raises:
+        OutputFailed: Another run has it, or it holds a finished run that is not to be replaced.
     """
+    resolved, place = state.resolved, state.home
+    if state.is_single or is_dropped(place):
+        return partial(_keep_record, state, ())
+    storage = storage_at(place)
+    # Directories of a dead run that the new run does not take: nothing could resume them.
+    abandoned: list[tuple[str, str]] = []
+    if not resolved.resumed_in:
+        own = {real(each) for run in resolved.tables for each in run.directories}
+        with suppress(OSError):  # Then it cannot be taken either.
+            who = storage.who_was_here(place, counted=False)
+            record = storage.record(place, RUN_RECORD) if who else b""
+            abandoned = [
+                (each, table.run_id)
+                for table in recorded_tables(record, place)
+                for each in table.directories
+                if real(each) not in own
+            ]
 
-    def __init__(self, state: RunState) -> None:
-        """Take the directory around several tables; `close` gives it back.
+    def is_record_of_it(record: bytes) -> bool:
+        try:
+            return first_of(record, place).run_id == resolved.run_id
+        except OutputFailed:
+            return False
 
-        Raises:
-            OutputFailed: Another run has it, or it holds a finished run that is not to be replaced.
-        """
-        self.state = state
-        self.storage: RunStorage | None = None
-        """The directory around several tables; None for one table, or if all output is dropped."""
-        self._abandoned: list[tuple[str, str]] = []
-        """Directories of a dead run whose home this run takes, each with the id of the dead run.
-        The new run takes none of them, and nothing could resume the dead run, so they are cleared.
-        """
-        resolved, place = state.resolved, state.home
-        if state.is_single or is_dropped(place):
-            return
-        storage = storage_at(place)
-        if not resolved.resumed_in:
-            own = {real(each) for run in resolved.tables for each in run.directories}
-            with suppress(OSError):  # Then it cannot be taken either.
-                who = storage.who_was_here(place, counted=False)
-                record = storage.record(place, RUN_RECORD) if who else b""
-                self._abandoned = [
-                    (each, table.run_id)
-                    for table in recorded_tables(record, place)
-                    for each in table.directories
-                    if real(each) not in own
-                ]
-
-        def is_record_of_it(record: bytes) -> bool:
-            try:
-                return first_of(record, place).run_id == resolved.run_id
-            except OutputFailed:
-                return False
-
-        self.storage = storage.take(
-            Claim(
-                places=(place,),
-                run_id=resolved.run_id,
-                overwrite=state.options.overwrite,
-                read_index=read_index,
-                resumed=bool(resolved.resumed_in),
-                is_record_of_it=is_record_of_it,
-                keeps_record=bool(state.options.replaces),
-                shared=True,
-            )
+    state.storage = storage.take(
+        Claim(
+            places=(place,),
+            run_id=resolved.run_id,
+            overwrite=state.options.overwrite,
+            read_index=read_index,
+            resumed=bool(resolved.resumed_in),
+            is_record_of_it=is_record_of_it,
+            keeps_record=bool(state.options.replaces),
+            shared=True,
         )
+    )
+    return partial(_keep_record, state, abandoned)
 
-    def keep_record(self) -> None:
-        """Record the work to do, without a session's statements: they may hold a password."""
-        state = self.state
-        keeper = state.tables[0] if state.is_single else self.storage
-        if keeper is None:
-            return
-        # A table whose directory was refused is recorded once, as left out.
-        taken = {places_of(table.run) for table in state.tables}
-        record = record_of(
-            [run for run in state.resolved.tables if places_of(run) in taken],
-            state.home,
-            state.options,
-            state.problems,
-            is_single=state.is_single,
-        )
-        keeper.keep(RUN_RECORD, record)
-        for place, run_id in self._abandoned:
-            with suppress(OSError, OutputFailed):
-                storage = storage_at(place)
-                who = storage.who_was_here(place, counted=False)
-                if who is not None and who.run_id == run_id and not who.is_running:
-                    storage.clear((place,), dry_run=False)
-                    if not is_location(place):
-                        os.rmdir(place)
+
+def _keep_record(state: RunState, abandoned: Iterable[tuple[str, str]]) -> None:
+    """Write the record, without a session's statements: they may hold a password."""
+    keeper = state.tables[0] if state.is_single else state.storage
+    if keeper is None:
+        return
+    # A table whose directory was refused is recorded once, as left out.
+    taken = {places_of(table.run) for table in state.tables}
+    record = record_of(
+        [run for run in state.resolved.tables if places_of(run) in taken],
+        state.home,
+        state.options,
+        state.problems,
+        is_single=state.is_single,
+    )
+    keeper.keep(RUN_RECORD, record)
+    for place, run_id in abandoned:
+        with suppress(OSError, OutputFailed):
+            storage = storage_at(place)
+            who = storage.who_was_here(place, counted=False)
+            if who is not None and who.run_id == run_id and not who.is_running:
+                storage.clear((place,), dry_run=False)
+                if not is_location(place):
+                    os.rmdir(place)
 
 
 def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
@@ -177,7 +180,8 @@ def _opened(
     held: ExitStack,
     left: Mapping[TablePlaces, Left],
 ) -> Table:
-    found = left.get(places_of(run), Left(what="nothing", outputs=(False,) * len(run.outputs)))
+    found = left.get(places_of(run), (False,) * len(run.outputs))
+    is_done = is_complete(found)
     if state.options.replaces:
         # The files that the replaced run has published may be replaced.
         outputs = []
@@ -194,20 +198,20 @@ def _opened(
     held.callback(own.close)
     nodes = run.topology.nodes if state.is_single else ()
     try:
-        for number, begun in enumerate(found.outputs):
+        for number, begun in enumerate(found):
             own_run, route = of_output(run, number), ""
             if len(run.outputs) > 1:
                 route = (run.request.routes or ())[number].name
             kind = destination_kind(own_run.output.options.destinations)
             output: RunOutput
-            if isinstance(begun, Manifest) or found.what == "all" or kind == "null":
-                output = NullOutput(own_run, number, route)
+            if isinstance(begun, Manifest) or is_done or kind == "null":
+                output = RunOutput(own_run, number, route)
                 output.manifest = begun if isinstance(begun, Manifest) else None
             elif kind not in KEPT:
                 output = StreamOutput(own_run, pipe=kind == "pipe")
             else:
                 home = "" if state.is_single else state.home
-                output = FileOutput(own_run, number, route, resumed=begun, home=home)
+                output = FileOutput(own_run, number, route, resumed=bool(begun), home=home)
             own.callback(output.close)
             opened.append(output)
         table = Table(
@@ -217,11 +221,12 @@ def _opened(
             outputs=opened,
             observe=state.observer_of(run, state.live),
             history=History(
-                began=state.resolved.started,
+                began=time.monotonic() - (time.perf_counter() - state.resolved.started),
+                tally=state.live.tally,
                 cpus={node.id: node.cpus for node in nodes if node.cpus},
             ),
-            resumed=found.what == "units",
-            is_published=found.what == "all",
+            resumed=any(found) and not is_done,
+            is_published=is_done,
             release=own.close,
         )
         table.then = lambda run, manifest: following.after(run, manifest, table.observe)
@@ -235,19 +240,11 @@ def _opened(
     except BaseException:
         own.close()
         raise
-    for output in opened if table.is_published else ():
+    for output in opened if is_done else ():
         if output.manifest is not None:
             # The process that published it may have been killed before this.
             table.then(output.run, output.manifest)
     return table
-
-
-_OTHERS = 256
-"""Pipes to workers, sockets, libraries: far more than a run has."""
-
-_PUBLISHED = 320
-"""About as many as the tables have open that are being published; see
-`unloader.run.finishing`."""
 
 
 def allow_for(tables: int) -> None:
@@ -274,8 +271,13 @@ def allow_for(tables: int) -> None:
 
 
 def places_of(run: ResolvedTable) -> TablePlaces:
-    """Return what `left_of_tables` knows a table by."""
     return tuple(output.options.destination for output in run.outputs)
+
+
+def is_complete(left: Left) -> bool:
+    """Return whether all outputs of a table that are kept are published."""
+    kept = [each for each in left if each is not None]
+    return bool(kept) and all(isinstance(each, Manifest) for each in kept)
 
 
 def left_of_tables(
@@ -288,15 +290,39 @@ def left_of_tables(
     """
     listed = tuple(runs)
     _complete(home, [place for run in listed for place in run.directories], observe)
-    found = {places_of(run): left_of(run) for run in listed}
+    found = {places_of(run): _left_of(run) for run in listed}
     for run in listed:
-        for place in run.directories if found[places_of(run)].what == "all" else ():
+        for place in run.directories if is_complete(found[places_of(run)]) else ():
             # Another run was to read all tables again, and died before it had a record.
             storage = storage_at(place)
             who = storage.who_was_here(place, counted=False)
             if who is not None and who.run_id != run.run_id and not who.is_running:
                 storage.clear((place,), dry_run=False)
     return found
+
+
+def _left_of(run: ResolvedTable) -> Left:
+    found: list[Manifest | bool | None] = []
+    for output in run.outputs:
+        place, left = output.options.destination, False
+        if not is_kept(output.options.destinations):
+            found.append(None)
+            continue
+        storage = storage_at(place)
+        try:
+            if MANIFEST in storage.names(place):
+                manifest = read_manifest(path_of(place))
+                if manifest.run_id == run.run_id:
+                    found.append(manifest)
+                    continue
+            who = storage.who_was_here(place, counted=False)
+            left = who is not None and who.run_id == run.run_id
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise unreadable(place, error) from error
+        found.append(left)
+    return tuple(found)
 
 
 def _complete(home: str, places: Sequence[str], observe: Observer) -> None:

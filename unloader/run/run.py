@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,29 +23,46 @@ from msgspec.structs import replace
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule, spread
-from unloader.errors import Interrupted, OutputFailed, PartialUnload, UnloaderError, translate
-from unloader.events import Notice, Observer, Phase, PhaseStarted, RunFinished, Tick
-from unloader.failures import error_of
+from unloader.errors import (
+    ConfigError,
+    Interrupted,
+    OutputFailed,
+    PartialUnload,
+    UnloaderError,
+    translate,
+)
+from unloader.events import (
+    Notice,
+    Observer,
+    Phase,
+    PhaseStarted,
+    RunFinished,
+    RunStarted,
+    TableFinished,
+    TableStaged,
+    Tick,
+    UnitsKept,
+)
+from unloader.failures import error_of, failure_of
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
-from unloader.model import AttemptFailure, Request
+from unloader.model import AttemptFailure, Proof, Request, TableCounts
+from unloader.nouns import counted
 from unloader.resolve.opening import OpenRun
 from unloader.resolve.places import home_of, is_followed
+from unloader.resolve.resolved import missing_libraries, output_notices
 from unloader.retention.following import Following
 from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error
-from unloader.run.file_output import Left
-from unloader.run.finishing import Ended, Finisher, check_tables, known_failure
-from unloader.run.order import TableUnit, bundled, largest_first, spread_out
+from unloader.run.finishing import Ended, Finisher, check_tables
+from unloader.run.order import TableUnit, bundled, largest_first, size_of, spread_out
 from unloader.run.outputs import check_stop, continued
-from unloader.run.places import Home, TablePlaces, take_tables, with_what_it_replaces
-from unloader.run.reporting import Reporter
-from unloader.run.room import room_watch
+from unloader.run.places import Left, TablePlaces, take_home, take_tables, with_what_it_replaces
 from unloader.run.table import RunState, Table
-from unloader.run.work import Units
-from unloader.run.workers import ceilings_at, prove
+from unloader.run.work import Units, room_watch
 from unloader.status.recording import LiveRun
+from unloader.storage.place_names import is_kept
 from unloader.storage.storage_lookup import storage_at
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
@@ -60,6 +77,9 @@ tables."""
 
 _LAST_ORDERS = 4
 """For each worker: so few are left that tables need not wait for others to be published (guess)."""
+
+_PROOF_SECONDS = 120.0
+"""A busy machine, and a database that takes its time to open a session (guess)."""
 
 _SAME_SECONDS = 0.05
 """For this time, the state of the workers counts as unchanged."""
@@ -77,7 +97,6 @@ def run(
 
     Args:
         left: The remains of each table of a resumed run.
-        stop: Asked several times a second.
 
     Raises:
         OutputFailed: A destination refused, or a value does not fit the format; or the files are
@@ -113,7 +132,8 @@ def run(
                 known = advised(state, known)
             state.live.close(known or error)
             with suppress(UnloaderError, WriteError, OSError):
-                current.abandon(known)
+                current.finisher.close()
+                abandon(state, known)
             if known is not None:
                 raise known from error
             raise
@@ -125,66 +145,76 @@ def run(
     return manifests
 
 
-@dataclass(slots=True, kw_only=True)
 class _Run:
     """The state of one run in the parent."""
 
-    state: RunState
-    executor: Executor
-    held: ExitStack
-    left: Mapping[TablePlaces, Left]
-    following: Following = field(init=False)
-    _home: Home | None = None
-    _reporter: Reporter = field(init=False)
-    _finisher: Finisher = field(init=False)
-    _load: LoadWatch | None = None
-
-    def execute(self) -> Manifests:
-        state, resolved = self.state, self.state.resolved
-        first, runs = resolved.tables[0], resolved.tables
-        at_once = state.options.publish == "table"
-        self._finisher = Finisher(
+    def __init__(
+        self,
+        state: RunState,
+        executor: Executor,
+        held: ExitStack,
+        left: Mapping[TablePlaces, Left],
+    ) -> None:
+        self.state, self.executor, self.held, self.left = state, executor, held, left
+        self.load: LoadWatch | None = None
+        self.finisher = Finisher(
             lambda tables, observe: check_tables(tables, state, observe),
             self._publish,
             state.live,
-            at_once=at_once,
+            at_once=state.options.publish == "table",
         )
-        self.held.callback(self._finisher.close)
-        # Know what follows the run, and that nothing is in the way of it.
-        followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
+        held.callback(self.finisher.close)
+        tables = state.resolved.tables
+        # The options of what follows are the same for all tables.
+        followed = (run for run in tables if any(is_followed(each.options) for each in run.outputs))
         template = None if state.is_single else state.options.destination
-        self.following = Following.of_run(next(followed, first), state.home, template)
+        self.following = Following.of_run(next(followed, tables[0]), state.home, template)
+        self.by_size: list[Table] = []
+        """The smallest first; the largest tables that are over are removed."""
+        self.counts = TableCounts(total=0)
+
+    def execute(self) -> Manifests:
+        state, resolved = self.state, self.state.resolved
+        first, at_once = resolved.tables[0], state.options.publish == "table"
         if self.following.of != "nothing":
             self.following.check_before()
         # Lock the places.
-        home = self._home = Home(state)
-        if home.storage is not None:
-            self.held.callback(home.storage.close)
+        keep_record = take_home(state)
+        if state.storage is not None:
+            self.held.callback(state.storage.close)
         if first.request.verify == "source":
             from unloader.verification.source import check_able
 
             check_able(resolved.catalog, first.extract.source.kind)
         if first.request.concurrency is not None:
-            load = self._load = watched_load(first.request.concurrency, resolved.catalog)
-            if load is not None:
-                self.held.callback(load.close)
+            self.load = watched_load(first.request.concurrency, resolved.catalog)
+            if self.load is not None:
+                self.held.callback(self.load.close)
         take_tables(state, self.following, self.held, self.left)
         # Let others see how far the run is, and end it.
-        live: LiveStorage | None = state.tables[0].live() if state.is_single else home.storage
-        if live is not None:
-            state.live.record_in(live)
-            self.held.callback(state.live.close)
+        live: list[LiveStorage] = state.tables[0].live() if state.is_single else []
+        if state.storage is not None:
+            live = [state.storage]
+        state.live.record_in(*live)
+        self.held.callback(state.live.close)
         if state.is_single and first.request.ceilings is not None:
-            state.ceilings = ceilings_at(first.request.ceilings, state.live)
-        until = resolved.catalog.keep_until_gone(() if live is None else live.marks())
+            from unloader.tuning.ceilings import read_ceilings
+
+            try:
+                state.ceilings = read_ceilings(Path(first.request.ceilings))
+            except ConfigError as error:
+                # The file has gone since the run was begun: a resumed run must not fail for it.
+                text = f"the run is not compared with the ceilings: {error.message}"
+                state.live(Notice(text=text))
+        marks = [mark for each in live for mark in each.marks()]
+        until = resolved.catalog.keep_until_gone(marks)
         state.live.resumable = state.is_resumable
         state.live.snapshot_kept_until = resolved.catalog.kept_until()
         # Put the run on record.
         if not resolved.resumed_in:
-            home.keep_record()
+            keep_record()
         state.is_recorded = True
-        reporter = self._reporter = Reporter(state)
-        reporter.start(until)
+        self._report_start(until)
         # Execute.
         state.live(PhaseStarted(phase="unloading"))
         units = [
@@ -216,9 +246,115 @@ class _Run:
                 check_stop(state.live.stop, "before the files had their final names")
             for table in state.tables:
                 if table.is_checked and not table.is_over:
-                    self._finisher.publish(table)
+                    self.finisher.publish(table)
             self._wait()
         return self._end()
+
+    def _report_start(self, kept: str) -> None:
+        """Report the work to do, the omitted tables, and what an earlier process has done."""
+        state, single, left_out = self.state, self.state.is_single, len(self.state.problems)
+        runs = [table.run for table in state.tables]
+        units = [unit for run in runs for unit in run.plan.units]
+        seats = max((run.seating.seats for run in runs), key=len)
+        snapshot, limits = runs[0].extract.snapshot, runs[0].request.concurrency
+        self.by_size = sorted(
+            state.tables, key=lambda table: sum(map(size_of, table.run.plan.units))
+        )
+        self.counts = TableCounts(
+            total=len(runs) + left_out,
+            done=sum(table.is_published for table in state.tables),
+            failed=left_out,
+            left_out=left_out,
+        )
+        tables = self._counted()
+        rows, size = [unit.rows for unit in units], [unit.bytes for unit in units]
+        state.live(
+            RunStarted(
+                run_id=state.resolved.run_id,
+                table=state.tables[0].name if single else counted(tables.total, "table"),
+                units=len(units),
+                workers=len(seats),
+                rows=None if None in rows else sum(filter(None, rows)),
+                bytes=None if None in size else sum(filter(None, size)),
+                snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
+                end_sessions_sql=state.resolved.catalog.end_sessions_sql(),
+                destinations=state.places,
+                nodes=tuple(seat.node for seat in seats),
+                adaptive=limits is not None and limits.adaptive,
+                tables=tables.total,
+                largest_table="" if single else tables.largest_open,
+            )
+        )
+        for each in state.problems:
+            text = each.error.message
+            state.live(
+                TableFinished(
+                    table=each.table, rows=0, bytes=0, directory="", error=text, tables=tables
+                )
+            )
+        libraries = {text: None for run in runs for text in missing_libraries(run)}
+        for text in (*libraries, *runs[0].seating.notices):
+            state.live(Notice(text=text))
+        for table in state.tables:
+            for text in output_notices(table.run):
+                state.live(Notice(text=text if single else f"{table.name}: {text}"))
+        if kept:
+            text = f"if the run dies, its snapshot is kept until {kept}; see unloader keepers"
+            state.live(Notice(text=text))
+        if not state.resolved.resumed_in:
+            return
+        state.live(PhaseStarted(phase="confirming"))
+        done_rows = done_bytes = done = 0
+        for table in state.tables:
+            if table.is_published:
+                totals = totals_of(table.manifests)
+                done += len(table.run.plan.units)
+                done_rows += totals.rows
+                done_bytes += totals.bytes
+            else:
+                table.take_up()
+                done += len(table.finished)
+                done_rows += table.rows_staged
+                done_bytes += table.bytes_written
+        state.live(UnitsKept(units=done, rows=done_rows, bytes=done_bytes, tables=tables.done))
+
+    def _report(self, table: Table) -> None:
+        """Report that a table is published, has failed, or waits until all are published.
+
+        A single table ends with its run, and the end of the run is reported.
+        """
+        if self.state.is_single:
+            return
+        was, failure = self.counts, table.failure
+        if not table.is_over:
+            self.counts = replace(was, staged=was.staged + 1)
+            rows, size = table.rows_staged, table.bytes_written
+            self.state.live(
+                TableStaged(table=table.name, rows=rows, bytes=size, tables=self._counted())
+            )
+            return
+        self.counts = replace(
+            was,
+            done=was.done + table.is_published,
+            failed=was.failed + (not table.is_published),
+            staged=was.staged - bool(was.staged and table.is_checked),
+        )
+        totals = totals_of(table.manifests) if table.is_published else None
+        self.state.live(
+            TableFinished(
+                table=table.name,
+                rows=0 if totals is None else totals.rows,
+                bytes=0 if totals is None else totals.bytes,
+                error="" if failure is None else failure.message,
+                directory=table.run.output.options.destination,
+                tables=self._counted(),
+            )
+        )
+
+    def _counted(self) -> TableCounts:
+        while self.by_size and (self.by_size[-1].is_over or self.by_size[-1].is_checked):
+            self.by_size.pop()
+        return replace(self.counts, largest_open=self.by_size[-1].name if self.by_size else "")
 
     def _unload(self, orders: Sequence[TableUnit]) -> None:
         state, executor = self.state, self.executor
@@ -230,7 +366,7 @@ class _Run:
             most=places,
             live=state.live,
             pids=executor.pids,
-            load=self._load,
+            load=self.load,
             seconds=first.history.seconds,
         )
         if request.concurrency is not None:
@@ -245,12 +381,12 @@ class _Run:
                 until = time.monotonic() + _SAME_SECONDS
             # A single table is counted when its workers have ended.
             if not state.is_single:
-                self._finisher.take(table)
+                self.finisher.take(table)
 
         def collect() -> None:
             if schedule.fresh <= _LAST_ORDERS * places:
                 # At the end of reading, tables that are published early need no wait.
-                self._finisher.hurry()
+                self.finisher.hurry()
             self._collect()
 
         units = Units(
@@ -261,7 +397,7 @@ class _Run:
                 {each.number: len(each.units_left()) for each in state.tables if not each.is_over}
             ),
             on_done=done,
-            on_failed=self._reporter.table,
+            on_failed=self._report,
             collect=collect,
             room=room_watch(state.places, [table.run for table in state.tables], state.live),
         )
@@ -286,7 +422,17 @@ class _Run:
         wanted = places if steering.steering is None else steering.steering.control.places
         executor.use(min(wanted, places), places)
         if request.uses_cluster:
-            prove(executor, first.run, state.places)
+            from unloader.engine.cluster.executor import DaskExecutor
+
+            # Each machine shows that it reads the source and sees the destination.
+            assert isinstance(executor, DaskExecutor)
+            proof = Proof(
+                source=first.run.extract.source,
+                snapshot=first.run.extract.snapshot,
+                run_id=first.run.run_id,
+                places=tuple(place for place in state.places if is_kept((place,))),
+            )
+            executor.prove(proof, _PROOF_SECONDS)
         if state.is_single:
             first.history.look()
         try:
@@ -296,8 +442,8 @@ class _Run:
                 first.history.look(at_once=True)
                 state.evidence = executor.evidence()
                 state.lowest_parallelism = schedule.capacity.lowest
-            if self._load is not None:
-                self._load.close()
+            if self.load is not None:
+                self.load.close()
         if engine.failure is not None:
             raise self._ended_by(engine.failure)
         if schedule.given_up:
@@ -314,7 +460,7 @@ class _Run:
             if state.options.on_failure == "stop":
                 raise self._ended_by(failure)
         if state.is_single and not first.is_over:
-            self._finisher.take(first)
+            self.finisher.take(first)
         limits = request.concurrency
         if request.verify == "source" and limits is not None and limits.max_sessions is not None:
             # Each thread that computes checksums has a session, in place of a worker's.
@@ -346,13 +492,13 @@ class _Run:
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
         state = self.state
-        for table, error in self._finisher.collect(timeout_seconds):
+        for table, error in self.finisher.collect(timeout_seconds):
             if error is not None:
-                failure = known_failure(error)
-                if state.is_single or isinstance(error, Interrupted):
+                known = translate(error) if isinstance(error, Exception) else None
+                if known is None or state.is_single or isinstance(error, Interrupted):
                     raise error
-                table.failure = failure
-            self._reporter.table(table)
+                table.failure = failure_of(known)
+            self._report(table)
             if table.failure is not None and state.options.on_failure == "stop":
                 raise self._ended_by(table.failure)
 
@@ -366,10 +512,10 @@ class _Run:
             phase: Begins with it, if there is anything to wait for. A single table reports its
                 phases.
         """
-        self._finisher.hurry()
-        if self._finisher.is_busy and phase and not self.state.is_single:
+        self.finisher.hurry()
+        if self.finisher.is_busy and phase and not self.state.is_single:
             self.state.live(PhaseStarted(phase=phase))
-        while self._finisher.is_busy:
+        while self.finisher.is_busy:
             self.state.live(Tick())
             self._collect(0.2)
 
@@ -389,8 +535,8 @@ class _Run:
             def then() -> None:
                 self.following.after_all(whole, state.live)
 
-            if self._home is not None and self._home.storage is not None:
-                self._home.storage.commit((), manifest_bytes(whole), then)
+            if state.storage is not None:
+                state.storage.commit((), manifest_bytes(whole), then)
             else:
                 then()
         rows, size = sum(each.rows for each in totals), sum(each.bytes for each in totals)
@@ -403,10 +549,6 @@ class _Run:
                 # The run is complete. The keeper notices that it is not needed any more.
                 state.live(Notice(text=error.message))
         return manifests
-
-    def abandon(self, error: UnloaderError | None) -> None:
-        self._finisher.close()
-        abandon(self.state, None if self._home is None else self._home.storage, error)
 
 
 def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -> bool:

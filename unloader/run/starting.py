@@ -41,7 +41,7 @@ from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
 from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
 from unloader.retention.following import Following, follow
-from unloader.run.places import left_of_tables, places_of
+from unloader.run.places import is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
 from unloader.run.workers import workers_for
 from unloader.secrets.encryption_keys import check_key
@@ -88,7 +88,7 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
         left = left_of_tables(broken.tables, broken.place, observe)
         with reopened(
             broken,
-            done=lambda run: left[places_of(run)].what == "all",
+            done=lambda run: is_complete(left[places_of(run)]),
             stop=stop,
             observe=observe,
         ) as ready:
@@ -225,7 +225,7 @@ def _resumed(
         new = replace(asked, options=replace(asked.options, replaces=replaces))
     if broken.left_out:
         left = left_of_tables(broken.tables, broken.place, observe)
-        if all(each.what == "all" for each in left.values()):
+        if all(map(is_complete, left.values())):
             # Only a new snapshot can have the tables that it left out.
             names = ", ".join(each.table for each in broken.left_out)
             text = f"run {broken.run_id} in {place} is complete without tables that it left out"

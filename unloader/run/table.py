@@ -1,19 +1,16 @@
 """One table of a run with its outputs, and the run as a whole, during the run.
 
-A table has one output or several. Each output has its own directory with its own record, journal
-and manifest, as if it were the only one. A unit is done when every output that is to be written has
-it. An output that fails ends the table, or is dropped. A dropped output publishes nothing and keeps
-its files for `resume`, and the other outputs continue.
-
-Nothing is published before every unit of a table is done and the number of rows agrees with the
-source's own at the same snapshot. On masked columns no error shows a value.
+Each output of a table has its own directory with its own record, journal and manifest, as if it
+were the only one. A unit is done when every output that is to be written has it. An output that
+fails ends the table, or is dropped. A dropped output publishes nothing and keeps its files for
+`resume`, and the other outputs continue. On masked columns no error shows a value.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -31,8 +28,14 @@ from unloader.errors import (
 )
 from unloader.events import Event, Notice, Observer, PhaseStarted, RouteFinished, Tick
 from unloader.failures import error_of, failure_of
-from unloader.manifest.build import RunFacts, build_manifest
-from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
+from unloader.manifest.build import build_manifest
+from unloader.manifest.model import (
+    FailedAttemptRecord,
+    Manifest,
+    OtherRoute,
+    RouteRecord,
+    SampleRecord,
+)
 from unloader.model import (
     COMPARING,
     AttemptFailure,
@@ -41,19 +44,20 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.nouns import counted
-from unloader.placement.evidence import Evidence
+from unloader.placement.evidence import CpuTime, Evidence, node_times
+from unloader.redaction import redact
 from unloader.resolve.opening import OpenRun, Patience
 from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import single_record
 from unloader.run.concurrency import RunSteering
-from unloader.run.history import History
 from unloader.run.outputs import RunOutput, Stop, check_stop, continued
 from unloader.selection.listing import TableProblem
 from unloader.sources.base import Catalog
 from unloader.sources.questions import count
 from unloader.sources.registry import cancelled_by
 from unloader.status.recording import LiveRun
-from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage
+from unloader.status.tally import Tally
+from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage, RunStorage
 from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps
 
@@ -61,6 +65,12 @@ if TYPE_CHECKING:
     from unloader.tuning.ceilings import Ceilings
 
 T = TypeVar("T")
+
+FIRST_INTERVAL_SECONDS = 0.25
+MOST_SAMPLES = 120
+"""Then every second one is dropped and the interval is doubled: they always cover the whole run."""
+MOST_FAILURES = 1000
+"""A source that is away for hours makes more of them; the others are only counted."""
 
 
 class RunState(Struct, kw_only=True):
@@ -72,6 +82,8 @@ class RunState(Struct, kw_only=True):
     """The directory of the run's record and manifest."""
     is_single: bool
     """The home is the directory of the only table, and that table's manifest is the run's."""
+    storage: RunStorage | None = None
+    """The home of several tables; None for one table, or if all output is dropped."""
     live: LiveRun
     catalog_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by the thread that uses the catalog: several tables are counted in another thread."""
@@ -126,6 +138,82 @@ class RunState(Struct, kw_only=True):
         return pass_on
 
 
+class History(Struct, kw_only=True):
+    """The failed attempts at a table, and samples of the progress, for the manifest.
+
+    All times are seconds since the run began to plan, as the totals of the manifest are. Everything
+    is called in the engine's thread.
+    """
+
+    began: float
+    """When the run began to plan, by the clock."""
+    tally: Tally
+    """Of the whole run, by the same clock."""
+    cpus: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of each NUMA node; empty looks at none."""
+    clock: Callable[[], float] = time.monotonic
+    times: Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, CpuTime]] = node_times
+    failures: list[FailedAttemptRecord] = field(default_factory=list)
+    failures_left_out: int = 0
+    _samples: list[tuple[SampleRecord, Mapping[int, CpuTime]]] = field(default_factory=list)
+    _interval: float = FIRST_INTERVAL_SECONDS
+    _next: float = 0.0
+
+    def seconds(self) -> float:
+        """Return how long the run has been active."""
+        return self.clock() - self.began
+
+    def failed(self, worker: int, unit: str, attempt: int, message: str) -> None:
+        """Note a failed attempt, before the tally has the event."""
+        if len(self.failures) >= MOST_FAILURES:
+            self.failures_left_out += 1
+            return
+        running, now = self.tally.running.get(worker), self.seconds()
+        began = now if running is None else running.started - self.began
+        self.failures.append(
+            FailedAttemptRecord(
+                unit=unit,
+                attempt=attempt,
+                worker=worker,
+                started_s=round(began, 4),
+                seconds=round(now - began, 4),
+                message=redact(message),
+            )
+        )
+
+    def look(self, *, at_once: bool = False) -> None:
+        now = self.seconds()
+        if now < self._next and not at_once:
+            return
+        rows, size = self.tally.sums()
+        sample = SampleRecord(
+            at_s=round(now, 3),
+            rows=rows - self.tally.kept.rows,
+            bytes=size - self.tally.kept.bytes,
+            busy_workers=len(self.tally.running),
+            cpu_by_node=None,
+        )
+        self._samples.append((sample, self.times(self.cpus) if self.cpus else {}))
+        if len(self._samples) > MOST_SAMPLES:
+            del self._samples[1::2]
+            self._interval *= 2
+        self._next = now + self._interval
+
+    def samples(self) -> tuple[SampleRecord, ...]:
+        """Return the samples of the run; each has the load since the previous sample."""
+        found, before = [], dict[int, CpuTime]()
+        for sample, nodes in self._samples:
+            shares = {
+                str(node): counted.share_since(before[node])
+                for node, counted in nodes.items()
+                if node in before
+            }
+            loads = {node: round(each, 3) for node, each in shares.items() if each is not None}
+            found.append(replace(sample, cpu_by_node=loads or None))
+            before = dict(nodes)
+        return tuple(found)
+
+
 class Table(Struct, kw_only=True):
     """One table of a run."""
 
@@ -176,6 +264,10 @@ class Table(Struct, kw_only=True):
         return sum(unit.scanned for unit in self.finished.values())
 
     @property
+    def rows_staged(self) -> int:
+        return sum(unit.rows for unit in self.finished.values())
+
+    @property
     def bytes_written(self) -> int:
         return sum(file.bytes for each in self.finished.values() for file in each.files)
 
@@ -190,7 +282,6 @@ class Table(Struct, kw_only=True):
         return [output for output in self.outputs if output.is_open]
 
     def _try(self, output: RunOutput, do: Callable[[], T]) -> T | None:
-        """Do something for an output; if it is to be dropped, its failure is not the table's."""
         try:
             return do()
         except Exception as error:
@@ -198,17 +289,14 @@ class Table(Struct, kw_only=True):
         return None
 
     def _drop_for(self, output: RunOutput, error: Exception) -> None:
+        """Continue without an output if that is asked for; otherwise raise its error."""
         drops = len(self.outputs) > 1 and self.run.request.on_route_failure == "drop"
         if not drops or not isinstance(translate(error), (OutputFailed, VerifyMismatch)):
             raise error
         self._drop(output, failure_of(error))
 
     def _drop(self, output: RunOutput, failure: AttemptFailure) -> None:
-        """Continue without an output.
-
-        Raises:
-            UnloaderError: Its failure, if it is the last one.
-        """
+        """Continue without an output, or raise its failure if it is the last one."""
         if output.failure is not None:
             return
         output.failure = failure
@@ -222,13 +310,12 @@ class Table(Struct, kw_only=True):
         for output in self._open():
             output.keep(name, data)
 
-    def live(self) -> LiveStorage | None:
-        """Return where others see a single table and can end it; None if nothing is kept."""
-        storages = [storage for output in self._open() if (storage := output.live())]
-        return AllPlaces(storages) if len(storages) > 1 else next(iter(storages), None)
+    def live(self) -> list[LiveStorage]:
+        """Return where others see a single table and can end it; nothing if nothing is kept."""
+        return [storage for output in self._open() if (storage := output.live())]
 
     def take_up(self) -> None:
-        """Confirm what an earlier process of the run has done.
+        """Confirm the finished units of an earlier process of the run.
 
         Units that only some outputs have are read again for the others.
         """
@@ -262,7 +349,6 @@ class Table(Struct, kw_only=True):
         self.kept = frozenset(self.finished)
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
-        """Return where each output writes that does not have the unit yet."""
         lacking = [output for output in self._open() if unit.id not in output.finished]
         found: list[OutputTask] = []
         # Where the only one that lacked it was dropped, all take it again.
@@ -275,7 +361,7 @@ class Table(Struct, kw_only=True):
             self._try(output, output.check)
 
     def record(self, unit: FinishedUnit) -> None:
-        """Put a finished unit on record in each output; drop the outputs that failed with it."""
+        """Put a finished unit on record; drop the outputs that failed with it."""
         parts = [(self.outputs[0], unit)]
         if unit.outputs is not None:
             parts = []
@@ -293,16 +379,15 @@ class Table(Struct, kw_only=True):
                     outputs=None,
                 )
                 parts.append((output, part))
-        events: list[Event | None] = []
+        events: list[Event] = []
         for output, part in parts:
-            if output.is_open:
-                events.append(self._try(output, partial(output.record, part)))
+            if output.is_open and (event := self._try(output, partial(output.record, part))):
+                events.append(event)
             if output.is_open:
                 output.finished[unit.unit] = part
         self.finished[unit.unit] = unit
         for event in events:
-            if event is not None:
-                self.observe(event)
+            self.observe(event)
 
     def failed(self, unit: str, attempt: int, message: str) -> None:
         for output in self._open():
@@ -316,8 +401,9 @@ class Table(Struct, kw_only=True):
     def verify(self, stop: Stop, catalog: Catalog, rows: int | None = None) -> None:
         """Compare the count, and as much more as was asked for, with the source.
 
+        No other thread may use the catalog meanwhile.
+
         Args:
-            catalog: Holds the snapshot, and is not used by another thread meanwhile.
             rows: The rows that the source counted already; None counts them.
 
         Raises:
@@ -460,12 +546,15 @@ class Table(Struct, kw_only=True):
                 ),
                 dropped=tuple(each.route for each in self.outputs if each.failure is not None),
             )
-        facts = RunFacts(
-            run=output.run,
+        seconds = time.perf_counter() - state.resolved.started
+        cpu_seconds = sum(unit.cpu_seconds for unit in self.finished.values())
+        manifest = build_manifest(
+            output.run,
+            units,
+            complete=complete,
             route=route,
-            seconds=time.perf_counter() - state.resolved.started,
-            cpu_seconds=time.process_time()
-            + sum(unit.cpu_seconds for unit in self.finished.values()),
+            seconds=seconds,
+            cpu_seconds=time.process_time() + cpu_seconds,
             source_rows=self.source_rows,
             verify_result=self._verify_result,
             not_compared=output.not_compared,
@@ -474,42 +563,15 @@ class Table(Struct, kw_only=True):
             lowest_parallelism=state.lowest_parallelism,
             steps=None if state.steering is None else state.steering.steps(),
             kept=self.kept,
-            failed_attempts=tuple(self.history.failures),
+            failed_attempts=self.history.failures,
             failed_attempts_left_out=self.history.failures_left_out,
             samples=self.history.samples(),
         )
-        manifest = build_manifest(facts, tuple(units), complete=complete)
         if not complete or state.ceilings is None:
             return manifest
-        found = state.ceilings.compared(facts.run, manifest.totals, resumed=bool(facts.kept))
+        found = state.ceilings.compared(output.run, manifest.totals, resumed=bool(self.kept))
         if found.parts:
             return replace(manifest, efficiency=found)
         text = f"the run is not compared with {found.ceilings}: {'; '.join(found.not_compared)}"
         self.observe(Notice(text=text))
         return manifest
-
-
-class AllPlaces:
-    """Several places as one; see `unloader.storage.storage_protocol.LiveStorage`."""
-
-    def __init__(self, storages: Sequence[LiveStorage]) -> None:
-        self._storages = tuple(storages)
-
-    def show(self, data: bytes) -> None:
-        trouble = None
-        for storage in self._storages:
-            try:
-                storage.show(data)
-            except OSError as error:
-                trouble = error
-        if trouble is not None:
-            raise trouble
-
-    def marks(self) -> tuple[str, ...]:
-        return tuple(mark for storage in self._storages for mark in storage.marks())
-
-    def stop_asked(self) -> bool:
-        return any(storage.stop_asked() for storage in self._storages)
-
-    def wish(self) -> bytes:
-        return next(filter(None, (storage.wish() for storage in self._storages)), b"")

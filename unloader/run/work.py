@@ -3,15 +3,22 @@
 Tasks go out, results and progress come back. What becomes of a failed attempt depends on more than
 the failure: the snapshot may be lost with the source, an output may be unable to take a unit twice,
 and a table that fails may or may not end the run. All of that is decided here.
+
+Workers in the middle of a unit look for disk space before they write more
+(`writers.files.disk_space`), and report their waits. The parent looks at all directories, and
+pauses the whole run if one is full.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from unloader.engine.engine import Work
@@ -26,8 +33,8 @@ from unloader.errors import (
     translate,
 )
 from unloader.events import (
-    Event,
     Notice,
+    Observer,
     Tick,
     UnitAdvanced,
     UnitFailed,
@@ -47,11 +54,13 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.nouns import counted
+from unloader.resolve.resolved import ResolvedTable
 from unloader.run.concurrency import RunSteering
 from unloader.run.order import TableUnit
 from unloader.run.outputs import check_stop
-from unloader.run.room import RoomWatch
 from unloader.run.table import RunState, Table
+from unloader.storage.storage_lookup import storage_at
+from writers.files.disk_space import enough_bytes, free_bytes
 
 if TYPE_CHECKING:
     from unloader.engine.steering import Steering
@@ -78,8 +87,13 @@ class Units(Work[TableUnit]):
     put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
     _working: int = 0
     """How many workers the source lets work, once it has refused one; 0 before."""
-    _began: dict[str, float | None] = field(default_factory=dict)
-    """When the attempts began that are finished and not on record yet, by unit."""
+    _began: dict[str, float] = field(default_factory=dict)
+    """When the attempts began that are finished and not on record yet, by unit.
+
+    The worker's own seconds say when: its process may have had to be started first, and it may have
+    begun before this process noted that it had been given the attempt. So no attempt begins before
+    the end of the one before it.
+    """
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         tasks = []
@@ -146,17 +160,15 @@ class Units(Work[TableUnit]):
 
     def started(self, place: int, attempt: Attempt[TableUnit]) -> None:
         table, unit = self._table(attempt), attempt.unit.unit
-        table.history.started(place)
         self.steered.count.started(place)
-        _show(
-            table,
+        table.observe(
             UnitStarted(
                 worker=place,
                 unit=unit.id,
                 partition=unit.partition,
                 attempt=attempt.attempt,
                 rows=unit.rows,
-            ),
+            )
         )
 
     def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
@@ -167,9 +179,8 @@ class Units(Work[TableUnit]):
         table = self._table(attempt)
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
-        table.history.advanced(place, payload.rows, payload.bytes)
         self.steered.count.reached(place, payload.rows)
-        _show(table, payload)
+        table.observe(payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         results = _results(result)
@@ -186,13 +197,12 @@ class Units(Work[TableUnit]):
             else:
                 # Its seconds are counted from the end of the bundle.
                 size = sum(file.bytes for file in found.files)
-                began = self._table(each).history.finished(place, found.rows, size, later)
+                began = self._table(each).history.seconds() - later
                 later -= found.seconds
-                self._began[each.unit.id] = began
+                self._began[each.unit.id] = round(max(0.0, began), 4)
                 self.steered.count.reached(place, found.rows)
                 self.steered.count.ended(place)
-                _show(
-                    self._table(each),
+                self._table(each).observe(
                     UnitFinished(
                         worker=place,
                         unit=found.unit,
@@ -200,7 +210,7 @@ class Units(Work[TableUnit]):
                         bytes=size,
                         seconds=found.seconds,
                         result=found,
-                    ),
+                    )
                 )
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
@@ -235,7 +245,7 @@ class Units(Work[TableUnit]):
 
     def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
         text = f"worker {place} made no progress with unit {attempt.unit.unit.id} for {seconds:g} s"
-        _show(self._table(attempt), Notice(text=f"{text}: the worker is replaced"))
+        self._table(attempt).observe(Notice(text=f"{text}: the worker is replaced"))
         return AttemptFailure(
             error=WorkerLost.__name__,
             message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
@@ -290,16 +300,15 @@ class Units(Work[TableUnit]):
         self.steered.count.ended(place)
         table.failed(unit, attempt.attempt, failure.message)
         table.history.failed(place, unit, attempt.attempt, failure.message)
-        _show(
-            table,
+        table.observe(
             UnitFailed(
                 worker=place,
                 unit=unit,
                 attempt=attempt.attempt,
-                message=failure.message,
+                message=table.outputs[0].shown(failure.message),
                 retry_in_seconds=verdict.retry_in_seconds,
                 counted=verdict.counted,
-            ),
+            )
         )
 
     def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:
@@ -329,10 +338,6 @@ class Units(Work[TableUnit]):
         return self.state.tables[attempt.unit.table]
 
 
-def _show(table: Table, event: Event) -> None:
-    table.observe(table.outputs[0].shown_event(event))
-
-
 def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
     parts = attempt.unit.parts
     return tuple(replace(attempt, unit=each) for each in parts) if parts else (attempt,)
@@ -342,3 +347,112 @@ def _results(result: object) -> Mapping[int, UnitResult]:
     if isinstance(result, BundleResult):
         return dict(result.results)
     return {0: result} if isinstance(result, UnitResult) else {}
+
+
+_LOOK_SECONDS = 0.5
+_HEARD_SECONDS = 5.0
+"""A worker counts as waiting for this time after its last notice; it sends several a second."""
+
+
+class RoomWatch(Struct, kw_only=True):
+    """Whether the disks of a run have room; asked several times a second."""
+
+    directories: Sequence[str]
+    min_free_bytes: int
+    pause_seconds: float
+    tell: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    free: Callable[[str], int | None] = free_bytes
+    """Bytes free in a directory; None if not known."""
+    _looked: float = -math.inf
+    _since: float | None = None
+    _why: str = ""
+    _heard: float = -math.inf
+    _heard_of: str = ""
+
+    def worker_waits(self, what: str) -> None:
+        """Note what a worker waits for: a quota may be used up, which only a write finds out."""
+        self._heard, self._heard_of = self.clock(), what
+
+    def has_room(self) -> bool:
+        now = self.clock()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._look(now)
+        return self._since is None
+
+    def check(self) -> None:
+        """End the run if a disk was full for too long.
+
+        Raises:
+            OutputFailed: A disk was.
+        """
+        if self.has_room() or self._since is None:
+            return
+        waited = self.clock() - self._since
+        if waited >= self.pause_seconds:
+            for_so_long = f", for {waited:.0f} s" if self.pause_seconds else ""
+            raise OutputFailed(f"{self._why}{for_so_long}", "free disk space there")
+
+    def _look(self, now: float) -> None:
+        wanted = self.min_free_bytes
+        if self._since is not None:
+            wanted = enough_bytes(self.min_free_bytes)
+        why = ""
+        for directory in self.directories:
+            free = self.free(directory)
+            if free is not None and free < wanted:
+                least = _size(self.min_free_bytes)
+                why = f"{directory} has {_size(free)} free, and --min-free is {least}"
+                break
+        if not why and now - self._heard < _HEARD_SECONDS:
+            why = f"a worker waits for {self._heard_of}"
+        self._why = why
+        if not why:
+            if self._since is not None:
+                self.tell(
+                    f"there is enough disk space again after {now - self._since:.0f} s: the run "
+                    "continues"
+                )
+            self._since = None
+        elif self._since is None:
+            self._since = now
+            if self.pause_seconds:
+                self.tell(
+                    f"{why}: the run waits for disk space, at most {self.pause_seconds:g} s "
+                    "(--pause-timeout)"
+                )
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 10 * 2**30 else f"{size / 2**20:.1f} MiB"
+
+
+def room_watch(
+    own: Sequence[str], runs: Sequence[ResolvedTable], observe: Observer
+) -> RoomWatch | None:
+    """Return the watch of the disks; None if no limit was given.
+
+    A look at one directory of each disk is enough, however many tables there are.
+
+    Args:
+        own: Directories of the run, such as that around its tables.
+        runs: One for each; the most that one of them wants free is kept free for all.
+        observe: Gets a notice when the run waits, and when it continues.
+    """
+    options = [output.options for run in runs for output in run.outputs]
+    wanted = max((each.min_free_bytes for each in options), default=0)
+    if not wanted:
+        return None
+    places = dict.fromkeys((*own, *(place for each in options for place in each.destinations)))
+    disks: dict[int, str] = {}
+    for place in places:
+        disk = storage_at(place).disk(place)
+        if disk is not None:
+            disks.setdefault(disk.number, disk.directory)
+    return RoomWatch(
+        directories=tuple(disks.values()),
+        min_free_bytes=wanted,
+        pause_seconds=max(each.pause_seconds for each in options),
+        tell=lambda text: observe(Notice(text=text)),
+    )

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from numa.model import ProcessLimits
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
-from unloader.errors import ConfigError, UsageError
-from unloader.events import Notice, Observer
+from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
-from unloader.model import Preload, Proof, Request
+from unloader.model import Preload, Request
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password
-from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind, is_kept
 from writers.objects.location import is_location
 from writers.registry import name_of
-
-if TYPE_CHECKING:
-    from unloader.tuning.ceilings import Ceilings
 
 ENTRY = "unloader.worker.process:work"
 """The function that does the tasks of a worker."""
@@ -34,9 +27,6 @@ ENTRY = "unloader.worker.process:work"
 _START_SECONDS = 60.0
 """Least time for the start of a worker, independent of --stall-timeout. A busy machine takes
 seconds to start a worker, and no attempt may be lost that way."""
-
-_PROOF_SECONDS = 120.0
-"""A busy machine, and a database that takes its time to open a session (guess)."""
 
 
 @contextmanager
@@ -96,24 +86,6 @@ def workers_for(
         yield seats, found
 
 
-def prove(executor: Executor, run: ResolvedTable, places: tuple[str, ...]) -> None:
-    """Have each machine of a cluster show that it reads the source and sees the destination.
-
-    Raises:
-        UnloaderError: One does not, which it names.
-    """
-    from unloader.engine.cluster.executor import DaskExecutor
-
-    assert isinstance(executor, DaskExecutor)
-    task = Proof(
-        source=run.extract.source,
-        snapshot=run.extract.snapshot,
-        run_id=run.run_id,
-        places=tuple(place for place in places if is_kept((place,))),
-    )
-    executor.prove(task, _PROOF_SECONDS)
-
-
 def _check_for_cluster(request: Request) -> None:
     """Refuse what a cluster cannot do, or what must not go there."""
     for output in request.of_outputs():
@@ -142,17 +114,3 @@ def _check_for_cluster(request: Request) -> None:
             "cluster",
             "leave --cluster out, or let the database run that statement for each session",
         )
-
-
-def ceilings_at(path: str, observe: Observer) -> Ceilings | None:
-    """Return the ceilings in a file; None where it has gone since the run was begun.
-
-    A run that is resumed must not fail for want of them.
-    """
-    from unloader.tuning.ceilings import read_ceilings
-
-    try:
-        return read_ceilings(Path(path))
-    except ConfigError as error:
-        observe(Notice(text=f"the run is not compared with the ceilings: {error.message}"))
-        return None

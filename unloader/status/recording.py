@@ -54,8 +54,8 @@ class LiveRun:
     ) -> None:
         self._run_id, self._seats = run_id, tuple(seats)
         self._observe, self._asked = observe, asked
-        self._tally = Tally(time.monotonic())
-        self._tally.add(PhaseStarted(phase="planning"), time.monotonic())
+        self.tally = Tally(time.monotonic())
+        self.tally.add(PhaseStarted(phase="planning"), time.monotonic())
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._sequence = 0
@@ -72,20 +72,19 @@ class LiveRun:
         self._wishes: list[Wish] = []
         self.parallelism: ParallelismStatus | None = None
         """How many workers work now; replaced as a whole by the code that decides."""
-        self._storage: LiveStorage | None = None
+        self._storages: Sequence[LiveStorage] = ()
         self._thread: threading.Thread | None = None
 
-    def record_in(self, storage: LiveStorage) -> None:
+    def record_in(self, *storages: LiveStorage) -> None:
         """Begin to write the record to where others look for it; a stream has no such place."""
-        self._storage = storage
-        self._thread = threading.Thread(
-            target=self._record, args=(storage,), name="status", daemon=True
-        )
-        self._thread.start()
+        if storages:
+            self._storages = storages
+            self._thread = threading.Thread(target=self._record, name="status", daemon=True)
+            self._thread.start()
 
     def __call__(self, event: Event) -> None:
         with self._lock:
-            self._tally.add(event, time.monotonic())
+            self.tally.add(event, time.monotonic())
         while self._notices:
             self._observe(Notice(text=self._notices.pop()))
         self._observe(event)
@@ -114,17 +113,17 @@ class LiveRun:
         self._over.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_SECONDS)
-            if error is not None and self._storage is not None and not self._thread.is_alive():
-                self._show(self._storage, error)
+            if error is not None and not self._thread.is_alive():
+                self._show(error)
 
-    def _record(self, storage: LiveStorage) -> None:
+    def _record(self) -> None:
         wait = FIRST_SECONDS
         while not self._over.wait(wait):
             wait = EVERY_SECONDS
-            if not self.stopped_by_others and storage.stop_asked():
+            if not self.stopped_by_others and any(each.stop_asked() for each in self._storages):
                 self._notices.append(STOP_ASKED)
                 self.stopped_by_others = True
-            found = storage.wish()
+            found = next(filter(None, (each.wish() for each in self._storages)), b"")
             if found != self._wish_read:
                 self._wish_read = found
                 wish = parse_wish(found)
@@ -132,22 +131,23 @@ class LiveRun:
                     self._wishes.append(wish)
                 elif found:
                     self._notices.append("the request to change the run cannot be read")
-            self._show(storage)
+            self._show()
 
-    def _show(self, storage: LiveStorage, error: BaseException | None = None) -> None:
+    def _show(self, error: BaseException | None = None) -> None:
         self._sequence += 1
         with self._lock:
-            status = self._status(time.monotonic(), error)
-        try:
-            storage.show(encode(status))
-        except OSError as trouble:
-            if not self._has_failed:
-                self._has_failed = True
-                why = trouble.strerror or str(trouble)
-                self._notices.append(f"`unloader status` cannot follow this run: {why}")
+            status = encode(self._status(time.monotonic(), error))
+        for storage in self._storages:
+            try:
+                storage.show(status)
+            except OSError as trouble:
+                if not self._has_failed:
+                    self._has_failed = True
+                    why = trouble.strerror or str(trouble)
+                    self._notices.append(f"`unloader status` cannot follow this run: {why}")
 
     def _status(self, now: float, error: BaseException | None) -> LiveStatus:
-        tally, at = self._tally, datetime.now(UTC)
+        tally, at = self.tally, datetime.now(UTC)
         figures, running = tally.figures(now), len(tally.running)
         self._speeds.add(now, figures.rows)
         # Without an estimate the figures count units, which may be of very different sizes.

@@ -149,25 +149,25 @@ class Tally:
         self.retries = self.given_up = 0
         self.last_error = self.last_notice = ""
         self._directories: dict[str, int] = {}
-        self._kept = 0.0
+        self._fraction_kept = 0.0
         self._tables: TableCounts | None = None
         if self.run.tables > 1:
             self._tables = TableCounts(total=self.run.tables, largest_open=self.run.largest_table)
-        self._of_before = UnitsKept(units=0, rows=0, bytes=0)
+        self.kept = UnitsKept(units=0, rows=0, bytes=0)
+        """The work of an earlier process of the run: no rate counts it."""
 
     def add(self, event: Event, now: float) -> None:
         if isinstance(event, RunStarted):
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
         elif isinstance(event, UnitsKept):
-            # Work of an earlier process: no rate counts it.
             self._units_done, self._rows, self._bytes = event.units, event.rows, event.bytes
-            self._rows_expected, self._of_before = event.rows, event
+            self._rows_expected, self.kept = event.rows, event
             if self._tables is not None:
                 self._tables = replace(self._tables, done=event.tables)
             self._started = now
             self._samples = deque([(now, event.rows, event.bytes)])
-            self._kept = self._fraction()
+            self._fraction_kept = self._fraction()
         elif isinstance(event, PhaseStarted):
             self.phase, self.phase_started, self.verified = event.phase, now, None
             if event.phase == "connecting":
@@ -212,9 +212,15 @@ class Tally:
         """Forget the units in flight: the run stops, and their data counts no more."""
         self.running.clear()
 
+    def sums(self) -> tuple[int, int]:
+        """Return the rows and the bytes of finished units and running attempts."""
+        running = self.running.values()
+        rows = self._rows + sum(each.rows for each in running)
+        return rows, self._bytes + sum(each.bytes for each in running)
+
     def figures(self, now: float) -> Figures:
         """Return how far the run is; once it is finished, what its manifest says."""
-        before, totals = self._of_before, self._finished
+        before, totals = self.kept, self._finished
         seconds_left: float | None
         if totals is not None:
             rows, size, seconds = totals.rows, totals.bytes, totals.seconds
@@ -222,15 +228,14 @@ class Tally:
             past = busy = max(seconds, 1e-3)
             rows_then, size_then = before.rows, before.bytes
         else:
-            rows = self._rows + sum(each.rows for each in self.running.values())
-            size = self._bytes + sum(each.bytes for each in self.running.values())
+            rows, size = self.sums()
             self._samples.append((now, rows, size))
             while len(self._samples) > 2 and now - self._samples[1][0] >= RATE_SECONDS:
                 self._samples.popleft()
             then, rows_then, size_then = self._samples[0]
             past, busy, seconds = max(now - then, 1e-3), now - self._started, now - self._began
             fraction = self._fraction()
-            done = fraction - self._kept
+            done = fraction - self._fraction_kept
             seconds_left = busy * (1 - fraction) / done if done > 0.005 else None
         return Figures(
             units_done=self._units_done,

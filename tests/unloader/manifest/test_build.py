@@ -17,7 +17,8 @@ from partition_planner.model import ColumnInfo, PlanLimits, TableInfo
 from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
-from unloader.manifest.build import RunFacts, build_manifest
+from unloader.manifest.build import build_manifest
+from unloader.manifest.model import Manifest
 from unloader.manifest.read import (
     digest_at_end,
     manifest_bytes,
@@ -100,13 +101,6 @@ RUN = ResolvedTable(
     plan=plan(TABLE, PlanLimits(parallelism=1)),
     server_version="PostgreSQL 18",
 )
-FACTS = RunFacts(
-    run=RUN,
-    seconds=2.0,
-    cpu_seconds=3.0,
-    source_rows=30,
-    verify_result="ok",
-)
 
 
 def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
@@ -135,11 +129,19 @@ def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
 UNITS = (finished("2", "b.csv"), finished("1", "a.001.csv", "a.002.csv"))
 
 
-def document(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> dict[str, Any]:
+def built_manifest(
+    units: tuple[FinishedUnit, ...] = UNITS, run: ResolvedTable = RUN, **changes: Any
+) -> Manifest:
+    """Return the manifest of a complete run of two seconds, unless changed."""
+    facts = {"seconds": 2.0, "cpu_seconds": 3.0, "source_rows": 30, "verify_result": "ok"}
+    return build_manifest(run, units, **{"complete": True, **facts, **changes})
+
+
+def document(
+    units: tuple[FinishedUnit, ...] = UNITS, run: ResolvedTable = RUN, **changes: Any
+) -> dict[str, Any]:
     """Return a manifest as it is written, without its digest."""
-    found: dict[str, Any] = json.loads(
-        manifest_bytes(build_manifest(facts, units, complete=complete))
-    )
+    found: dict[str, Any] = json.loads(manifest_bytes(built_manifest(units, run, **changes)))
     del found["digest"]
     return found
 
@@ -153,21 +155,21 @@ def written(path: Path, content: object) -> Path:
 
 def test_a_manifest_reads_back_as_it_was_built(tmp_path: Path) -> None:
     """From the bytes that are written, and from the same document in another layout."""
-    manifest = build_manifest(FACTS, UNITS, complete=True)
+    manifest = built_manifest()
     data = manifest_bytes(manifest)
     found = parse_run(data, tmp_path / "_manifest.json")
     assert found.digest == digest_at_end(data)
     assert replace(found, digest=None) == manifest
     assert manifest_bytes(found) == data
-    found = read_manifest(written(tmp_path, document(FACTS, UNITS, complete=True)))
+    found = read_manifest(written(tmp_path, document()))
     assert replace(found, digest=None) == manifest
 
 
 def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
     """Units and files are listed by id, each with its seat and attempts."""
-    built = document(FACTS, UNITS, complete=True)
+    built = document()
     assert [unit["id"] for unit in built["units"]] == ["1", "2"]
-    manifest = build_manifest(FACTS, UNITS, complete=True)
+    manifest = built_manifest()
     assert list(manifest.files) == ["a.001.csv", "a.002.csv", "b.csv"]
     unit = built["units"][0]
     assert (unit["attempts"], unit["partitions"], unit["rows"]) == (2, ["p1"], 20)
@@ -181,11 +183,11 @@ def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
 
 def test_totals_are_sums_of_the_units() -> None:
     """Rows, bytes, files and speed are of all units; memory is of the largest worker."""
-    totals = document(FACTS, UNITS, complete=True)["totals"]
+    totals = document()["totals"]
     assert (totals["rows"], totals["bytes"], totals["files"]) == (30, 300, 3)
     assert (totals["rows_per_second"], totals["bytes_per_second"]) == (15, 150)
     assert totals["peak_worker_rss_bytes"] == 2000
-    totals = document(replace(FACTS, seconds=0.0), (), complete=False)["totals"]
+    totals = document((), seconds=0.0, complete=False)["totals"]
     assert (totals["rows"], totals["rows_per_second"], totals["peak_worker_rss_bytes"]) == (
         0,
         None,
@@ -195,9 +197,9 @@ def test_totals_are_sums_of_the_units() -> None:
 
 def test_status_and_facts_are_told() -> None:
     """Which program read what, at which state, checked how."""
-    built = document(FACTS, UNITS, complete=True)
+    built = document()
     assert built["status"] == "complete"
-    assert document(FACTS, (), complete=False)["status"] == "partial"
+    assert document((), complete=False)["status"] == "partial"
     assert built["unloader_version"] == __version__
     assert built["table"] == {"schema": "s", "name": "t"}
     assert built["snapshot"]["value"] == "7"
@@ -209,35 +211,33 @@ def test_status_and_facts_are_told() -> None:
 def test_a_query_has_no_table() -> None:
     """The text of the query takes the place of the table's name."""
     extract = replace(RUN.extract, query="SELECT 1", snapshot=None)
-    facts = replace(FACTS, run=replace(RUN, extract=extract))
-    built = document(facts, (), complete=True)
+    built = document((), replace(RUN, extract=extract))
     assert (built["table"], built["query"], built["snapshot"]) == (None, "SELECT 1", None)
 
 
 def test_options_suffice_to_read_the_files_again() -> None:
     """The whole dialect and the codec are there, defaults included, as the types take them."""
-    options = document(FACTS, UNITS, complete=True)["options"]
+    options = document()["options"]
     assert options["format"] == "csv"
     assert convert(options["dialect"], TextFormat) == JOB.output.format
     assert Compression(**options["compression"]) == JOB.output.compression
     assert (options["where"], options["partition"]) == ("k > 0", ["p*"])
     output = replace(RUN.output, format=ParquetFormat(row_group_rows=7))
-    facts = replace(FACTS, run=replace(RUN, outputs=(output,)))
-    options = document(facts, (), complete=True)["options"]
+    options = document((), replace(RUN, outputs=(output,)))["options"]
     assert options["format"] == "parquet"
     assert convert(options["dialect"], ParquetFormat).row_group_rows == 7
 
 
 def test_no_secret_and_no_reference_to_one() -> None:
     """Neither a password nor the place of one is in the manifest."""
-    text = json.dumps(document(FACTS, UNITS, complete=True))
+    text = json.dumps(document())
     assert "secret" not in text
 
 
 def test_a_shared_file_comes_once() -> None:
     """A file that two units name is one file to check."""
     shared = (finished("1", "t.csv"), finished("2", "t.csv"))
-    assert list(build_manifest(FACTS, shared, complete=True).files) == ["t.csv"]
+    assert list(built_manifest(shared).files) == ["t.csv"]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes, what: str) 
 @pytest.mark.parametrize("key", ["run_id", "table", "query", "snapshot", "options", "totals"])
 def test_a_manifest_must_be_whole(tmp_path: Path, key: str) -> None:
     """A manifest without one of its parts is damaged, and the part is named."""
-    built = document(FACTS, UNITS, complete=True)
+    built = document()
     del built[key]
     with pytest.raises(OutputFailed, match=f"damaged.*{key}"):
         read_manifest(written(tmp_path, built))
@@ -302,7 +302,7 @@ def test_a_wrong_value_is_named_by_its_path(
     tmp_path: Path, change: Callable[[Any], None], place: str
 ) -> None:
     """Where the document is whole and only one of its values is wrong."""
-    built = document(FACTS, UNITS, complete=True)
+    built = document()
     change(built)
     with pytest.raises(OutputFailed, match=f"_manifest.json is damaged: .*{place}") as caught:
         read_manifest(written(tmp_path, built))

@@ -1,12 +1,14 @@
-"""What a run remembers of when things happened."""
+"""The failed attempts and the samples of the progress that a run records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
 
+from unloader.events import Event, UnitAdvanced, UnitFailed, UnitFinished, UnitStarted
 from unloader.placement.evidence import CpuTime
-from unloader.run.history import FIRST_INTERVAL_SECONDS, MOST_FAILURES, MOST_SAMPLES, History
+from unloader.run.table import FIRST_INTERVAL_SECONDS, MOST_FAILURES, MOST_SAMPLES, History
+from unloader.status.tally import Tally
 
 
 class Clock:
@@ -28,22 +30,23 @@ class Clock:
 
 def history(clock: Clock) -> History:
     """Return an empty history of a run that begins now."""
-    return History(began=clock.now, cpus={0: (0,), 1: (1,)}, clock=clock, times=clock.times)
+    return History(
+        began=clock.now,
+        tally=Tally(clock.now),
+        cpus={0: (0,), 1: (1,)},
+        clock=clock,
+        times=clock.times,
+    )
 
 
-def test_begin_of_an_attempt() -> None:
-    """It follows from the worker's seconds: the noted time of handing out is a little off."""
-    clock = Clock()
-    found = history(clock)
-    clock.now += 1
-    found.started(0)
-    found.started(1)
-    found.started(3)
-    clock.now += 4
-    assert found.finished(0, 10, 100, 4.0) == 1.0
-    assert found.finished(3, 10, 100, 4.5) == 0.5, "it had begun before that was noted"
-    assert found.finished(1, 10, 100, 2.5) == 2.5
-    assert found.finished(2, 10, 100, 2.5) is None, "it was never handed out here"
+def started(worker: int) -> Event:
+    """Return the start of an attempt."""
+    return UnitStarted(worker=worker, unit=f"{worker}", partition=None, attempt=1, rows=None)
+
+
+def advanced(worker: int, rows: int) -> Event:
+    """Return the progress of an attempt, with ten bytes a row."""
+    return UnitAdvanced(worker=worker, unit=f"{worker}", rows=rows, bytes=10 * rows)
 
 
 def test_failed_attempts() -> None:
@@ -51,7 +54,7 @@ def test_failed_attempts() -> None:
     clock = Clock()
     found = history(clock)
     clock.now += 1
-    found.started(3)
+    found.tally.add(started(3), clock.now)
     clock.now += 2
     found.failed(3, "0007", 2, "lost: password=tiger77 is wrong")
     (failure,) = found.failures
@@ -69,15 +72,15 @@ def test_samples_tell_how_the_run_goes_on() -> None:
     clock = Clock()
     found = history(clock)
     found.look()
-    found.started(0)
-    found.started(1)
-    found.advanced(0, 100, 1000)
-    found.advanced(1, 50, 500)
+    for event in (started(0), started(1), advanced(0, 100), advanced(1, 50)):
+        found.tally.add(event, clock.now)
     found.look()  # Too early.
     clock.now += FIRST_INTERVAL_SECONDS
     found.look()
-    found.failed(1, "0002", 1, "lost")
-    found.finished(0, 120, 1200, 1.0)
+    failed = UnitFailed(worker=1, unit="1", attempt=1, message="lost", retry_in_seconds=None)
+    done = UnitFinished(worker=0, unit="0", rows=120, bytes=1200, seconds=1.0)
+    for event in (failed, done):
+        found.tally.add(event, clock.now)
     clock.now += FIRST_INTERVAL_SECONDS
     found.look()
     samples = found.samples()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from unloader.errors import OutputFailed
-from unloader.run.room import RoomWatch
+from unloader.run.work import RoomWatch
 
 GIB = 2**30
 
