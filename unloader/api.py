@@ -1,11 +1,8 @@
 """The program as functions: the command line is one caller of them among others.
 
-    list_tables, schema_tables, describe, plan, check      what would be read, and in which form
-    unload, finished, interrupted, resume                  runs
-    status, runs, stop, change, verify, merge, clean,      existing runs
-    keepers, end_keepers
-    report, report_of, sweep_report, write_report          pages about runs and sweeps
-    measure_codecs, preflight, size, topology              how fast it would be
+    list_tables, schema_tables, describe, plan      what would be read, and in which form
+    unload, finished, interrupted, resume           runs
+    verify, merge, clean                            existing runs
 
 Every function takes plain data, returns plain data and raises only `UnloaderError`s.
 
@@ -21,19 +18,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from partition_planner.costs import Simulation, simulate
 from partition_planner.model import TableInfo
 from unloader.errors import translated
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.manifest.model import ROUTES, Manifest, TablesManifest, answer
+from unloader.manifest.model import answer
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,
     ReadColumn,
     Request,
-    SeatOptions,
     SecretReference,
     SourceSpec,
     TableName,
@@ -43,11 +39,11 @@ from unloader.model import (
 from unloader.resolve.broken_run import find_broken_run
 from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
-from unloader.resolve.resolution import prepared, resolved
+from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
 from unloader.retention.older_runs import clear
 from unloader.run import starting
-from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.selection.choice import TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.readings import OutputNeeds, choose
 from unloader.sources.registry import source_of
@@ -55,20 +51,9 @@ from unloader.storage.place_names import AnyPlace, path_of
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from unloader.checking import Checked, SchemaTable
-    from unloader.placement.survey import Survey
+    from unloader.checking import SchemaTable
     from unloader.selection.listing import TableProblem
-    from unloader.status.model import Wish
-    from unloader.status.reading import RunStatus
-    from unloader.status.requests import ChangedRun, StoppedRun
     from unloader.transforms.model import MaskingKey
-    from unloader.tuning.analysis import Analysis
-    from unloader.tuning.ceilings import Ceilings
-    from unloader.tuning.codec_choice import CodecReport, SampleBudget
-    from unloader.tuning.preflight_measuring import Budget
-    from unloader.tuning.run_report import RunReport, TablesReport
-    from unloader.tuning.sizing import Question, Sizing
-    from unloader.tuning.sweep_page import SweepPage
     from unloader.verification.finished import Level
 
 Stop = Callable[[], bool]
@@ -267,28 +252,6 @@ def planned_run(document: Mapping[str, Any]) -> ResolvedTable:
     )
 
 
-def check(
-    entries: Sequence[AskedTables],
-    *,
-    home: str = "",
-    observe: Observer = silent,
-    stop: Stop = never,
-) -> Checked:
-    """Return all facts about runs that need no reading of rows, with every problem.
-
-    Args:
-        entries: The user's entries; `AskedTables.of` makes one of a request. All have the same
-            source.
-        home: Where the manifest of a run over several tables goes, with its fields; empty if that
-            is not known.
-        stop: See above; asked while the source is opened.
-    """
-    from unloader.checking import check as look
-
-    with translated():
-        return look(entries, home=home, observe=observe, stop=stop)
-
-
 def unload(
     asked: Request | TablesRequest,
     *,
@@ -464,258 +427,3 @@ def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str
     """
     with translated():
         return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()
-
-
-def keepers() -> dict[str, Any]:
-    """Return the keepers of this user; each holds the snapshot of a run.
-
-    Raises:
-        UnloaderError: ConfigError if their records cannot be read.
-    """
-    from unloader.sources.postgres.keeping import listed
-
-    with translated():
-        return listed()
-
-
-def end_keepers(run_id: str | None = None) -> dict[str, Any]:
-    """End the keeper of a run, or all keepers that no run uses; return which, and those left.
-
-    Raises:
-        UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
-            is on another machine.
-    """
-    from unloader.sources.postgres.keeping import ended
-
-    with translated():
-        return ended(run_id)
-
-
-def status(destination: AnyPlace) -> RunStatus:
-    """Return the status of the runs at a destination: running, interrupted or finished.
-
-    Raises:
-        UnloaderError: OutputFailed if it is not there or may not be read.
-    """
-    from unloader.status.reading import status_of
-
-    with translated():
-        return status_of(str(destination))
-
-
-def runs(directory: AnyPlace, *, depth: int = 3) -> tuple[RunStatus, ...]:
-    """Return the status of all runs in a directory and this number of levels below it.
-
-    Raises:
-        UnloaderError: OutputFailed if it is not there or may not be read.
-    """
-    from unloader.status.reading import statuses_below
-
-    with translated():
-        return statuses_below(str(directory), depth)
-
-
-def stop(destination: AnyPlace, *, timeout_seconds: float, stop: Stop = never) -> StoppedRun:
-    """Ask the run at a destination to end, as Ctrl-C would, and wait until it is over.
-
-    Args:
-        destination: One of the run's directories.
-        timeout_seconds: How long to wait at most; 0 does not wait.
-        stop: See above; ends the waiting, not the run.
-
-    Raises:
-        UnloaderError: OutputFailed if no run is there or it does not end in that time.
-    """
-    from unloader.status.requests import stop_run
-
-    with translated():
-        return stop_run(str(destination), timeout_seconds, stop)
-
-
-def change(
-    destination: AnyPlace, wish: Wish, *, timeout_seconds: float, stop: Stop = never
-) -> ChangedRun:
-    """Change the number of workers of the run at a destination, or a limit on it.
-
-    Args:
-        destination: One of the run's directories.
-        wish: The change.
-        timeout_seconds: How long to wait for the run's answer; 0 does not wait.
-        stop: See above; ends the waiting.
-
-    Raises:
-        UnloaderError: OutputFailed if no run is there, it refuses, or does not answer in that time.
-    """
-    from unloader.status.requests import change_run
-
-    with translated():
-        return change_run(str(destination), wish, timeout_seconds, stop)
-
-
-def report(
-    place: AnyPlace, *, ceilings: Path | None = None
-) -> RunReport | TablesReport | SweepPage:
-    """Return the figures of the page of a run or of a sweep.
-
-    Args:
-        place: The directory of a run that is finished or broke (of one table, or of all tables of a
-            run), a manifest, or what `unloader sweep --json` wrote.
-        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
-
-    Raises:
-        UnloaderError: OutputFailed if the manifest is missing or damaged; ConfigError if the
-            sweep has no points.
-    """
-    from unloader.tuning.report_page import report_at
-
-    with translated():
-        return report_at(path_of(place), ceilings)
-
-
-def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
-    """Return the figures of the page of a run, from the result of `unload`."""
-    from unloader.tuning.run_report import run_report, tables_report
-
-    if "tables" in manifest:
-        return tables_report(convert(manifest, TablesManifest))
-    if ROUTES in manifest:
-        # All routes have the same workers and units: the page shows them for the first.
-        manifests = convert(manifest[ROUTES], list[Manifest])
-        return run_report(manifests[0], manifests)
-    return run_report(convert(manifest, Manifest))
-
-
-def sweep_report(found: Analysis) -> SweepPage:
-    """Return the figures of the page of a sweep."""
-    from unloader.tuning.sweep_page import sweep_report
-
-    return sweep_report(found)
-
-
-def report_page(report: RunReport | TablesReport | SweepPage) -> str:
-    """Return the page of a report, in HTML.
-
-    Raises:
-        UnloaderError: ConfigError if a library is missing.
-    """
-    from unloader.tuning.report_page import page_of
-
-    return page_of(report)
-
-
-def check_report(path: Path) -> None:
-    """Find out whether a page can be made and written.
-
-    Raises:
-        UnloaderError: ConfigError if it cannot.
-    """
-    from unloader.tuning.report_page import check_page_file
-
-    check_page_file(path)
-
-
-def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> None:
-    """Write the page of a report into a file.
-
-    Raises:
-        UnloaderError: ConfigError if a library is missing, or the file system refused.
-    """
-    from unloader.tuning.report_page import write_page_file
-
-    write_page_file(path, report_page(report))
-
-
-def measure_codecs(
-    request: Request, *, budget: SampleBudget, observe: Observer = silent, stop: Stop = never
-) -> CodecReport:
-    """Return the size and the speed of each codec on a sample of the rows.
-
-    Args:
-        request: As for `unload`; only the disk of its destination is measured, or of the current
-            directory where it is empty.
-        budget: How much the sample may take.
-
-    Raises:
-        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
-    """
-    from unloader.tuning.codec_choice import report
-
-    asked = TablesRequest.one(request)
-    with translated(), prepared(asked, stop=stop, observe=observe) as ready:
-        observe(PhaseStarted(phase="measuring"))
-        return report(ready.tables[0], budget=budget, stop=stop)
-
-
-def preflight(
-    request: Request, budget: Budget, *, observe: Observer = silent, stop: Stop = never
-) -> Ceilings:
-    """Measure what disks, source, encoder and connection of a run can give; nothing is kept.
-
-    Args:
-        request: As for `unload`. The kind of its source may be empty, and so may its destination:
-            what belongs to them is then left blank.
-        budget: The parts to measure, and the largest amounts for them.
-
-    Raises:
-        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
-    """
-    from unloader.tuning.preflight_measuring import measure
-
-    with translated():
-        return measure(request, budget, observe=observe, stop=stop)
-
-
-def size(question: Question, *, files: tuple[str, ...], like_record: bool = False) -> Sizing:
-    """Return how much machine an unload needs, or how long it takes, with the arithmetic.
-
-    Args:
-        question: The table, the time and the machine.
-        files: The measurements: manifests, points of a sweep, ceilings.
-        like_record: Take the rates of a published record, too.
-
-    Raises:
-        UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
-            cannot be used.
-    """
-    from unloader.tuning.sizing import size as reckon
-    from unloader.tuning.sizing_basis import basis_of
-
-    with translated():
-        return reckon(question, basis_of(files, like_record=like_record))
-
-
-def topology(
-    options: SeatOptions,
-    *,
-    parallelism: int = 0,
-    tree: Path | None = None,
-    allowed_cpus: frozenset[int] | None = None,
-) -> Survey:
-    """Return a machine's NUMA nodes and the seats of a number of workers on it.
-
-    Args:
-        options: How workers are placed.
-        parallelism: Number of workers; 0 = all CPUs that can be used in parallel.
-        tree: Another machine's folder laid out as /sys/devices/system, or a file that
-            `recorded_machine` made of one; None = this machine.
-        allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
-
-    Raises:
-        UnloaderError: ConfigError if the files, the nodes, the CPUs or the device are not there.
-    """
-    from unloader.placement.survey import survey
-
-    with translated():
-        return survey(options, parallelism=parallelism, tree=tree, allowed_cpus=allowed_cpus)
-
-
-def recorded_machine(tree: Path | None = None) -> str:
-    """Return the files that describe a machine as one text, for `topology` to read elsewhere.
-
-    Raises:
-        UnloaderError: ConfigError if the files are missing.
-    """
-    from unloader.placement.survey import recording
-
-    with translated():
-        return recording(tree)

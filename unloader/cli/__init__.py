@@ -84,11 +84,11 @@ def program() -> NoReturn:
 
 
 def _report(error: BaseException, invocation: Invocation) -> int:
-    from unloader.cli.display import outcome
+    from unloader.cli import mistakes
     from unloader.cli.signals import ignore_signals
 
     ignore_signals()
-    return outcome.report(error, invocation)
+    return mistakes.report(error, invocation)
 
 
 def _interrupted() -> int:

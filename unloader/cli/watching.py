@@ -1,46 +1,155 @@
-"""Everything that follows a run beside its display: metrics, traces, hooks and the report page.
+"""Everything that follows a run: its display, metrics, traces, hooks and the report page.
 
-Nothing for them is imported unless an option asks for it.
+Nothing for the last four is imported unless an option asks for it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from unloader import api
+from msgspec import convert
+
 from unloader.cli.display import json_lines
-from unloader.cli.display.log import Display
-from unloader.cli.display.outcome import known_error
-from unloader.cli.display.progress import display_for
+from unloader.cli.display.log import Display, LogDisplay
+from unloader.cli.mistakes import known_error
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import FollowUpFailed, UnloaderError
-from unloader.events import Event
+from unloader.events import Event, Tick
+from unloader.manifest.model import ROUTES, Manifest, TablesManifest
 from unloader.model import Request
 
 if TYPE_CHECKING:
     from unloader.operations.metrics import MetricsFile
     from unloader.operations.traces import Traces
+    from unloader.tuning.analysis import Analysis
+    from unloader.tuning.run_report import RunReport, TablesReport
+    from unloader.tuning.sweep_page import SweepPage
 
 
-def write_report(path: str, manifest: dict[str, Any]) -> None:
-    """Write the page of `--report` on a complete run.
+TICK_SECONDS = 0.25
+
+
+class Ticking(Display):
+    """A display that gets a `Tick` a few times a second, and one event at a time.
+
+    The engine sends ticks while workers run. Before and after that, the thread that sends the
+    events may wait for minutes in one call. A display without ticks would then look hung.
+    """
+
+    def __init__(self, display: Display) -> None:
+        """Take the display; ticks begin with the first event, as nothing is shown before it."""
+        self._display = display
+        # Never taken by `stopping`: the code that a signal interrupts may hold it.
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Hand on one event."""
+        if self._thread is None and not self._over.is_set():
+            self._thread = threading.Thread(target=self._tick, name="ticks", daemon=True)
+            self._thread.start()
+        with self._lock:
+            self._display(event)
+
+    def stopping(self, text: str) -> None:
+        """Show that a signal asked to stop; safe in a signal handler."""
+        self._display.stopping(text)
+
+    def close(self, finished: bool) -> None:
+        """End the ticks, then the display."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._display.close(finished)
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK_SECONDS):
+            try:
+                self(Tick())
+            except OSError:
+                # The terminal has gone; the next event ends as it would without us.
+                return
+
+
+@contextmanager
+def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
+    """Yield the display that the options ask for, and close it when the run ends.
+
+    Args:
+        values: `progress`, `log_format`, `log_interval` and `quiet`.
+    """
+    as_json = values["log_format"] == "json"
+    can_draw = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    display: Display
+    if values["quiet"]:
+        display = Display()
+    elif values["progress"] == "none":
+        display = LogDisplay(as_json=as_json, interval_seconds=None)
+    elif values["progress"] == "log" or as_json or not can_draw:
+        # A bar needs a terminal even where it was asked for by name; JSON lines are never a bar.
+        display = Ticking(LogDisplay(as_json=as_json, interval_seconds=values["log_interval"]))
+    else:
+        # Imported on use: rich is slow to load, and most runs have no terminal.
+        from unloader.cli.display.bar import BarDisplay
+
+        display = Ticking(BarDisplay())
+    finished = False
+    try:
+        yield display
+        finished = True
+    finally:
+        display.close(finished)
+
+
+def check_report(values: Mapping[str, Any]) -> None:
+    """Check that the page of `--report` can be made and written, before a long run.
+
+    Raises:
+        ConfigError: A library is missing, or the directory is missing or not writable.
+    """
+    if values["report"] is not None:
+        from unloader.tuning.report_page import check_page_file
+
+        check_page_file(Path(values["report"]))
+
+
+def write_report(path: str, found: dict[str, Any] | Analysis) -> None:
+    """Write the page of `--report` on a complete run, whose document it takes, or on a sweep.
 
     Raises:
         FollowUpFailed: It could not be written.
     """
+    from unloader.tuning.report_page import page_of, write_page_file
+    from unloader.tuning.run_report import run_report, tables_report
+    from unloader.tuning.sweep_page import sweep_report
+
+    report: RunReport | TablesReport | SweepPage
     try:
-        api.write_report(Path(path), api.report_of(manifest))
+        if not isinstance(found, dict):
+            report = sweep_report(found)
+        elif "tables" in found:
+            report = tables_report(convert(found, TablesManifest))
+        elif ROUTES in found:
+            # All routes have the same workers and units: the page shows them for the first.
+            manifests = convert(found[ROUTES], list[Manifest])
+            report = run_report(manifests[0], manifests)
+        else:
+            report = run_report(convert(found, Manifest))
+        write_page_file(Path(path), page_of(report))
     except UnloaderError as error:
-        raise FollowUpFailed(
-            f"the run is complete, but {error.message}",
-            "make the page again with: unloader report DEST --output FILE",
-        ) from error
+        what, again = "run", "make the page again with: unloader report DEST --output FILE"
+        if not isinstance(found, dict):
+            what = "sweep"
+            again = "write the answer with --json into a file, and give that to unloader report"
+        raise FollowUpFailed(f"the {what} is complete, but {error.message}", again) from error
 
 
 @contextmanager

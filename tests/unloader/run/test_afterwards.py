@@ -15,10 +15,10 @@ from reports.reading import Page, agrees, at
 from schemas.json_schema import check
 from several_tables import break_off, made, requests_of, unload
 
-from unloader import api
 from unloader.errors import OutputFailed
 from unloader.events import Event, UnitFinished
 from unloader.model import SourceSpec
+from unloader.status.reading import statuses_below
 from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import RUN_RECORD
 
@@ -260,7 +260,7 @@ def test_the_record_of_all_tables_is_not_read_for_each(
         return method(self, place, name)
 
     monkeypatch.setattr(LocalDirectories, "record", counted)
-    (found,) = api.runs(tmp_path)
+    (found,) = statuses_below(str(tmp_path), 3)
     assert (found.destination, found.state) == (str(home), "interrupted")
     # Three tables are open still.
     assert len(read) <= 3

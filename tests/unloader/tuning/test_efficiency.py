@@ -28,6 +28,7 @@ from unloader.tuning.codec_choice import (
     SAMPLED_UNITS,
     chosen,
     disks_of,
+    report,
     scratch,
     spread_units,
 )
@@ -216,8 +217,8 @@ def test_rows_on_their_way_are_nobodys_to_read() -> None:
 
 def test_a_signal_ends_the_measuring(job: Request) -> None:
     """Nothing is chosen once the user has stopped."""
-    with pytest.raises(Interrupted):
-        api.measure_codecs(job, budget=BEFORE_A_RUN, stop=lambda: True)
+    with prepared(TablesRequest.one(job)) as opened, pytest.raises(Interrupted):
+        report(opened.tables[0], budget=BEFORE_A_RUN, stop=lambda: True)
 
 
 def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> None:

@@ -17,8 +17,8 @@ from msgspec import Struct
 from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render
-from unloader.cli.display.progress import display_for
 from unloader.cli.signals import stop_on_signals
+from unloader.cli.watching import display_for
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec

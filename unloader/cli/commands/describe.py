@@ -12,11 +12,11 @@ from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.columns import csv_form
-from unloader.cli.display.progress import display_for
 from unloader.cli.jobs import checking
 from unloader.cli.jobs.draft import draft
 from unloader.cli.options.parameter import given
 from unloader.cli.options.request_of import connect_to
+from unloader.cli.watching import display_for
 from unloader.errors import OutputFailed, UsageError
 from unloader.nouns import counted
 from unloader.redaction import redact

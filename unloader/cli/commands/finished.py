@@ -1,7 +1,9 @@
-"""Commands on finished and interrupted runs: verify, merge, clean and keepers."""
+"""Commands on finished and interrupted runs: verify, report, merge, clean and keepers."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,10 +12,10 @@ from msgspec import convert
 from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render
-from unloader.cli.display.progress import display_for
 from unloader.cli.options.parameter import given
 from unloader.cli.options.request_of import connect_to, keys_at
 from unloader.cli.options.source_argument import finished_directories, finished_directory
+from unloader.cli.watching import display_for
 from unloader.errors import UsageError
 from unloader.manifest.model import Manifest
 from unloader.nouns import counted
@@ -74,24 +76,66 @@ def _verified(result: dict[str, Any]) -> str:
     missing = (result.get("table_log") or {}).get("missing_files", ())
     counted_there = result["source_rows"] is not None
     checked = "" if counted_there else " of the files; no SOURCE was given"
-    in_source = render.count(result["source_rows"]) if counted_there else "not counted"
     return render.facts(
         (
             ("result", f"{result['result']} ({result['level']}{checked})"),
-            *((("tables", render.count(result["table_count"])),) if "tables" in result else ()),
+            ("tables", result["table_count"] if "tables" in result else None),
             *(("selected by", text) for text in result["selected_by"]),
             *(("not compared", text) for text in result["not_compared"]),
-            ("rows", render.count(result["rows"])),
-            *render.left_out(result["filtered_rows"]),
-            ("rows in the source", in_source),
+            ("rows", result["rows"]),
+            render.left_out(result["filtered_rows"]),
+            ("rows in the source", result["source_rows"] if counted_there else "not counted"),
             ("bytes", render.exact_size(result["bytes"])),
-            ("files", render.count(result["files"])),
+            ("files", result["files"]),
             *(("missing", f"{name}, which the table does not use") for name in missing),
-            *((("snapshot", str(result["snapshot"])),) if counted_there else ()),
+            ("snapshot", str(result["snapshot"]) if counted_there else None),
             ("run", str(result["run_id"])),
-            ("directory", str(result["destination"])),
+            ("directory", result["destination"]),
         )
     )
+
+
+@declared(
+    "report",
+    "Write an HTML page on a run or a sweep, with charts.",
+    """
+    unloader report /extract/orders --output orders.html
+    unloader report /extract/orders > orders.html
+    unloader report /extract/orders --json
+    unloader report sweep.json --ceilings ceilings.json --output sweep.html
+    """,
+)
+@click.argument("destination", metavar="DEST", callback=finished_directory)
+def report(destination: PlacePath, output: str | None, ceilings: str | None, **values: Any) -> None:
+    """Write an HTML page on the run in DEST: speed, timelines, stages, load and settings.
+
+    DEST is the directory of a finished run, or of an interrupted run with finished work units. For
+    a run over several tables, the page has a line for each table. DEST can also be a file: a
+    manifest, or the output of unloader sweep --json. The page of a sweep shows its curve with the
+    fit, the knee and the ceilings, and the cost of each point.
+
+    The page is one file that needs no network. All its contents come from the manifest or from the
+    answer of the sweep, and it contains no password. With --json, the figures of the page go to
+    standard output.
+    """
+    # Imported on use: no other command here needs the pages.
+    from unloader.tuning import report_page
+
+    if output is not None:
+        report_page.check_page_file(Path(output))
+    elif not values["json"] and sys.stdout.isatty():
+        raise UsageError(
+            "the page is HTML, and standard output is a terminal", "name a file with --output"
+        )
+    found = report_page.report_at(destination, None if ceilings is None else Path(ceilings))
+    if output is not None:
+        report_page.write_page_file(Path(output), report_page.page_of(found))
+    if values["json"]:
+        render.emit_json(found)
+    elif output is None:
+        render.emit(report_page.page_of(found))
+    elif not values["quiet"]:
+        render.emit(f"report  {output}")
 
 
 @declared(
@@ -132,9 +176,7 @@ def _merged(manifest: Manifest, destination: PlacePath) -> str:
         (">part", "directory", ">units", ">rows", ">bytes", ">seconds"),
         (
             (
-                str(part.number),
-                part.directory,
-                *map(render.count, (part.units, part.rows, part.bytes)),
+                *(str(part.number), part.directory, part.units, part.rows, part.bytes),
                 f"{part.seconds:.2f}",
             )
             for part in manifest.parts or ()
@@ -145,12 +187,12 @@ def _merged(manifest: Manifest, destination: PlacePath) -> str:
         compared = f"{verified.result} ({counted(verified.source_rows, 'row')} in the source)"
     facts = render.facts(
         (
-            ("rows", render.count(totals.rows)),
+            ("rows", totals.rows),
             ("bytes", render.exact_size(totals.bytes)),
-            ("files", render.count(totals.files)),
+            ("files", totals.files),
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
             ("verified", compared),
-            ("manifest", str(destination / MANIFEST)),
+            ("manifest", destination / MANIFEST),
         )
     )
     return f"{parts}\n\n{facts}"
@@ -191,9 +233,8 @@ def _cleaned(found: dict[str, Any]) -> str:
         heads = ("directory", "run", ">finished units", ">staged files", ">bytes")
         rows = (
             (
-                each["directory"],
-                each["run_id"] or render.UNKNOWN,
-                *(render.count(each[name]) for name in ("units", "files", "bytes")),
+                *(each["directory"], each["run_id"] or None),
+                *(each[name] for name in ("units", "files", "bytes")),
             )
             for each in found["removed"]
         )
@@ -221,10 +262,11 @@ def keepers(**values: Any) -> None:
     """
     if values["end"] is not None and values["end_all"]:
         raise UsageError("--end and --end-all exclude each other", "leave one of them out")
-    if values["end"] is not None or values["end_all"]:
-        found = api.end_keepers(values["end"])
-    else:
-        found = api.keepers()
+    # Imported on use: it is a part of one source.
+    from unloader.sources.postgres.keeping import ended, listed
+
+    ends = values["end"] is not None or values["end_all"]
+    found = ended(values["end"]) if ends else listed()
     render.answer(values, found, lambda: _kept(found))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
 from unloader.cli.options.parameter import given
@@ -18,7 +17,7 @@ from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES
 from unloader.model import SeatOptions
 from unloader.nouns import counted
-from unloader.placement.survey import Survey
+from unloader.placement.survey import Survey, recording, survey
 from unloader.request.options import fields_of
 from unloader.sources.registry import schemes, source_of
 from writers import registry
@@ -196,14 +195,14 @@ def topology(context: click.Context, /, **values: Any) -> None:
     tree = Path(values["sysfs"]) if values["sysfs"] else None
     if tree is not None and "near" not in asked:
         values["near"] = None  # A variable describes this machine, and another machine is shown.
-    found = api.topology(
+    found = survey(
         SeatOptions(**fields_of(SeatOptions, values)),
         parallelism=values["parallelism"],
         tree=tree,
         allowed_cpus=frozenset(values["allowed_cpus"] or ()) or None,
     )
     if values["record"] is not None:
-        record = api.recorded_machine(tree)
+        record = recording(tree)
         try:
             Path(values["record"]).write_text(record, "utf-8")
         except OSError as error:
@@ -212,8 +211,7 @@ def topology(context: click.Context, /, **values: Any) -> None:
                 "give another --record",
             ) from error
     render.answer(values, found.to_json(), lambda: _machine(found, render.terminal_width()))
-    for notice in () if values["json"] or values["quiet"] else found.notices:
-        click.echo(f"unloader: notice: {notice}", err=True)
+    render.notices(() if values["json"] or values["quiet"] else found.notices)
 
 
 def _machine(found: Survey, width: int) -> str:

@@ -13,7 +13,6 @@ from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import column_table, routes_text, subset_text
-from unloader.cli.display.progress import display_for
 from unloader.cli.display.summary import selection
 from unloader.cli.jobs.tables import plan_tables
 from unloader.cli.options import rules
@@ -29,6 +28,7 @@ from unloader.cli.options.source_argument import (
     job_document,
     source_argument,
 )
+from unloader.cli.watching import display_for
 from unloader.errors import OutputFailed, UsageError
 from unloader.model import Setting
 from unloader.nouns import counted

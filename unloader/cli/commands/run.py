@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ from unloader.cli.options.source_argument import (
     source_argument,
 )
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import watched, write_report
+from unloader.cli.watching import check_report, watched, write_report
 from unloader.errors import UsageError
 from unloader.model import ClusterOptions
 from unloader.request.settings import part_text
@@ -69,8 +68,7 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line
     takes precedence over the variable, and the variable over the job file.
     """
-    if values["report"] is not None:
-        api.check_report(Path(values["report"]))
+    check_report(values)
     if values["part"] is not None and argument.plan is None:
         raise UsageError(
             "--part needs a plan file, because all parts belong to one plan",
@@ -144,8 +142,7 @@ def resume(context: click.Context, /, destination: PlacePath, **values: Any) -> 
     The password comes from the same place as for the run, unless you give another place here. If
     the run is already finished, the command shows its result.
     """
-    if values["report"] is not None:
-        api.check_report(Path(values["report"]))
+    check_report(values)
     request = api.interrupted(destination)
     security = values["cluster_security"]
     cluster = ClusterOptions(

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 from msgspec import to_builtins
 
-from unloader import api
 from unloader.cli.commands import declared
-from unloader.cli.display import pages, render
+from unloader.cli.display import render
+from unloader.cli.display.log import phase_text, tables_text
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
-from unloader.errors import Interrupted, OutputFailed, PartialUnload
+from unloader.errors import Interrupted, OutputFailed, PartialUnload, translated
 from unloader.nouns import counted
 from unloader.request.settings import ADAPTIVE
-from unloader.status.model import Wish
-from unloader.status.reading import RunStatus
-from unloader.status.requests import ChangedRun, StoppedRun
+from unloader.selection.listing import TRY_AGAIN
+from unloader.status.model import LiveStatus, Wish, WorkerStatus
+from unloader.status.reading import RunStatus, status_of, statuses_below
+from unloader.status.requests import ChangedRun, StoppedRun, change_run, stop_run
 from unloader.storage.place_names import PlacePath
 
 _MOST_NAMED = 4
@@ -79,10 +82,11 @@ def status(
 
 
 def _look(destination: PlacePath) -> RunStatus:
-    found = api.status(destination)
+    with translated():
+        found = status_of(str(destination))
     if found.state != "none":
         return found
-    below = [each.destination for each in api.runs(destination, depth=1)]
+    below = [each.destination for each in statuses_below(str(destination), 1)]
     if below:
         more = len(below) - _MOST_NAMED
         raise OutputFailed(
@@ -104,9 +108,9 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif values["quiet"]:
         return
     elif more and not last and not on_terminal:
-        render.emit(pages.status_line(found))
+        render.emit(_status_line(found))
     else:
-        page = pages.status_page(found, datetime.now(UTC), screen.columns if on_terminal else None)
+        page = status_page(found, datetime.now(UTC), screen.columns if on_terminal else None)
         if more and not last:
             # Of more lines the first ones would be out of sight, and a broken line would be two.
             lines, height = [line[: screen.columns] for line in page.splitlines()], screen.lines - 1
@@ -137,10 +141,10 @@ def runs(directory: PlacePath, depth: int, **values: Any) -> None:
     links and hidden directories. Rows and bytes of an unfinished run are the last figures that it
     reported.
     """
-    found = api.runs(directory, depth=depth)
+    found = statuses_below(str(directory), depth)
 
     def text() -> str:
-        return pages.runs_page(found, datetime.now(UTC)) if found else f"no runs in {directory}"
+        return _runs_page(found, datetime.now(UTC)) if found else f"no runs in {directory}"
 
     render.answer(values, {"runs": found}, text)
 
@@ -164,7 +168,7 @@ def stop(destination: PlacePath, timeout: float, **values: Any) -> None:
     The exit status is 6 without an active run, or if the run is still active after --timeout.
     """
     with stop_on_signals(lambda _: None) as give_up:
-        ended = api.stop(destination, timeout_seconds=timeout, stop=give_up)
+        ended = stop_run(str(destination), timeout, give_up)
     render.answer(values, ended, lambda: render.visible(_stopped(ended, destination)))
 
 
@@ -179,7 +183,7 @@ def _stopped(ended: StoppedRun, destination: PlacePath) -> str:
     of_all = "" if ended.units is None else f" of {ended.units:,}"
     return (
         f"{run} has ended after {took} with {ended.units_done:,}{of_all} work units finished. "
-        f"Next: {pages.next_step(ended.status)}"
+        f"Next: {_next_step(ended.status)}"
     )
 
 
@@ -222,9 +226,7 @@ def change(
         words: dict[int, Any] = {0: "auto", ADAPTIVE: "adaptive"}
         asked["parallelism"] = words.get(values["parallelism"], values["parallelism"])
     with stop_on_signals(lambda _: None) as give_up:
-        changed = api.change(
-            destination, Wish(id="", **asked), timeout_seconds=timeout, stop=give_up
-        )
+        changed = change_run(str(destination), Wish(id="", **asked), timeout, give_up)
     render.answer(values, changed, lambda: render.visible(_changed(changed, destination)))
 
 
@@ -236,3 +238,221 @@ def _changed(changed: ChangedRun, destination: PlacePath) -> str:
     mode = ", searching for the best number" if known.mode == "adaptive" else ""
     workers = f"{known.workers} of {counted(known.of, 'worker')}"
     return f"{run} has applied the change: {workers}{mode}{limit}"
+
+
+Facts = Iterator[tuple[str, object]]
+
+_NAMES_WIDTH = 14
+"""Columns of the names of facts, and of the gap beside them."""
+
+_WAITS = {
+    "nothing": "",
+    "source": "the source",
+    "destination": "the destination",
+    "limit": "a limit on the run",
+}
+
+
+def status_page(status: RunStatus, now: datetime, width: int | None = None) -> str:
+    """Return the whole status of the run at a destination.
+
+    Args:
+        status: The state of the destination.
+        now: With a time zone.
+        width: Columns of the terminal; None for other outputs.
+    """
+    page, live = render.facts(_facts(status, now, width)), status.live
+    if status.state != "running" or live is None or not live.workers:
+        return page
+    heads = (">worker", ">node", "CPUs", "unit", ">attempt", ">rows", ">seconds", "waits for")
+    return f"{page}\n\n{render.table((*heads, 'partition'), map(_worker_cells, live.workers))}"
+
+
+def _status_line(status: RunStatus) -> str:
+    """Return how far a run is on one line."""
+    live = status.live
+    if status.state != "running" or live is None:
+        return f"{status.state}: run {status.run_id}"
+    left = live.seconds_left
+    parts = (
+        *(() if live.tables is None else (tables_text(live.tables),)),
+        f"{live.units.done}/{live.units.total} units",
+        counted(live.rows, "row"),
+        render.rows_per_second(live.rows_per_second),
+        *(() if live.fraction is None else (f"{live.fraction * 100:.0f} %",)),
+        *(() if left is None else (f"about {render.seconds(left)} left",)),
+    )
+    return f"{live.phase}: " + ", ".join(parts)
+
+
+def _runs_page(found: Sequence[RunStatus], now: datetime) -> str:
+    """Return a line for each run."""
+    rows = []
+    for each in found:
+        figures: tuple[object, ...] = (None,) * 3
+        since = each.since or each.started
+        if each.state == "finished" and (done := each.finished) is not None:
+            figures = (done.rows, render.size(done.bytes), f"{done.seconds:.1f}")
+            since = done.ended
+        elif (live := each.live) is not None:
+            figures = (live.rows, render.size(live.bytes), f"{live.seconds:.1f}")
+            since = live.updated
+        known = (each.destination, each.state, each.table or None, each.started or None)
+        rows.append((*known, *figures, _age(since, now)))
+    heads = ("destination", "state", "table", "started", ">rows", ">bytes", ">seconds", ">age")
+    unreadable = (each.problem for each in found if each.problem and each.state == "unreadable")
+    return "\n".join([render.table(heads, rows), *map(render.visible, unreadable)])
+
+
+def _next_step(status: RunStatus) -> str:
+    """Return the next command for an interrupted run, with its effect as a comment of the shell.
+
+    It is empty if nothing is to be done. `status` does not know the command of the run: for tables
+    that only this command can unload, the result is a sentence.
+    """
+    if status.state != "interrupted":
+        return ""
+    place = shlex.quote(status.home or status.destination)
+    if status.problem:
+        stay = "; published tables stay" if status.tables or status.home else ""
+        return (
+            f"unloader clean {place}  # removes the staged files{stay}. "
+            f"The run cannot be resumed: {status.problem}"
+        )
+    live = status.live
+    if live is not None and live.resumable is False:
+        return (
+            f"unloader resume {place} --new-snapshot  # unloads everything again, because the "
+            "snapshot ended with the run"
+        )
+    until = "" if live is None or not live.snapshot_kept_until else live.snapshot_kept_until
+    until = until and f"; possible until {until}"
+    if status.home:
+        return f"unloader resume {place}  # continues the run over all tables"
+    kept = status.left.units if status.left is not None else 0
+    keeps = f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')}"
+    if (many := status.tables) is not None:
+        left = many.total - many.done - many.left_out
+        if not left:
+            return TRY_AGAIN
+        return f"{keeps} of {counted(left, 'incomplete table')}, and unloads the rest{until}"
+    rest = "" if status.units is None else f", unloads the other {status.units - kept:,}"
+    return f"{keeps}{rest}{until}"
+
+
+def _facts(status: RunStatus, now: datetime, width: int | None) -> Facts:
+    live, left, finished = status.live, status.left, status.finished
+    state: str = status.state
+    yield "destination", status.destination
+    if state == "running":
+        age = _age(status.since, now)
+        state += "" if age == render.UNKNOWN else f" for {age}"
+        state += ", asked to stop" if live is not None and live.stopping else ""
+    elif state == "interrupted":
+        state += f": {status.reason or 'its process was killed, or its machine went down'}"
+    yield "state", state
+    yield "run", status.run_id
+    yield "table", status.table or render.UNKNOWN
+    yield "of the run in", status.home or None
+    if status.tables is not None and status.state == "interrupted":
+        yield "tables", f"{status.tables.done:,} of {status.tables.total:,} complete"
+    yield "started", status.started or render.UNKNOWN
+    if status.state in ("running", "interrupted"):
+        if status.host:
+            yield "process", f"{status.pid} on {status.host}, since {status.since}"
+        if live is not None:
+            yield from _progress(status, live, width)
+        elif left is not None and status.units is not None:
+            # It was killed before it showed itself: its journal and its record have the units.
+            yield "units", f"{left.units:,} of {status.units:,} done"
+        if left is not None:
+            yield "staged", f"{counted(left.files, 'file')}, {render.size(left.bytes)}"
+    if finished is not None and status.state != "finished":
+        yield "earlier run", f"{finished.run_id}, finished, {counted(finished.rows, 'row')}"
+    elif finished is not None:
+        yield "rows", finished.rows
+        yield "bytes", render.exact_size(finished.bytes)
+        yield "files", finished.files
+        yield "seconds", f"{finished.seconds:.2f}"
+        yield "verified", finished.verified
+    yield "next", _next_step(status) or None
+
+
+def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Facts:
+    units, done, running = live.units, live.units.done, status.state == "running"
+    if running:
+        yield "phase", f"{phase_text(live.phase)}, since {live.phase_since}"
+        counts = (
+            f"{units.done:,} of {units.total:,} done, {units.running:,} running, "
+            f"{units.waiting:,} waiting, {units.failed:,} failed"
+        )
+    else:
+        yield "last seen", live.updated
+        # The journal has the units that were done after the run was last seen.
+        done = done if status.left is None else status.left.units
+        counts = f"{done:,} of {units.total:,} done"
+        if status.tables is not None:
+            counts = (
+                f"{units.done:,} of {units.total:,} done when last seen; "
+                f"{counted(done, 'finished unit')} in the incomplete tables"
+            )
+    yield "tables", tables_text(live.tables) if running and live.tables is not None else None
+    yield "units", counts
+    about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
+    share = "" if live.fraction is None else f" ({live.fraction * 100:.0f} %)"
+    rows = f"{render.count(live.rows)}{about}{share}"
+    if done > units.done and status.tables is None:
+        # The journal has more units than the run last showed, and it does not count rows.
+        rows = f"{rows} when last seen" if live.rows else f"unknown{about}"
+    yield "rows", rows
+    if running:
+        whole = live.bytes_expected
+        likely = "" if whole is None else f" of about {render.size(whole)}"
+        yield "bytes", f"{render.size(live.bytes)}{likely}"
+        yield (
+            "speed",
+            f"{render.rows_per_second(live.rows_per_second)} "
+            f"({render.rows_per_second(live.mean_rows_per_second)} on average), "
+            f"{render.megabytes_per_second(live.bytes_per_second)}",
+        )
+        if len(live.speeds) > 1:
+            room = None if width is None else width - _NAMES_WIDTH
+            unicode = render.can_show_blocks(sys.stdout.encoding)
+            yield "so far", render.speeds_text(live.speeds, room, unicode=unicode)
+        if (known := live.parallelism) is not None:
+            paused = f", {known.paused} paused within a unit" if known.paused else ""
+            yield "workers", f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
+        left = live.seconds_left
+        yield "time left", None if left is None else f"about {render.seconds(left)}"
+    yield "retries", live.retries
+    yield "last error", None if live.ended else live.last_error or None
+    yield "last notice", live.last_notice or None if running else None
+
+
+def _worker_cells(worker: WorkerStatus) -> tuple[object, ...]:
+    seat = (str(worker.worker), "any", "any")
+    if worker.cpus:
+        seat = (str(worker.worker), str(worker.node), render.ranges(worker.cpus))
+    waits = _WAITS.get(worker.waits_for, worker.waits_for)
+    if worker.waits_for == "retry" and worker.retry_in_seconds is not None:
+        waits = f"a retry in {worker.retry_in_seconds:.0f} s"
+    elif worker.waits_detail:
+        waits = f"{waits}: {worker.waits_detail}"
+    if worker.unit is None:
+        return (*seat, "idle", "", "", "", waits, "")
+    return (
+        *(*seat, worker.unit, worker.attempt, worker.rows),
+        *(f"{worker.seconds:.0f}", waits, render.name(worker.partition or "")),
+    )
+
+
+def _age(since: str | None, now: datetime) -> str:
+    try:
+        moment = datetime.fromisoformat(since or "")
+    except ValueError:
+        return render.UNKNOWN
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # Clocks of two machines differ.
+    seconds = max(0.0, (now - moment).total_seconds())
+    return render.seconds(seconds) if seconds < 172800 else f"{seconds / 86400:.0f} days"

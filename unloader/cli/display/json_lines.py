@@ -19,7 +19,7 @@ from msgspec import Struct, to_builtins
 from unloader.redaction import GuardedStream
 
 VERSION = 1
-"""Of the contract in `log_lines`."""
+"""Of the contract that `log` describes."""
 
 _OPTION = "--log-format"
 _VARIABLE = "UNLOADER_LOG_FORMAT"

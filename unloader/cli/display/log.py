@@ -1,18 +1,25 @@
 """Progress as a log on stderr, for cron, DAGs and pipes: plain lines or JSON lines.
 
-The bar and `unloader status` show the same texts as these lines.
+The bar and `unloader status` show the same texts as these lines. The fields of the lines in JSON
+are a contract with the programs that read them. A new event or a new field leaves the version as it
+is, so readers ignore unknown events and fields. A field that is removed, or that changes its
+meaning, makes a new version: `json_lines.VERSION`. The schema in the docs is made with:
+python -m unloader.cli.display.log > docs/log.schema.json
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Struct
+from msgspec.json import schema_components
 from msgspec.structs import replace
 
 from unloader.cli.display import json_lines, render
@@ -64,7 +71,7 @@ MOST_TABLE_LINES = 50
 """With more tables than this, a log of text has no line for a complete table. It is read as a mail,
 and the lines on failed tables must be easy to find."""
 
-NAMES: Mapping[type, str] = {
+NAMES: Mapping[type[Struct], str] = {
     UnitFailed: "unit_failed",
     Notice: "notice",
     ParallelismChanged: "parallelism",
@@ -99,6 +106,25 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In a run over several."""
     verified: Verified | None = None
     """While files or units are checked: how many have been."""
+
+    @classmethod
+    def of(cls, figures: Figures, phase: Phase, verified: Verified | None = None) -> Progress:
+        left, speed = figures.seconds_left, figures.bytes_per_second
+        return cls(
+            phase=phase,
+            units_done=figures.units_done,
+            units=figures.units,
+            rows=figures.rows,
+            bytes=figures.bytes,
+            rows_per_second=round(figures.rows_per_second, 1),
+            mb_per_second=None if speed is None else round(speed / 1e6, 3),
+            percent=round(figures.fraction * 100, 1),
+            seconds=round(figures.seconds, 3),
+            seconds_left=None if left is None else round(left, 1),
+            directories=dict(figures.directories),
+            tables=figures.tables,
+            verified=verified,
+        )
 
 
 class Display:
@@ -163,7 +189,7 @@ class LogDisplay(Display):
             text = progress_text(figures, phase)
             if verified is not None:
                 text += f", {verified_text(verified)}"
-            self._write("progress", text, _progress(figures, phase, verified))
+            self._write("progress", text, Progress.of(figures, phase, verified))
         else:
             since = now - self._tally.phase_started
             phase_is_due = not self._phase_logged and since >= LONG_SECONDS
@@ -186,25 +212,26 @@ class LogDisplay(Display):
             self._tally.give_up()
         figures = self._tally.figures(time.monotonic())
         name = "run_finished" if finished else "run_stopped"
-        self._write(name, ended_text(figures, finished), _progress(figures, self._tally.phase))
+        self._write(name, ended_text(figures, finished), Progress.of(figures, self._tally.phase))
 
     def _is_logged(self, event: Event) -> bool:
         """Return whether an event gets a line: each failure and each notice does."""
         wanted = self._interval is not None
-        if isinstance(event, UnitFailed | Notice):
-            return True
-        if isinstance(event, TableFinished):
-            few = self._as_json or event.tables.total <= MOST_TABLE_LINES
-            return bool(event.error) or (wanted and few)
-        if isinstance(event, TableStaged):
-            # In a mail the line on its publication is enough.
-            return wanted and self._as_json
-        if isinstance(event, SettingUsed):
-            # A variable that selects rows is logged in any case: it may be there by accident.
-            by_accident = event.selects and event.from_variable
-            return bool(event_text(event)) and (wanted or by_accident)
-        if isinstance(event, ParallelismChanged):
-            return wanted or event.cause in ("limit", "asked")
+        match event:
+            case UnitFailed() | Notice():
+                return True
+            case TableFinished():
+                few = self._as_json or event.tables.total <= MOST_TABLE_LINES
+                return bool(event.error) or (wanted and few)
+            case TableStaged():
+                # In a mail the line on its publication is enough.
+                return wanted and self._as_json
+            case SettingUsed():
+                # A variable that selects rows is logged in any case: it may be there by accident.
+                by_accident = event.selects and event.from_variable
+                return bool(event_text(event)) and (wanted or by_accident)
+            case ParallelismChanged():
+                return wanted or event.cause in ("limit", "asked")
         return wanted
 
     def _write(self, name: str, text: str, facts: Struct) -> None:
@@ -219,25 +246,6 @@ class LogDisplay(Display):
 
 def _line(text: str) -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {render.one_line(text).strip()}"
-
-
-def _progress(figures: Figures, phase: Phase, verified: Verified | None = None) -> Progress:
-    left, speed = figures.seconds_left, figures.bytes_per_second
-    return Progress(
-        phase=phase,
-        units_done=figures.units_done,
-        units=figures.units,
-        rows=figures.rows,
-        bytes=figures.bytes,
-        rows_per_second=round(figures.rows_per_second, 1),
-        mb_per_second=None if speed is None else round(speed / 1e6, 3),
-        percent=round(figures.fraction * 100, 1),
-        seconds=round(figures.seconds, 3),
-        seconds_left=None if left is None else round(left, 1),
-        directories=dict(figures.directories),
-        tables=figures.tables,
-        verified=verified,
-    )
 
 
 def event_text(event: Event) -> str:
@@ -361,3 +369,62 @@ def rough_seconds(value: float) -> str:
     if value < 90:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_STAMPS = dict.fromkeys(("at", "ts", "run_id"), _TEXT)
+"""`at` is ISO 8601 in UTC with milliseconds, and `ts` the same under its name before there was a
+version. `run_id` is empty until the run is planned, and in commands without a run."""
+
+_OTHERS: Mapping[str, Mapping[str, Any]] = {
+    "stopping": {"text": _TEXT},
+    "hook": {"hook": {"enum": ["on-failure", "on-success"]}, "text": _TEXT},
+    "error": {
+        **dict.fromkeys(("kind", "message", "hint"), _TEXT),
+        "exit_code": {"type": "integer"},
+        "traceback": {"anyOf": [_TEXT, {"type": "null"}]},
+    },
+    "debug": dict.fromkeys(("level", "logger", "text"), _TEXT),
+    "output": {"text": _TEXT},
+}
+"""Lines that no record describes. `error` is the end of a command that failed, always the last
+line, `hook` a line that a command at the end of the run has written, and `output` text that a
+library wrote to stderr."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of one line of a log in JSON."""
+    kinds = {name: kind for kind, name in NAMES.items()}
+    kinds |= {"phase_started": PhaseStarted}
+    kinds |= dict.fromkeys(("progress", "run_finished", "run_stopped"), Progress)
+    refs, found = schema_components(kinds.values(), ref_template="#/$defs/{name}")
+    names = [ref["$ref"].removeprefix("#/$defs/") for ref in refs]
+    lines = dict(_OTHERS)
+    lines |= {event: found[name]["properties"] for event, name in zip(kinds, names, strict=True)}
+    head = {"version": {"enum": [json_lines.VERSION]}, "event": _TEXT, **_STAMPS}
+    # A field with a default is in each line, except where a record leaves its defaults out.
+    lacking = {event for event, kind in kinds.items() if kind.__struct_config__.omit_defaults}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of unloader --log-format json",
+        "anyOf": [
+            {
+                "title": event,
+                "type": "object",
+                "properties": {**properties, "event": {"enum": [event]}},
+                "required": [
+                    name
+                    for name, each in properties.items()
+                    if not (event in lacking and "default" in each)
+                ],
+                "additionalProperties": False,
+            }
+            for event, own in lines.items()
+            for properties in ({**head, **own},)
+        ],
+        "$defs": {name: each for name, each in found.items() if name not in names},
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")

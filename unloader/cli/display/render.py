@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import click
 from msgspec import to_builtins
 
 from unloader.cli.streams import give_up, was_closed
@@ -91,6 +92,12 @@ def print_aside(text: str) -> None:
         sys.stderr.flush()
 
 
+def notices(texts: Iterable[str]) -> None:
+    """Write notices to stderr, one a line."""
+    for text in texts:
+        click.echo(f"unloader: notice: {visible(text)}", err=True)
+
+
 def emit_json(value: object, *, done: str = "") -> None:
     """Write the one JSON object of this call to stdout; see `emit`."""
     emit(json_text(value), done=done)
@@ -158,9 +165,12 @@ def statement(sql: str) -> str:
     return visible(_IN_SQL.sub(lambda found: found[1] or " ", sql).strip())
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows in aligned columns; a head that begins with `>` is set to the right."""
-    lines = [[head.lstrip(">") for head in heads], *[list(map(visible, row)) for row in rows]]
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows in aligned columns; a head that begins with `>` is set to the right.
+
+    A cell may be a text, a whole number, yes or no as a bool, or None if it is unknown.
+    """
+    lines = [[head.lstrip(">") for head in heads], *[[*map(_cell, row)] for row in rows]]
     widths = [max(_width(line[at]) for line in lines) for at in range(len(heads))]
     right = [head.startswith(">") for head in heads]
     shown = (
@@ -173,16 +183,22 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(shown)
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return names and values, one pair a line."""
-    known = list(pairs)
+def facts(pairs: Iterable[tuple[str, object]]) -> str:
+    """Return names and values, one pair a line, without those whose value is None."""
+    known = [(name, _cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in known), default=0)
-    return "\n".join(f"{name:<{width}}  {visible(value)}" for name, value in known)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in known)
 
 
-def left_out(filtered: int | None) -> tuple[tuple[str, str], ...]:
-    """Return the fact on rows that a filter left out; none without a filter."""
-    return () if filtered is None else (("left out", f"{counted(filtered, 'row')}, by the filter"),)
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return visible(count(value) if value is None or isinstance(value, int) else str(value))
+
+
+def left_out(filtered: int | None) -> tuple[str, str | None]:
+    """Return the fact on rows that a filter left out; its value is None without a filter."""
+    return "left out", None if filtered is None else f"{counted(filtered, 'row')}, by the filter"
 
 
 def count(value: int | None) -> str:
@@ -218,6 +234,11 @@ def megabytes_per_second(bytes_per_second: float | None) -> str:
     if 0 < bytes_per_second < 1e5:
         return f"{bytes_per_second / 1e6:.4f} MB/s"
     return f"{bytes_per_second / 1e6:,.1f} MB/s"
+
+
+def megabytes(rate: float | None, digits: int = 1) -> str:
+    """Return the number of a rate in MB/s, for a column whose head has the unit."""
+    return UNKNOWN if rate is None else f"{rate / 1e6:,.{digits}f}"
 
 
 def rows_per_second(rate: float) -> str:

@@ -27,7 +27,7 @@ from writers.objects.location import below
 FEW_WORKERS = 8
 """With more workers than these, only the manifest has a line for each."""
 
-Facts = Iterator[tuple[str, str]]
+Facts = Iterator[tuple[str, object]]
 
 
 def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -42,12 +42,12 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
     elif ROUTES in document:
         routes = convert(document[ROUTES], list[Manifest])
         totals = totals_of(routes)
-        read = (("routes", render.count(len(routes))), ("rows read", render.count(totals.rows)))
+        read = (("routes", len(routes)), ("rows read", totals.rows), *_totals(totals))
         shown = [
             f"route {each.route.name if each.route else ''}\n{_table_text(each)}" for each in routes
         ]
         done = f"the run is complete: {len(routes)} routes"
-        text = "\n\n".join((render.facts((*read, *_totals(totals))), *shown))
+        text = "\n\n".join((render.facts(read), *shown))
     else:
         manifest = convert(document, Manifest)
         place, text = ",".join(manifest.places), _table_text(manifest)
@@ -63,10 +63,8 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _of_tables(run: TablesManifest) -> Facts:
-    yield "tables", render.count(run.totals.tables)
-    yield "rows", render.count(run.totals.rows) + _not_all(run.settings)
-    yield from selection(run.settings)
-    yield from render.left_out(run.totals.filtered_rows)
+    yield "tables", run.totals.tables
+    yield from _rows(run.totals.rows, run.settings, run.totals.filtered_rows)
     yield from _totals(run.totals)
     yield "snapshot", _snapshot(run.snapshot)
     yield "verified", ", ".join(sorted({each.verified or "not complete" for each in run.tables}))
@@ -81,51 +79,56 @@ def _table_text(manifest: Manifest) -> str:
 
 def _of_table(manifest: Manifest) -> Facts:
     totals, verified = manifest.totals, manifest.verified
-    yield "rows", render.count(totals.rows) + _not_all(manifest.settings)
-    yield from selection(manifest.settings)
-    yield from render.left_out(verified.filtered_rows)
+    yield from _rows(totals.rows, manifest.settings, verified.filtered_rows)
     # A run too short to measure has no rates.
     rows, size, speed = totals.rows_per_second, totals.bytes_per_second, render.UNKNOWN
     if rows is not None and size is not None:
         speed = f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
     after = [("speed", speed)]
     for part in manifest.efficiency.parts if manifest.efficiency else ():
-        rates = (
-            f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
-            if part.unit == "rows/s"
-            else f"{part.rate / 1e6:,.1f} of {render.megabytes_per_second(part.ceiling)}"
-        )
+        rates = f"{part.rate / 1e6:,.1f} of {render.megabytes_per_second(part.ceiling)}"
+        if part.unit == "rows/s":
+            rates = f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
         which = "this disk" if part.what == "disk" else f"the {part.what}"
         after.append(("efficiency", f"{part.share * 100:.0f} % of {which} ({rates}, {part.basis})"))
     yield from _totals(totals, *after)
     yield "snapshot", _snapshot(manifest.snapshot)
-    masked = [each.name for each in manifest.columns if each.masked is not None]
-    if masked:
-        yield "masked", ", ".join(map(render.name, masked))
+    masked = [render.name(each.name) for each in manifest.columns if each.masked is not None]
+    yield "masked", ", ".join(masked) or None
     for each in manifest.columns:
         if each.clear_values_of:
             names = ", ".join(map(render.name, each.clear_values_of))
             yield "not masked", f"{render.name(each.name)}, which has unmasked values of {names}"
     how: str = verified.level
-    if how == "none":
-        yield "verified", "no (--verify none)"
-    else:
-        if verified.source_rows is not None:
-            how += f", {counted(verified.source_rows, 'row')}"
-            selected = {each.name for each in manifest.settings if each.effect == "selects"}
-            if selected - {"filter"}:
-                how += " of the same selection"
-            how += " in the source"
-            if verified.filtered_rows is not None:
-                how += ", with the rows that the filter left out"
-        yield "verified", f"{verified.result} ({how})"
+    if verified.source_rows is not None:
+        selected = {each.name for each in manifest.settings if each.effect == "selects"}
+        same = " of the same selection" if selected - {"filter"} else ""
+        how += f", {counted(verified.source_rows, 'row')}{same} in the source"
+        if verified.filtered_rows is not None:
+            how += ", with the rows that the filter left out"
+    yield (
+        "verified",
+        "no (--verify none)" if verified.level == "none" else f"{verified.result} ({how})",
+    )
     yield from _places(manifest.places, manifest)
+
+
+def _rows(rows: int, settings: Sequence[Setting], filtered: int | None) -> Facts:
+    names = {each.name for each in settings if each.effect == "selects"}
+    which = ""
+    if "query" in names:
+        which = " (the rows of the query)"
+    elif {"where", "partition", "sample", "limit-rows", "part", "session-sql"} & names:
+        which = " (only the selected rows)"
+    yield "rows", f"{rows:,}{which}"
+    yield from selection(settings)
+    yield render.left_out(filtered)
 
 
 def _totals(totals: TotalsRecord | RoutesTotals | TablesTotals, *after: tuple[str, str]) -> Facts:
     """Yield what all runs have; `after` comes after the seconds."""
     yield "bytes", render.exact_size(totals.bytes)
-    yield "files", render.count(totals.files)
+    yield "files", totals.files
     yield "seconds", f"{totals.seconds:.2f}"
     yield from after
     yield "CPU seconds", f"{totals.cpu_seconds:.2f}"
@@ -136,15 +139,6 @@ def selection(settings: Sequence[Setting]) -> Facts:
     for each in settings:
         if each.effect == "selects":
             yield "selected by", each.text
-
-
-def _not_all(settings: Sequence[Setting]) -> str:
-    names = {each.name for each in settings if each.effect == "selects"}
-    if "query" in names:
-        return " (the rows of the query)"
-    if not {"where", "partition", "sample", "limit-rows", "part", "session-sql"} & names:
-        return ""
-    return " (only the selected rows)"
 
 
 def _places(places: Sequence[str], manifest: Manifest | None = None) -> Facts:
@@ -171,39 +165,27 @@ def placement_tables(nodes: Sequence[NodeRecord], workers: Sequence[WorkerRecord
     """Return a table of the nodes, and one of the workers if they are few; "" on one node."""
     if len(nodes) < 2:
         return ""
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for node in nodes:
         mine = [each for each in workers if each.seat.node == node.node]
         shares = [each.local_share for each in mine if each.local_share is not None]
-        speed = node.bytes_per_second
-        rows.append(
-            (
-                str(node.node),
-                str(node.workers),
-                render.count(node.rows_per_second),
-                render.UNKNOWN if speed is None else f"{speed / 1e6:,.1f}",
-                _percent(min(shares, default=None)),
-            )
-        )
+        speeds = (node.rows_per_second, render.megabytes(node.bytes_per_second))
+        rows.append((node.node, node.workers, *speeds, _percent(min(shares, default=None))))
     by_node = render.table((">node", ">workers", ">rows/s", ">MB/s", ">least local memory"), rows)
     if len(workers) > FEW_WORKERS:
         return by_node
     heads = (">worker", ">node", "seat's CPUs", "ran on CPUs", ">local memory")
     rows = [
         (
-            str(each.worker),
-            str(each.seat.node),
-            render.ranges(each.seat.cpus) or render.UNKNOWN,
-            render.ranges(each.ran_on) or render.UNKNOWN,
-            _percent(each.local_share),
-            render.count(each.rows),
-            str(each.restarts),
+            *(each.worker, each.seat.node, render.ranges(each.seat.cpus) or None),
+            *(render.ranges(each.ran_on) or None, _percent(each.local_share)),
+            *(each.rows, each.restarts),
         )
         for each in workers
     ]
     return f"{by_node}\n\n{render.table((*heads, '>rows', '>restarts'), rows)}"
 
 
-def _percent(share: float | None) -> str:
+def _percent(share: float | None) -> str | None:
     # Rounded down: only a share of 1 is shown as 100.0 %.
-    return render.UNKNOWN if share is None else f"{int(share * 1000) / 10:.1f} %"
+    return None if share is None else f"{int(share * 1000) / 10:.1f} %"

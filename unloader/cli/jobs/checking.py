@@ -16,8 +16,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from unloader import api
-from unloader.checking import Checked, CheckedOutput, Problem
+from unloader.checking import Checked, CheckedOutput, Problem, check
 from unloader.cli.display import render
 from unloader.cli.display.columns import column_table
 from unloader.cli.invocation import Invocation
@@ -156,7 +155,7 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
         firsts = tuple({each.group: each for each in reversed(entries)}.values())
         is_single = len(firsts) == 1 and firsts[0].is_of_one
         home = "" if is_single else home_template(common_place(job, firsts))
-        checked = api.check(entries, home=home)
+        checked = check(entries, home=home)
     mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
     shown: list[tuple[JobOutput, CheckedOutput | None]] = []
     for output in outputs:

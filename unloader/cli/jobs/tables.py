@@ -12,14 +12,13 @@ from msgspec.structs import replace
 from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.columns import subset_text
-from unloader.cli.display.progress import display_for
 from unloader.cli.invocation import Invocation
 from unloader.cli.options.parameter import entry_context, settings_of
 from unloader.cli.options.routes import asked_request
 from unloader.cli.options.rules import ONE_OF_SEVERAL, choice_of
 from unloader.cli.options.source_argument import SourceArgument, check_statements
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import watched, write_report
+from unloader.cli.watching import display_for, watched, write_report
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Notice
 from unloader.model import Request, TablesOptions

@@ -18,7 +18,7 @@ from processes import command
 from schemas.json_schema import PAGE, checked
 
 from unloader import cli
-from unloader.cli.display import json_lines, log_lines
+from unloader.cli.display import json_lines, log
 from unloader.cli.display.log import LogDisplay
 from unloader.events import Event
 
@@ -34,8 +34,8 @@ def events(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def test_the_schema_in_the_docs_is_the_one_of_the_types() -> None:
-    """Make it again: python -m unloader.cli.display.log_lines > docs/log.schema.json."""
-    assert PAGE.read_text("utf-8") == log_lines.text()
+    """Make it again: python -m unloader.cli.display.log > docs/log.schema.json."""
+    assert PAGE.read_text("utf-8") == json.dumps(log.schema(), indent=2) + "\n"
 
 
 def test_a_line_that_is_not_of_the_contract_is_found() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from unloader.cli.display.pages import status_page
+from unloader.cli.commands.runs import status_page
 from unloader.cli.display.render import speeds_text
 from unloader.status.model import LiveStatus, UnitCounts
 from unloader.status.reading import RunStatus

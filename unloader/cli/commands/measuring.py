@@ -1,0 +1,328 @@
+"""Commands that measure or calculate before a run: codecs, preflight and size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from unloader.cli.commands import declared
+from unloader.cli.display import render
+from unloader.cli.display.render import megabytes, megabytes_per_second
+from unloader.cli.options import rules
+from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import connect_to, request_of
+from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.signals import stop_on_signals
+from unloader.cli.watching import display_for
+from unloader.errors import UsageError
+from unloader.events import PhaseStarted
+from unloader.model import SourceSpec
+from unloader.nouns import counted
+from unloader.resolve.resolution import prepared
+from unloader.selection.choice import TablesRequest
+from unloader.tuning import codec_choice, preflight_measuring, sizing
+from unloader.tuning.ceilings import check_saveable, save_ceilings
+from unloader.tuning.sizing_basis import basis_of
+from writers.codecs.choice import label
+
+if TYPE_CHECKING:
+    from unloader.tuning.ceilings import Ceilings
+    from unloader.tuning.codec_choice import CodecReport
+    from unloader.tuning.sizing import Sizing
+
+
+@declared(
+    "codecs",
+    "Measure codecs on a sample of the rows of a table.",
+    """
+    unloader codecs duckdb:///data/sales.db --table ORDERS --format parquet
+    unloader codecs oracle://scott@db01:1521/SALES --table ORDERS --to /extract \\
+        --parallelism 32
+    unloader codecs postgresql://etl@db01/sales --table public.orders --json
+    """,
+)
+@source_argument(plans=False)
+@click.pass_context
+def codecs(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
+    """Measure the cost and the gain of each codec on a sample of the rows of SOURCE.
+
+    The command takes the options of run. For each codec it shows the ratio, the speed on one core,
+    and the size and elapsed time of 10^9 bytes of output. The time is for this disk and this
+    parallelism. The command also shows the choice of --compression fastest, balanced and smallest.
+    It takes about ten seconds.
+    """
+    rules.validate(values, given(context))
+    job = request_of(values, connect_to(argument.url, values, given(context)))
+    budget = codec_choice.SampleBudget(bytes=values["sample"])
+    with (
+        display_for(values) as display,
+        stop_on_signals(display.stopping) as stop,
+        prepared(TablesRequest.one(job), stop=stop, observe=display) as ready,
+    ):
+        display(PhaseStarted(phase="measuring"))
+        found = codec_choice.report(ready.tables[0], budget=budget, stop=stop)
+    empty = "the table has no rows to measure"
+    render.answer(values, found, lambda: _codecs_page(found) if found.codecs else empty)
+
+
+def _codecs_page(found: CodecReport) -> str:
+    heads = (
+        *("codec", ">ratio", ">MB/s per core", ">CPU s/GB", ">bytes per GB"),
+        *(">seconds per GB", "limit", "preset", "library"),
+    )
+    lines = (
+        (
+            label(each.compression),
+            f"{each.ratio:.3f}",
+            megabytes(each.bytes_per_cpu_second or None, 0),
+            f"{each.compress_cpu_seconds_per_gb:.2f}",
+            render.size(each.predicted_bytes),
+            f"{each.predicted_seconds:.3g}",
+            each.limit,
+            ", ".join(name for name, it in found.presets.items() if it == each.compression),
+            each.library,
+        )
+        for each in found.codecs
+    )
+    sample, disk = found.sample, found.disk_bytes_per_second
+    speed = f"{megabytes_per_second(disk)} into {', '.join(found.disks)}"
+    units = f"{sample.units} of {sample.of_units} work units"
+    workers, cores = counted(found.parallelism, "worker"), counted(found.cores, "core")
+    facts = (
+        ("sample", f"{counted(sample.rows, 'row')}, {render.size(sample.bytes)} from {units}"),
+        ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} per worker"),
+        ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} per core"),
+        ("disk", speed if disk else "not measured"),
+        ("seconds for", f"10^9 bytes before compression, {workers} on {cores}"),
+        (
+            "seconds are",
+            "the largest of CPU s / cores in use, slowest stage of a worker / workers, "
+            "bytes / disk speed",
+        ),
+    )
+    return f"{render.table(heads, lines)}\n\n{render.facts(facts)}"
+
+
+def _rate(size: int, seconds: float) -> str:
+    return megabytes_per_second(size / seconds) if seconds else "not measurable"
+
+
+@declared(
+    "preflight",
+    "Measure the ceilings of disk, source, encoder and connection.",
+    """
+    unloader preflight oracle://scott@db01:1521/SALES --table ORDERS \\
+        --to /disk1/x,/disk2/x --parallelism 32 --save ceilings.json
+    unloader preflight --to /extract --disk-bytes 8GiB
+    unloader preflight postgresql://etl@db01/sales --table public.orders \\
+        --without disk --json
+    """,
+)
+@source_argument(plans=False, required=False)
+@click.pass_context
+def preflight(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
+    """Measure the ceilings of a run before it starts.
+
+    The disks are written with the buffers, checksum and sync of a run. Workers fetch rows of
+    SOURCE and drop them. The encoder and each codec work on a sample of the rows. Small statements
+    measure the round trip. All written files are removed. A figure that cannot be measured is left
+    blank, with the reason. Without SOURCE, only the disks of --to are measured.
+
+    The command takes the options of run. It reads and writes at full speed: do not run it beside
+    other work.
+    """
+    rules.validate_measuring(values, given(context), argument.url)
+    parts = rules.measured_parts(values)
+    source = SourceSpec(kind="", location="")
+    if argument.url:
+        source = connect_to(argument.url, values, given(context))
+    job = request_of(values, source)
+    if not values["to"]:
+        job = replace(job, output=replace(job.output, destination=""))
+    budget = preflight_measuring.Budget(
+        parts=parts,
+        levels=tuple(sorted(values["levels"] or ())),
+        disk_bytes=values["disk_bytes"],
+        disk_seconds=values["disk_seconds"],
+        disk_rounds=values["rounds"],
+        source_seconds=values["source_seconds"],
+        sample_bytes=values["sample"],
+    )
+    saved = None if values["save"] is None else Path(values["save"])
+    if saved is not None:
+        check_saveable(saved)
+    with display_for(values) as display, stop_on_signals(display.stopping) as stop:
+        found = preflight_measuring.measure(job, budget, observe=display, stop=stop)
+    if saved is not None:
+        save_ceilings(saved, found)
+    render.answer(values, found, lambda: "\n\n".join(filter(None, _preflight_parts(found))))
+
+
+def _preflight_parts(found: Ceilings) -> Iterator[str]:
+    """Yield all measurements, part by part, and the missing ones with the reason."""
+    machine, how = found.machine, found.writing
+    past = ", without the page cache" if how.direct_io else ""
+    buffers = f"{how.overlap_buffers} buffers of {render.size(how.overlap_buffer)}"
+    facts = (
+        ("machine", f"{machine.name}, {machine.cores} cores, {machine.cpus} CPUs usable"),
+        ("processor", machine.model or render.UNKNOWN),
+        ("workers of a run", render.count(found.parallelism)),
+        ("writing", f"{buffers}, {how.checksum}, each file synced{past}"),
+    )
+    yield render.folded_facts(facts, render.terminal_width())
+    disks = (*found.disks, *((found.together,) if found.together else ()))
+    if disks:
+        yield render.table(
+            ("disk", ">files at once", ">written", ">MB/s", ">lowest", ">highest", "file system"),
+            (
+                (
+                    " + ".join(disk.directories),
+                    disk.writers,
+                    render.size(disk.bytes),
+                    *map(megabytes, (disk.bytes_per_second, disk.lowest, disk.highest)),
+                    ", ".join(dict.fromkeys(f"{m.type} on {m.point}" for m in disk.mounts if m))
+                    or None,
+                )
+                for disk in disks
+            ),
+        )
+    if found.source is not None:
+        yield render.table(
+            (
+                *(">workers", ">rows/s", ">MB/s", ">rows/s per worker", ">network MB/s"),
+                ">CPU s per million rows",
+            ),
+            (
+                (
+                    str(level.parallelism),
+                    f"{level.rows_per_second:,.0f}",
+                    megabytes(level.bytes_per_second),
+                    f"{level.rows_per_second / level.parallelism:,.0f}",
+                    megabytes(level.network_bytes_per_second),
+                    f"{level.cpu_seconds / level.rows * 1e6:.2f}",
+                )
+                for level in found.source.levels
+            ),
+        )
+    if (encoder := found.encoder) is not None:
+        rate = encoder.bytes_per_cpu_second
+        shown = f"{megabytes_per_second(rate)} per core" if rate else render.UNKNOWN
+        rows = counted(encoder.sample_rows, "row")
+        sample = f"{rows} of {encoder.row_bytes:.1f} bytes on average, before compression"
+        yield render.facts(((f"{encoder.format} encoder", shown), ("sample", sample)))
+        yield render.table(
+            ("codec", ">ratio", ">MB/s per core"),
+            (
+                (
+                    each.codec if each.level is None else f"{each.codec}:{each.level}",
+                    f"{each.ratio:.3f}",
+                    megabytes(each.bytes_per_cpu_second),
+                )
+                for each in encoder.codecs
+            ),
+        )
+    if (connection := found.connection) is not None:
+        trip = _milliseconds(connection.round_trip_seconds)
+        yield render.facts(
+            (
+                ("round trip", f"{trip} (median of {connection.statements} small statements)"),
+                ("network round trip", _milliseconds(connection.network_round_trip_seconds)),
+                ("one connection", megabytes_per_second(connection.bytes_per_second)),
+                ("all connections", megabytes_per_second(connection.all_bytes_per_second)),
+            )
+        )
+    if found.not_measured:
+        missing = ((each.what, each.reason) for each in found.not_measured)
+        yield render.table(("not measured", "reason"), missing)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return render.UNKNOWN if seconds is None else f"{seconds * 1000:.3f} ms"
+
+
+@declared(
+    "size",
+    "Calculate the machine that an unload needs.",
+    """
+    unloader size --rows 10G --row-bytes 165 --window 1h --from /extract/orders
+    unloader size --rows 2G --window 6h --from sweep.csv --cpu-ratio 1.4 --json
+    unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --like record
+    """,
+)
+def size(**values: Any) -> None:
+    """Calculate workers, cores, disks, network and hours from measured figures.
+
+    Give rows, their width and the time, or take them from a finished run. The speed of an unload
+    comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows each
+    line of the arithmetic, so that you can check it with a calculator. Only these files are read.
+    """
+    if values["window"] is not None and not values["window"]:
+        raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")
+    if values["discount"] >= 1:
+        raise UsageError("--discount leaves nothing", "give less than 100%")
+    if not values["cpu_limit"]:
+        raise UsageError("--cpu-limit leaves no CPU", "give more than 0%")
+    if any(not each.strip() for each in values["from"]):
+        raise UsageError("--from is empty", "give it a file, or leave it out")
+    same = (
+        *("rows", "row_bytes", "cores", "disks", "cpu_ratio", "discount", "cpu_limit"),
+        *("disk_rate", "network_rate", "measured_cores"),
+    )
+    question = sizing.Question(
+        window_seconds=values["window"], **{name: values[name] for name in same}
+    )
+    basis = basis_of(values["from"], like_record=values["like"] == "record")
+    found = sizing.size(question, basis)
+    render.answer(values, found, lambda: "\n\n".join(_size_parts(found)))
+
+
+def _size_parts(found: Sizing) -> Iterator[str]:
+    """Yield the answer, its basis, and the arithmetic line by line."""
+    yield "\n".join(render.folded(found.answer, render.terminal_width()))
+    if (needed := found.needed) is not None:
+        network = None
+        if needed.network_gigabits_per_second is not None:
+            rate = megabytes_per_second(needed.network_bytes_per_second)
+            network = f"{needed.network_gigabits_per_second:.3g} Gbit/s ({rate})"
+        yield render.facts(
+            (
+                ("workers", needed.workers),
+                ("cores", needed.cores),
+                ("disks", needed.disks),
+                ("network links", needed.network_links),
+                ("network", network),
+            )
+        )
+    yield render.table(
+        ("format", "codec", ">space", ">MB/s", ">disks", ">cores to compress"),
+        (
+            (
+                *(space.format, space.codec, render.size(space.bytes)),
+                *(megabytes(space.bytes_per_second), space.disks),
+                None if space.extra_cores is None else f"{space.extra_cores:.2f}",
+            )
+            for space in found.space
+        ),
+    )
+    table = render.table(
+        ("step", ">value", "unit", "arithmetic"),
+        (
+            (
+                *(step.what, sizing.shown(step.value), step.unit),
+                ", ".join(filter(None, (step.formula, step.note))),
+            )
+            for step in found.steps
+        ),
+    )
+    yield f"{table}\n\nvalues are rounded to six digits, and the arithmetic uses the rounded values"
+    yield render.facts(
+        (
+            *(("measured", each) for each in found.origins),
+            *(("assumed", each) for each in found.assumptions),
+            *((f"no {each.what}", each.reason) for each in found.unknown),
+        )
+    )
