@@ -6,7 +6,7 @@
 Each contender runs `--tasks` tasks that only double a number, in processes that have already run a
 few:
 
-  supervisor         the engine of a run over numa.supervisor.Supervisor, with retries and losses
+  supervisor         the engine of a run over numa.pool.Pool, with retries and losses
   supervisor_limits  the same with a limit on silence, time and memory, checked all the while
   pool               numa.pool.Pool, a task assigned at each result
   executor           concurrent.futures.ProcessPoolExecutor.map, processes spawned
@@ -112,7 +112,7 @@ def supervisor(
 
 @contextmanager
 def pool(workers: int) -> Iterator[tuple[Run, list[int]]]:
-    """Yield the same for the pool below the supervisor."""
+    """Yield the same for the pool without an engine."""
     with Pool(place(detect(), workers), ENTRY) as ours:
 
         def run(count: int) -> Iterator[Any]:
@@ -121,7 +121,7 @@ def pool(workers: int) -> Iterator[tuple[Run, list[int]]]:
                 ours.assign(worker, task)
             ended = 0
             while ended < count:
-                for event in ours.wait(None):
+                for event in ours.wait(60.0):
                     if isinstance(event, Finished):
                         ended += 1
                         yield event.result
@@ -203,7 +203,7 @@ def start_up(workers: int) -> dict[str, float]:
         held_up = time.perf_counter() - started
         ready = 0
         while ready < workers:
-            ready += sum(isinstance(event, Ready) for event in ours.wait(None))
+            ready += sum(isinstance(event, Ready) for event in ours.wait(60.0))
         return {"parent_s": held_up, "ready_s": time.perf_counter() - started}
 
 

@@ -172,13 +172,13 @@ class Lost(Struct, frozen=True, kw_only=True):
     task: object | None = None
     """The task it was on, or None if it was idle."""
     cause: object = None
-    """The caller's reason for `Supervisor.stop`."""
+    """The caller's reason for `Pool.stop`."""
     hint: str = ""
     """What to do about a refusal."""
     held_bytes: int = 0
     """What one that was too large held."""
     hopeless: bool = False
-    """The supervisor starts no more processes there."""
+    """The pool starts no more processes there."""
 
 
 WorkerEvent: TypeAlias = Ready | Message | Finished | Raised | Lost

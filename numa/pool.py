@@ -1,16 +1,18 @@
-"""A process pool on seats: one process on each seat, one pipe to each.
+"""A process pool on seats: it keeps one process on each seat that is wanted, with a pipe to each.
 
 It runs any importable function and knows nothing of what that does. A process that dies costs the
-one task it was on: the others never notice, and `start` puts a new one on the same seat. What its
-tasks have started dies with it, unless that has made another process group. Only `wait` and `close`
-block, as long as the caller says. Use a pool from one thread; only `wake` is for any. When to give
-up on a process is for the caller to decide: see `numa.supervisor`.
+one task it was on: the others never notice, and the task is the caller's to repeat. A process that
+is lost, late or too large is replaced on the same seat. What its tasks have started dies with it,
+unless that has made another process group. Only `wait` and `close` block, as long as the caller
+says. Use a pool from one thread; only `wake` is for any.
 
     with Pool(seats, "package.module:function") as pool:
-        for seat in seats:
-            pool.start(seat.worker)
-            pool.assign(seat.worker, task)
-        events = pool.wait(timeout_seconds=None)
+        pool.keep(seat.worker for seat in seats)
+        while tasks:
+            for worker in list(pool.idle):
+                pool.assign(worker, tasks.pop())
+            for event in pool.wait(1.0):
+                ...
 
 The events of one worker come in order: all that its process sent, then its `Lost`.
 """
@@ -18,6 +20,7 @@ The events of one worker come in order: all that its process sent, then its `Los
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import pickle
 import selectors
@@ -28,25 +31,45 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numa.affinity import MEMORY_POLICIES, seated
+from numa.affinity import seated
 from numa.errors import PoolError, StartError
-from numa.model import BindReport, Finished, Lost, Raised, Seat, WorkerEvent
+from numa.model import (
+    BindReport,
+    Finished,
+    Lost,
+    Message,
+    ProcessLimits,
+    Raised,
+    Ready,
+    Seat,
+    WorkerEvent,
+)
 from numa.processes import member
 from numa.processes.channel import LEAVE, TASK, TOLD, Channel
-from numa.processes.server import ForkServer, Served, start_interpreter, wait_for_end
+from numa.processes.server import ForkServer, Served, ended_within, start_interpreter
+
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
 """The pipe's end shows a death immediately, unless something a task started holds the pipe open: so
 every child is looked at this often."""
+
+_LOOK_SECONDS = 0.2
+"""Between two looks for processes that are late or too large."""
+
+# Guess: a machine short of processes or memory may have some again after that.
+_RESTART_SECONDS = 1.0
+
+_MOST_IDLE_LOSSES = 3
+"""A seat whose processes end this often in a row without a task cannot have one at all."""
 
 # Guess: from the end of its pipe to its exit a process needs milliseconds.
 _EXIT_SECONDS = 2.0
@@ -64,12 +87,13 @@ _Process: TypeAlias = "subprocess.Popen[bytes] | Served"
 
 
 class Pool:
-    """One process for each seat, started and restarted by `start`."""
+    """One process for each seat that is kept."""
 
     def __init__(
         self,
         seats: Sequence[Seat],
         entry: str,
+        limits: ProcessLimits | None = None,
         *,
         memory_policy: str = "preferred",
         warm_up: object = None,
@@ -78,31 +102,18 @@ class Pool:
 
         Args:
             seats: Where workers sit; each `worker` number once.
-            entry: `package.module:function`, importable with the parent's `sys.path`. Called as
-                `function(task, report)`; `report(payload)` sends a `Message` and may be used from
-                any thread. Task, payloads and result are pickled.
+            entry: `package.module:function`, importable with the parent's `sys.path`, and not of
+                `__main__`. Called as `function(task, report)`; `report(payload)` sends a `Message`
+                and may be used from any thread. Task, payloads and result are pickled.
+            limits: When a process is replaced.
             memory_policy: See `numa.affinity.seated`.
             warm_up: A task that is done before others, once in each fork server and in each worker
                 that is a new interpreter. Its outcome does not matter. It must start no thread that
                 stays, or nothing can be forked. None runs no task.
-        Raises:
-            PoolError: Two seats have one worker number, or a text is invalid.
         """
         self._seats = {seat.worker: seat for seat in seats}
-        if len(self._seats) != len(seats):
-            raise PoolError("two seats have the same worker number.", "number them from 0.")
-        module, _, function = entry.partition(":")
-        if not (module and function) or module == "__main__":
-            raise PoolError(
-                f"entry {entry!r} cannot be imported by a child.",
-                "put the function in a module and name it package.module:function.",
-            )
-        if memory_policy not in MEMORY_POLICIES:
-            raise PoolError(
-                f"memory policy {memory_policy!r} does not exist.",
-                f"choose among {', '.join(MEMORY_POLICIES)}.",
-            )
         self._entry = entry
+        self.limits = limits or ProcessLimits()
         self._memory_policy = memory_policy
         self._warm_up = _pickled(warm_up, "the warm-up")
         self._servers: dict[int | None, ForkServer] = {}
@@ -113,10 +124,20 @@ class Pool:
                 here[0], cpus=tuple(sorted({cpu for each in here for cpu in each.cpus}))
             )
             self._servers[home] = ForkServer(whole, memory_policy, entry, self._warm_up)
+        self.idle: set[int] = set()
+        """Workers that can be given a task; changed by `wait` and `assign`."""
         self._members: dict[int, Member] = {}
         """The children by worker, without lost ones."""
         self._lingering: list[Member] = []
         """Lost ones that the kernel has not let go of yet."""
+        self._kept: set[int] = set()
+        self._vacant: dict[int, float] = {}
+        """Kept seats without a process, and when one may be started there."""
+        self._ending: list[Member] = []
+        """Idle ones that are too large; they are ended by the next `wait`."""
+        self._idle_losses: Counter[int] = Counter()
+        """By worker: processes in a row that had no task, or could not be started."""
+        self._starts: Counter[int] = Counter()
         self._events: deque[WorkerEvent] = deque()
         self._selector = selectors.DefaultSelector()
         self._woken, self._waking = socket.socketpair()
@@ -125,8 +146,7 @@ class Pool:
         # Reentrant: a signal handler may come while its own thread is in `wake`.
         self._wake_lock = threading.RLock()
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._next_check = time.monotonic()
-        self._starts: Counter[int] = Counter()
+        self._next_check = self._next_look = time.monotonic()
         self._closed = False
 
     def prepare(self) -> None:
@@ -135,29 +155,49 @@ class Pool:
         for server in self._servers.values():
             server.begin()
 
-    def is_prepared(self, worker: int) -> bool:
-        """Return whether `start` would not have to wait for the fork server of a worker.
+    def keep(self, workers: Iterable[int]) -> None:
+        """Keep a process on the seats of these workers from now on, and none on other seats.
 
-        Starts the server if it does not run. The `wait` that is in progress, or the next one,
-        returns when it is prepared.
+        Where the fork server of a seat is still starting, a later `wait` starts the process.
+
+        Raises:
+            StartError: The system refuses a process.
         """
-        return self._servers[_home(self._seat(worker))].is_prepared()
+        self._kept = set(workers)
+        self._lose([each for worker, each in self._members.items() if worker not in self._kept])
+        self._vacant = {each: due for each, due in self._vacant.items() if each in self._kept}
+        for worker in sorted(self._kept - self._members.keys() - self._vacant.keys()):
+            if self._server(worker).is_prepared():
+                self.start(worker)
+            else:
+                self._vacant[worker] = 0.0
+
+    def add(self, workers: Iterable[int]) -> None:
+        """Keep a process on the seats of these workers, too, from the next `wait` on.
+
+        Unlike `keep` it raises nothing: where the system refuses a process, `wait` returns a
+        `Lost`, and another start is tried after a while.
+        """
+        new = set(workers) - self._kept
+        self._kept |= new
+        self._vacant.update(dict.fromkeys(new, 0.0))
 
     def start(self, worker: int) -> None:
-        """Start a process on the worker's seat, bound from its first page on.
+        """Keep a process on the worker's seat, and start it, bound from its first page on.
 
         Its `Ready` comes from `wait`. Where the fork server cannot be used, the process is a new
         interpreter. Best called from the main thread: only then does the kernel kill the child with
         us.
 
         Raises:
-            PoolError: The worker is unknown, or it runs already.
+            PoolError: It runs already.
             StartError: The system refuses it.
         """
-        seat = self._seat(worker)
+        self._check_open()
+        seat = self._seats[worker]
         if worker in self._members:
             pid = self._members[worker].process.pid
-            raise PoolError(f"worker {worker} already runs, as process {pid}.", "kill it first.")
+            raise PoolError(f"worker {worker} already runs, as process {pid}.", "stop it first.")
         try:
             with ExitStack() as undo:
                 ours, theirs = socket.socketpair()
@@ -169,8 +209,7 @@ class Pool:
                 fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
                 process: _Process
                 with theirs:
-                    server = self._servers[_home(seat)]
-                    forked = server.fork(seat, (theirs.fileno(), stderr.fileno()))
+                    forked = self._server(worker).fork(seat, (theirs.fileno(), stderr.fileno()))
                     if forked:
                         process, bound = forked
                         undo.callback(_end, process)
@@ -196,60 +235,69 @@ class Pool:
         )
         self._selector.register(channel, selectors.EVENT_READ, worker)
         self._starts[worker] += 1
+        self._kept.add(worker)
+        self._vacant.pop(worker, None)
 
     def assign(self, worker: int, task: object) -> None:
-        """Give an idle worker a task. Returns immediately, also when the process is just dead.
+        """Give a worker a task. Returns immediately, also when the process is just dead.
 
         Raises:
             PoolError: The worker is busy or not started, or the task cannot be pickled.
         """
-        child = self._member(worker)
-        if child.busy:
-            raise PoolError(f"worker {worker} is busy.", "wait for the end of its task.")
+        self._check_open()
+        child = self._members.get(worker)
+        if child is None or child.busy:
+            raise PoolError(f"worker {worker} is not idle.", "choose one of `idle`.")
         body = _pickled(task, f"the task for worker {worker}")
         child.busy, child.task = True, task
+        self.idle.discard(worker)
         if os.fstat(child.stderr.fileno()).st_size > _STDERR_LIMIT_BYTES:
             os.ftruncate(child.stderr.fileno(), 0)
         child.channel.post(TASK, body)
         self._watch(child)
 
     def tell(self, worker: int, payload: object) -> None:
-        """Send a worker a payload for `numa.processes.member.listen`. Returns immediately.
+        """Send a payload to the task of a worker, for `numa.processes.member.listen`.
 
-        It is read while the task runs, and comes before the next task.
+        Returns immediately. Without a task nothing happens.
 
         Raises:
-            PoolError: The worker is not started, or the payload cannot be pickled.
+            PoolError: The payload cannot be pickled.
         """
-        body = _pickled(payload, f"the payload for worker {worker}")
-        child = self._member(worker)
-        child.channel.post(TOLD, body)
-        self._watch(child)
+        child = self._members.get(worker)
+        if child is not None and child.busy:
+            child.channel.post(TOLD, _pickled(payload, f"the payload for worker {worker}"))
+            self._watch(child)
 
-    def wait(self, timeout_seconds: float | None) -> tuple[WorkerEvent, ...]:
+    def wait(self, timeout_seconds: float) -> tuple[WorkerEvent, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
 
+        Processes are started and replaced in here only.
+
         Args:
-            timeout_seconds: Longest wait; None = for ever. After it, or a `wake`, `()` is returned.
-        Raises:
-            PoolError: Without a process, an event and a timeout nothing would ever come.
+            timeout_seconds: Longest wait. After it, or a `wake`, `()` is returned.
         """
         self._check_open()
-        if timeout_seconds is None and not self._members and not self._events:
-            raise PoolError("nothing to wait for: no worker is started.", "start one.")
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        deadline = time.monotonic() + timeout_seconds
+        ending, self._ending = self._ending, []
+        self._lose([child for child in ending if self._members.get(child.worker) is child])
         while True:
-            left = CHECK_SECONDS if deadline is None else deadline - time.monotonic()
+            self._start_vacant()
+            now = time.monotonic()
+            # A seat that is due waits for its fork server, whose readiness ends the wait.
+            waits = [due - now for due in self._vacant.values() if due > now]
+            longest = 0.0 if self._events else max(0.0, min(deadline - now, _LOOK_SECONDS, *waits))
             with ExitStack() as after:
-                # A fork server that has started ends the wait, too.
                 for server in self._servers.values():
                     if server.is_starting:
-                        self._selector.register(server, selectors.EVENT_READ)
+                        self._selector.register(server, selectors.EVENT_READ, server)
                         after.callback(self._selector.unregister, server)
-                longest = 0.0 if self._events else max(0.0, min(left, CHECK_SECONDS))
                 ready = self._selector.select(longest)
             woken = False
             for key, mask in ready:
+                if isinstance(key.data, ForkServer):
+                    key.data.is_prepared()
+                    continue
                 if key.data is None:
                     woken = True
                     with suppress(BlockingIOError):
@@ -264,18 +312,39 @@ class Pool:
                     self._receive(child, child.channel.receive())
                     if child.channel.ended:
                         # One that continues without its pipe is useless.
-                        child.killed = child.killed or not wait_for_end(
-                            child.process.pid, child.gone, _EXIT_SECONDS
-                        )
+                        child.killed = child.killed or not ended_within(_EXIT_SECONDS, child.gone)
                         self._lose([child])
-            if time.monotonic() >= self._next_check:
-                self._next_check = time.monotonic() + CHECK_SECONDS
+            now = time.monotonic()
+            if now >= self._next_check:
+                self._next_check = now + CHECK_SECONDS
                 self._lose([child for child in self._members.values() if child.gone()])
                 self._lingering = [child for child in self._lingering if not child.reap(0)]
-            if self._events or woken or left <= 0:
+            # Only after what workers had sent was read: the caller may have been away for long.
+            if now >= self._next_look:
+                self._next_look = now + _LOOK_SECONDS
+                self._end_beyond(now)
+            if self._events or woken or now >= deadline:
                 events = tuple(self._events)
                 self._events.clear()
                 return events
+
+    def stop(self, causes: Mapping[int, object]) -> None:
+        """End workers' processes; each seat gets another one. Their ends are events to come.
+
+        Args:
+            causes: By worker, what its `Lost` will have as the cause. A worker without a process is
+                passed over.
+        """
+        self._check_open()
+        doomed = [self._members[worker] for worker in causes if worker in self._members]
+        for child in doomed:
+            child.reason = Lost(
+                worker=child.worker,
+                reason="stopped",
+                detail="stopped by the caller",
+                cause=causes[child.worker],
+            )
+        self._lose(doomed)
 
     def wake(self) -> None:
         """Let the `wait` that is in progress, or the next one, return immediately.
@@ -285,17 +354,10 @@ class Pool:
         with self._wake_lock, suppress(OSError):
             self._waking.send(b"\0")
 
-    def kill(self, *workers: int) -> None:
-        """Kill the workers' processes and reap them; the next `wait` has their `Lost`.
-
-        Processes that the kernel does not end within two seconds, all together, are lost anyway,
-        and reaped when they end. Does nothing where no process is on the seat.
-        """
-        asked = {self._seat(worker).worker for worker in workers}
-        doomed = [child for worker, child in self._members.items() if worker in asked]
-        for child in doomed:
-            child.killed = not child.gone()
-        self._lose(doomed)
+    @property
+    def exhausted(self) -> bool:
+        """Whether no process runs, and none will be started any more."""
+        return not (self._vacant or self._members)
 
     def pids(self) -> dict[int, int]:
         """Return the process id of each worker that has a process."""
@@ -304,20 +366,6 @@ class Pool:
     def bindings(self) -> dict[int, BindReport]:
         """Return the result of the binding of each worker with a process, also before it is up."""
         return {worker: child.bound for worker, child in self._members.items()}
-
-    def memory_bytes(self, worker: int) -> int | None:
-        """Return the memory of the worker's process; None if it is unknown.
-
-        From the second figure of /proc/PID/statm, which newer kernels keep to within some hundred
-        KB. A process that is ending holds nothing any more, and has 0 there.
-        """
-        if worker not in self._members:
-            return None
-        try:
-            statm = Path(f"/proc/{self._members[worker].process.pid}/statm").read_text("ascii")
-            return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
-        except (OSError, IndexError, ValueError):
-            return None
 
     def restarts(self) -> dict[int, int]:
         """Return how many processes each worker that was started has had beyond the first."""
@@ -341,8 +389,7 @@ class Pool:
                     os.kill(child.process.pid, signal.SIGTERM)
             deadline = time.monotonic() + grace_seconds
             for child in children:
-                left = max(0.0, deadline - time.monotonic())
-                wait_for_end(child.process.pid, child.gone, left)
+                ended_within(deadline - time.monotonic(), child.gone)
         finally:
             try:
                 # Also when a second Ctrl-C interrupts the polite part.
@@ -351,7 +398,7 @@ class Pool:
                     child.kill()
                 deadline = time.monotonic() + _LAST_EXIT_SECONDS
                 for child in children:
-                    child.reap(max(0.0, deadline - time.monotonic()))
+                    child.reap(deadline - time.monotonic())
                     child.release()
                 self._members.clear()
                 self._selector.close()
@@ -365,27 +412,11 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _member(self, worker: int) -> Member:
-        self._seat(worker)
-        if worker not in self._members:
-            raise PoolError(f"worker {worker} is not started.", "start it first.")
-        return self._members[worker]
-
-    def _seat(self, worker: int) -> Seat:
-        self._check_open()
-        if worker not in self._seats:
-            raise PoolError(
-                f"worker {worker} does not exist.", f"choose among {list(self._seats)}."
-            )
-        return self._seats[worker]
+    def _server(self, worker: int) -> ForkServer:
+        return self._servers[_home(self._seats[worker])]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -396,6 +427,32 @@ class Pool:
         if child.channel.unsent:
             wanted |= selectors.EVENT_WRITE
         self._selector.modify(child.channel, wanted, child.worker)
+
+    def _start_vacant(self) -> None:
+        now = time.monotonic()
+        for worker in [worker for worker, due in self._vacant.items() if due <= now]:
+            if not self._server(worker).is_prepared():
+                continue
+            del self._vacant[worker]
+            try:
+                self.start(worker)
+            except StartError as error:
+                self._leave_vacant(
+                    Lost(worker=worker, reason="refused", detail=error.message, hint=error.hint)
+                )
+
+    def _end_beyond(self, now: float) -> None:
+        """End the processes that are beyond a limit."""
+        late = self.limits.start_seconds
+        doomed = []
+        for worker, child in self._members.items():
+            if late and not child.is_up and now - child.started > late:
+                detail = f"worker {worker} did not start within {late:g} s"
+                child.reason = Lost(worker=worker, reason="not up", detail=detail)
+                doomed.append(child)
+            elif child.busy and child.is_too_large(self.limits.task_memory_bytes):
+                doomed.append(child)
+        self._lose(doomed)
 
     def _receive(self, child: Member, bodies: Iterable[bytes]) -> None:
         for body in bodies:
@@ -410,8 +467,19 @@ class Pool:
                 child.killed = True
                 child.kill()
                 return
-            if isinstance(event, Finished | Raised):
+            if isinstance(event, Ready):
+                child.is_up = True
+            elif isinstance(event, Finished | Raised):
                 child.busy, child.task = False, None
+                self._idle_losses.pop(child.worker, None)
+            if child.worker not in self._kept:
+                continue
+            if isinstance(event, Finished | Raised) and child.is_too_large(
+                self.limits.memory_bytes
+            ):
+                self._ending.append(child)
+            elif not isinstance(event, Message) and not child.busy:
+                self.idle.add(child.worker)
             self._events.append(event)
 
     def _lose(self, doomed: Sequence[Member]) -> None:
@@ -421,27 +489,47 @@ class Pool:
         and reaped when they end.
         """
         for child in doomed:
+            if child.reason is not None:
+                logger.info("worker %d is ended: %s", child.worker, child.reason.detail)
+            child.killed = child.killed or not child.gone()
             child.kill()
         deadline = time.monotonic() + _EXIT_SECONDS
         for child in doomed:
-            if not child.reap(max(0.0, deadline - time.monotonic())):
+            worker = child.worker
+            if not child.reap(deadline - time.monotonic()):
                 self._lingering.append(child)
             self._receive(child, child.channel.receive(everything=True))
             self._selector.unregister(child.channel)
-            del self._members[child.worker]
+            del self._members[worker]
+            self.idle.discard(worker)
             code = child.process.returncode
-            self._events.append(
-                Lost(
-                    worker=child.worker,
-                    exit_code=-signal.SIGKILL if code is None else code,
-                    task=child.task,
-                    detail=child.how_it_ended(),
-                )
+            lost = child.reason or Lost(worker=worker, detail=child.how_it_ended())
+            lost = replace(
+                lost, exit_code=-signal.SIGKILL if code is None else code, task=child.task
             )
             child.release()
+            if worker not in self._kept:
+                continue
+            # One that had a task, or was ended by us once it was up, has shown that it can start.
+            if lost.task is None and not (child.is_up and lost.reason != "lost"):
+                self._leave_vacant(lost)
+            else:
+                self._vacant[worker] = 0.0
+                self._events.append(lost)
+
+    def _leave_vacant(self, event: Lost) -> None:
+        """Leave a seat whose process did not start vacant for a while, or for good."""
+        worker = event.worker
+        self._idle_losses[worker] += 1
+        hopeless = self._idle_losses[worker] >= _MOST_IDLE_LOSSES
+        if hopeless:
+            logger.info("worker %d cannot be started and is abandoned: %s", worker, event.detail)
+        else:
+            self._vacant[worker] = time.monotonic() + _RESTART_SECONDS
+        self._events.append(replace(event, hopeless=hopeless))
 
 
-class Member(Struct, kw_only=True):
+class Member(Struct, kw_only=True, eq=False):
     """One running child, as the pool sees it."""
 
     worker: int
@@ -450,8 +538,12 @@ class Member(Struct, kw_only=True):
     stderr: IO[bytes]
     """Temporary file without a name that takes the child's standard error."""
     bound: BindReport
+    started: float = field(default_factory=time.monotonic)
+    is_up: bool = False
     busy: bool = False
     task: object = None
+    reason: Lost | None = None
+    """Why the pool ends it; None if it ends without that."""
     killed: bool = False
     """Killed by the pool itself."""
     broken: str = ""
@@ -461,14 +553,30 @@ class Member(Struct, kw_only=True):
         """Whether the process has ended. Where possible it is left unreaped, its number ours."""
         if isinstance(self.process, Served):
             return self.process.has_ended()
-        if self.process.returncode is not None or not hasattr(os, "waitid"):
-            return self.process.poll() is not None
-        try:
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self.process.pid, flags) is not None
-        except ChildProcessError:
-            # Another handler of SIGCHLD has reaped it.
-            return self.process.poll() is not None
+        if self.process.returncode is None and hasattr(os, "waitid"):
+            # Another handler of SIGCHLD may have reaped it.
+            with suppress(ChildProcessError):
+                flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+                return os.waitid(os.P_PID, self.process.pid, flags) is not None
+        return self.process.poll() is not None
+
+    def is_too_large(self, limit: int) -> bool:
+        """Return whether it holds more than a limit, which then is the reason for its end.
+
+        From the second figure of /proc/PID/statm, which newer kernels keep to within some hundred
+        KB. A process that is ending has 0 there. Without the file nothing is too large.
+        """
+        held = 0
+        with suppress(OSError, IndexError, ValueError):
+            if limit:
+                statm = Path(f"/proc/{self.process.pid}/statm").read_text("ascii")
+                held = int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if held > limit:
+            detail = f"held {held} bytes, the limit is {limit}"
+            self.reason = Lost(
+                worker=self.worker, reason="too large", detail=detail, held_bytes=held
+            )
+        return held > limit
 
     def kill(self) -> None:
         """Kill the process, and the processes of its tasks that stayed in its group.
@@ -485,18 +593,14 @@ class Member(Struct, kw_only=True):
             except PermissionError:
                 pass
 
-    def reap(self, timeout_seconds: float) -> bool:
+    def reap(self, seconds: float) -> bool:
         """Kill all there is and wait for the end; return whether it came in time.
 
         A process that waits inside the kernel, for a dead file server say, cannot be killed
         before that ends.
         """
         self.kill()
-        try:
-            self.process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        return ended_within(seconds, lambda: self.process.poll() is not None)
 
     def how_it_ended(self) -> str:
         """Return one line on the end of a reaped child, then the last 4 KB of its stderr.
@@ -553,4 +657,4 @@ def _pickled(value: object, what: str) -> bytes:
 
 def _end(process: _Process) -> None:
     process.kill()
-    process.wait(_LAST_EXIT_SECONDS)
+    ended_within(_LAST_EXIT_SECONDS, lambda: process.poll() is not None)

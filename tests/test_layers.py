@@ -116,7 +116,6 @@ FLOORS = {
         {"writers.errors", "writers.schema", "writers.cpu_delay"},
     ),
     "numa": (
-        {"numa.supervisor"},
         {"numa.pool"},
         {"numa.processes"},
         {"numa.affinity", "numa.placement", "numa.residence"},

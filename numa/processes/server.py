@@ -76,17 +76,6 @@ class Served:
             self.returncode = self._ask("reap", -signal.SIGKILL)
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
-        """Wait for its end and reap it.
-
-        Raises:
-            subprocess.TimeoutExpired: It runs after that time.
-        """
-        if not wait_for_end(self.pid, lambda: self.poll() is not None, timeout):
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-        assert self.returncode is not None
-        return self.returncode
-
     def kill(self) -> None:
         """Kill it, unless it was reaped."""
         if self.returncode is None:
@@ -283,26 +272,9 @@ def start_interpreter(
     )
 
 
-def wait_for_end(pid: int, has_ended: Callable[[], bool], timeout_seconds: float) -> bool:
-    """Wait for the end of a child; return whether it came in time.
-
-    Args:
-        pid: The child, which was not reaped yet.
-        has_ended: Looks whether it has ended.
-        timeout_seconds: The longest wait.
-    """
-    deadline, pause = time.monotonic() + timeout_seconds, _FIRST_LOOK_SECONDS
-    if has_ended():
-        return True
-    with suppress(AttributeError, OSError):
-        # From Linux 5.3 on the end itself wakes us.
-        descriptor = os.pidfd_open(pid)
-        try:
-            end = select.poll()
-            end.register(descriptor, select.POLLIN)
-            end.poll(max(0.0, timeout_seconds) * 1000)
-        finally:
-            os.close(descriptor)
+def ended_within(seconds: float, has_ended: Callable[[], bool]) -> bool:
+    """Wait up to some seconds for the end of a process; return whether it came."""
+    deadline, pause = time.monotonic() + seconds, _FIRST_LOOK_SECONDS
     while not has_ended():
         left = deadline - time.monotonic()
         if left <= 0:

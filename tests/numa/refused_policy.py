@@ -50,7 +50,7 @@ def main() -> None:
             "losses": losses(topology, "bind"),
         }
         while "affinity" not in seen:
-            for event in pool.wait(None):
+            for event in pool.wait(180.0):
                 if isinstance(event, Ready):
                     bound = event.bound
                     seen |= {

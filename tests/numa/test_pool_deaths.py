@@ -69,11 +69,9 @@ def test_killed_worker_is_lost_with_its_task() -> None:
         assert 0 not in pool.pids()
         pool.assign(1, ("double", 1))
         assert gather(pool, is_end)[-1] == Finished(worker=1, result=2)
-        pool.start(0)
+        assert pool.pids()[0] != first
         pool.assign(0, ("where", None))
-        ready, finished = gather(pool, is_end)
-        assert isinstance(ready, Ready)
-        assert ready.pid != first
+        finished = gather(pool, is_end)[-1]
         assert isinstance(finished, Finished)
         assert isinstance(finished.result, dict)
         if finished.result["affinity"] is not None:
@@ -150,41 +148,38 @@ def test_death_is_seen_while_a_grandchild_holds_the_pipe() -> None:
 
 
 def test_several_are_killed_at_once() -> None:
-    """Each gives its Lost with its task; one without a process is passed over, a stranger refused."""
+    """Each gives its Lost with its task and its cause; one without a process is passed over."""
     with Pool(seats(4), ENTRY) as pool:
         for worker in range(3):
             pool.start(worker)
             pool.assign(worker, ("sleep", 60 + worker))
         pids = pool.pids()
-        with pytest.raises(PoolError, match="worker 9 does not exist"):
-            pool.kill(0, 9)
-        assert pool.pids() == pids
-        pool.kill(0, 2, 2, 3)
+        pool.stop({0: "a", 2: "b", 3: "c"})
         assert set(pool.pids()) == {1}
         lost = [event for event in pool.wait(0) if isinstance(event, Lost)]
-    assert [(event.worker, event.task) for event in lost] == [
-        (0, ("sleep", 60)),
-        (2, ("sleep", 62)),
+    assert [(event.worker, event.task, event.cause) for event in lost] == [
+        (0, ("sleep", 60), "a"),
+        (2, ("sleep", 62), "b"),
     ]
     assert not any(alive(pids[worker]) for worker in pids)
 
 
-def test_kill_gives_lost() -> None:
-    """`kill` reaps immediately, the seat can be started again, and Lost comes before its Ready."""
+def test_stop_gives_lost() -> None:
+    """`stop` reaps immediately, the seat can be started again, and Lost comes before its Ready."""
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
         pool.assign(0, ("sleep", 60))
         gather(pool, is_message)
         pid = pool.pids()[0]
-        pool.kill(0)
+        pool.stop({0: None})
         assert not psutil.pid_exists(pid)
         assert pool.pids() == {}
-        pool.kill(0)
+        pool.stop({0: None})
         pool.start(0)
         lost, ready = gather(pool, lambda event: isinstance(event, Ready))
         assert isinstance(lost, Lost)
         assert (lost.exit_code, lost.task) == (-9, ("sleep", 60))
-        assert lost.detail == "killed by SIGKILL, sent by the pool"
+        assert lost.reason == "stopped"
         assert isinstance(ready, Ready)
 
 
@@ -236,7 +231,7 @@ def test_restarts_leave_nothing() -> None:
         before = open_descriptors()
         for _ in range(3):
             pool.start(0)
-            pool.kill(0)
+            pool.stop({0: None})
         assert open_descriptors() == before
         assert sum(isinstance(event, Lost) for event in pool.wait(0)) == 3
 

@@ -1,6 +1,6 @@
 """The executor on this machine: one pinned process a place, replaced when it is lost.
 
-`numa.supervisor` keeps the processes. Their events go to the engine as they are. Here the user gets
+`numa.pool` keeps the processes. Their events go to the engine as they are. Here the user gets
 a line where a process was replaced, and `Watch` sees where the processes really are.
 """
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from numa.errors import PoolError
 from numa.model import Finished, Lost, ProcessLimits, Ready
-from numa.supervisor import Supervisor
+from numa.pool import Pool
 from unloader.engine.executor import EventQueue, Executor, ExecutorEvent, NoPlaceLeft
 from unloader.errors import ConfigError, UnloaderError
 from unloader.failures import failure_of
@@ -44,10 +44,10 @@ class LocalExecutor(Executor):
         """
         self._all_seats = self._seats = seating.seats
         self._looks = looks
-        self._supervisor = Supervisor(
+        self._pool = Pool(
             seating.seats, entry, limits, memory_policy=seating.memory_policy, warm_up=warm_up
         )
-        self.prepare, self.wake = self._supervisor.prepare, self._supervisor.wake
+        self.prepare, self.wake = self._pool.prepare, self._pool.wake
         self._started = 0
         """Seats that were asked to have a process."""
         self._events = EventQueue(noted=seating.notices)
@@ -64,7 +64,7 @@ class LocalExecutor(Executor):
         self._seats = self._all_seats[:of]
         self._watch = Watch(self._seats, self._events.note, looks=self._looks)
         self._started = places
-        self._supervisor.keep(seat.worker for seat in self._seats[:places])
+        self._pool.keep(seat.worker for seat in self._seats[:places])
 
     def start(self, places: int) -> None:
         """Keep a process on the first `places` seats, and keep the processes that there are.
@@ -73,34 +73,34 @@ class LocalExecutor(Executor):
         """
         if places > self._started:
             self._started = places
-            self._supervisor.add(seat.worker for seat in self._seats[:places])
+            self._pool.add(seat.worker for seat in self._seats[:places])
 
     def places(self) -> Collection[int]:
-        return self._supervisor.idle
+        return self._pool.idle
 
     def send(self, place: int, task: object) -> None:
         try:
-            self._supervisor.assign(place, task)
+            self._pool.assign(place, task)
         except PoolError as error:
             self._events.append(Finished(worker=place, result=failure_of(error)))
 
     def tell(self, place: int, payload: object) -> None:
-        self._supervisor.tell(place, payload)
+        self._pool.tell(place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
-        for event in self._supervisor.wait(0.0 if self._events else timeout_seconds):
+        for event in self._pool.wait(0.0 if self._events else timeout_seconds):
             self._events.append(event)
             if isinstance(event, Ready):
-                self._watch.ready(event, self._supervisor.pids())
+                self._watch.ready(event, self._pool.pids())
                 self._events.note_once(event.bound.note)
             elif isinstance(event, Finished) and not isinstance(event.result, AttemptFailure):
-                self._watch.unit_done(event.worker, self._supervisor.pids())
+                self._watch.unit_done(event.worker, self._pool.pids())
             elif isinstance(event, Lost):
                 cannot = f"worker {event.worker} cannot be started: {event.detail}"
                 if event.reason == "refused":
                     self._events.note_once(f"{event.detail} Next: {event.hint}")
                 elif event.reason == "too large":
-                    limit = self._supervisor.limits.memory_bytes / 2**20
+                    limit = self._pool.limits.memory_bytes / 2**20
                     held = event.held_bytes / 2**20
                     self._events.note(
                         f"worker {event.worker} holds {held:.0f} MiB after a work unit, more than "
@@ -108,7 +108,7 @@ class LocalExecutor(Executor):
                     )
                 elif event.hopeless:
                     self._events.note(cannot)
-                if self._supervisor.exhausted:
+                if self._pool.exhausted:
                     is_refused = event.reason == "refused"
                     failure = AttemptFailure(
                         error=(ConfigError if is_refused else UnloaderError).__name__,
@@ -117,30 +117,30 @@ class LocalExecutor(Executor):
                         retryable=False,
                     )
                     self._events.append(NoPlaceLeft(failure=failure))
-        self._watch.tick(self._supervisor.pids())
+        self._watch.tick(self._pool.pids())
         return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         # A pool that is closed has ended them already.
         with suppress(PoolError):
-            self._supervisor.stop(reasons)
+            self._pool.stop(reasons)
 
     def finish(self) -> Sequence[ExecutorEvent]:
-        self._watch.finish(self._supervisor.pids(), self._supervisor.bindings())
+        self._watch.finish(self._pool.pids(), self._pool.bindings())
         return self._events.take()
 
     def worker(self, place: int) -> WorkerEvidence:
         seat = next(seat for seat in self._seats if seat.worker == place)
-        return self._watch.worker(seat, self._supervisor.restarts())
+        return self._watch.worker(seat, self._pool.restarts())
 
     def evidence(self) -> Evidence:
-        return self._watch.evidence(self._supervisor.restarts())
+        return self._watch.evidence(self._pool.restarts())
 
     def pids(self) -> dict[int, int]:
-        return self._supervisor.pids()
+        return self._pool.pids()
 
     def close(self) -> None:
-        self._supervisor.close()
+        self._pool.close()
 
     def __enter__(self) -> LocalExecutor:
         return self

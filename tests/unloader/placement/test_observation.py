@@ -178,7 +178,7 @@ def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
         ready = ready_in(pool)
-        pool.kill(0)
+        pool.stop({0: None})
         watch = Watch(seats(1), [].append)
         # Another process may have the number: here this process.
         watch.ready(replace(ready, pid=os.getpid()), pool.pids())

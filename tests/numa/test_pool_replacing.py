@@ -1,4 +1,4 @@
-"""The supervisor with real processes: each kept seat has a process, after any end of the last."""
+"""The pool with real processes: each kept seat has a process, after any end of the last."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from waiting import PATIENCE_SECONDS, alive, until
 from numa.errors import PoolError, StartError
 from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready, WorkerEvent
 from numa.placement import place
-from numa.supervisor import Supervisor
+from numa.pool import Pool
 from numa.topology import detect
 
 ENTRY = "pool_tasks:do"
@@ -28,22 +28,20 @@ needs_proc = pytest.mark.skipif(
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-def supervise(workers: int, entry: str = ENTRY, **limits: float) -> Supervisor:
-    """Return a supervisor that keeps that number of workers on this machine."""
+def supervise(workers: int, entry: str = ENTRY, **limits: float) -> Pool:
+    """Return a pool that keeps that number of workers on this machine."""
     seats = place(detect(), workers, bind="core")
-    supervisor = Supervisor(seats, entry, ProcessLimits(**limits))  # type: ignore[arg-type]
-    supervisor.keep(range(workers))
-    return supervisor
+    pool = Pool(seats, entry, ProcessLimits(**limits))  # type: ignore[arg-type]
+    pool.keep(range(workers))
+    return pool
 
 
-def events_until(
-    supervisor: Supervisor, enough: Callable[[list[WorkerEvent]], object]
-) -> list[WorkerEvent]:
+def events_until(pool: Pool, enough: Callable[[list[WorkerEvent]], object]) -> list[WorkerEvent]:
     """Return the events that come until there are enough."""
     found: list[WorkerEvent] = []
 
     def came() -> bool:
-        found.extend(supervisor.wait(0.05))
+        found.extend(pool.wait(0.05))
         return bool(enough(found))
 
     until(came)
@@ -55,28 +53,28 @@ def of(kind: type, found: list[WorkerEvent]) -> list[WorkerEvent]:
     return [event for event in found if isinstance(event, kind)]
 
 
-def all_idle(supervisor: Supervisor, workers: int) -> None:
+def all_idle(pool: Pool, workers: int) -> None:
     """Wait until `workers` workers are idle."""
-    events_until(supervisor, lambda found: len(supervisor.idle) == workers)
+    events_until(pool, lambda found: len(pool.idle) == workers)
 
 
-def done_by(supervisor: Supervisor, worker: int, task: object) -> WorkerEvent:
+def done_by(pool: Pool, worker: int, task: object) -> WorkerEvent:
     """Give a task to a worker, once it is idle; return its end."""
-    events_until(supervisor, lambda found: worker in supervisor.idle)
-    supervisor.assign(worker, task)
-    found = events_until(supervisor, lambda found: of(Finished | Raised | Lost, found))  # type: ignore[arg-type]
+    events_until(pool, lambda found: worker in pool.idle)
+    pool.assign(worker, task)
+    found = events_until(pool, lambda found: of(Finished | Raised | Lost, found))  # type: ignore[arg-type]
     return of(Finished | Raised | Lost, found)[0]  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def pair() -> Iterator[Supervisor]:
+def pair() -> Iterator[Pool]:
     """Two workers without limits, both idle."""
-    with supervise(2) as supervisor:
-        all_idle(supervisor, 2)
-        yield supervisor
+    with supervise(2) as pool:
+        all_idle(pool, 2)
+        yield pool
 
 
-def test_kept_workers_do_tasks(pair: Supervisor) -> None:
+def test_kept_workers_do_tasks(pair: Pool) -> None:
     """A worker is idle until it is given a task and after its end; others are not touched."""
     pids = pair.pids()
     pair.assign(1, ("count", 3))
@@ -93,7 +91,7 @@ def test_kept_workers_do_tasks(pair: Supervisor) -> None:
     assert pair.restarts() == {0: 0, 1: 0}
 
 
-def test_a_lost_process_is_replaced_at_once(pair: Supervisor) -> None:
+def test_a_lost_process_is_replaced_at_once(pair: Pool) -> None:
     """The end of its task is one event with how it ended; the next process is on the same CPUs."""
     for _ in range(4):  # More often than a seat may fail without a task.
         end = done_by(pair, 1, ("crash", None))
@@ -108,7 +106,7 @@ def test_a_lost_process_is_replaced_at_once(pair: Supervisor) -> None:
         assert tuple(end.result["affinity"]) == seats[1].cpus  # type: ignore[index]
 
 
-def test_an_idle_process_that_is_killed_is_replaced(pair: Supervisor) -> None:
+def test_an_idle_process_that_is_killed_is_replaced(pair: Pool) -> None:
     """It comes back idle."""
     os.kill(pair.pids()[0], signal.SIGKILL)
     found = events_until(pair, lambda found: of(Ready, found))
@@ -116,7 +114,7 @@ def test_an_idle_process_that_is_killed_is_replaced(pair: Supervisor) -> None:
     assert set(pair.idle) == {0, 1}
 
 
-def test_stopped_by_the_caller(pair: Supervisor) -> None:
+def test_stopped_by_the_caller(pair: Pool) -> None:
     """The process is gone when `stop` returns; its seat has another one soon, without a penalty."""
     for _ in range(4):
         pids = pair.pids()
@@ -130,7 +128,7 @@ def test_stopped_by_the_caller(pair: Supervisor) -> None:
     assert pair.pids()[1] == pids[1]
 
 
-def test_fewer_and_more_workers(pair: Supervisor) -> None:
+def test_fewer_and_more_workers(pair: Pool) -> None:
     """Seats that are no longer kept lose their process without an event, and may be kept again."""
     pids = pair.pids()
     pair.keep([0])
@@ -148,19 +146,19 @@ def test_the_warm_up_comes_first(method: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: method)
     seats = place(detect(), 2)
     for warm_up in (("count", 3), ("raise", "x")):
-        with Supervisor(seats, ENTRY, warm_up=warm_up) as supervisor:
-            supervisor.prepare()
-            supervisor.keep([0, 1])
-            found = events_until(supervisor, lambda found: len(supervisor.idle) == 2)
+        with Pool(seats, ENTRY, warm_up=warm_up) as pool:
+            pool.prepare()
+            pool.keep([0, 1])
+            found = events_until(pool, lambda found: len(pool.idle) == 2)
             assert [type(event) for event in found] == [Ready, Ready]
-            assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
+            assert isinstance(done_by(pool, 0, ("double", 2)), Finished)
 
 
 def test_a_warm_up_that_ends_its_process(capfd: pytest.CaptureFixture[str]) -> None:
     """It ends new interpreters, too. The seat is given up, and only events report the reason."""
-    with Supervisor(place(detect(), 1), ENTRY, warm_up=("crash", None)) as supervisor:
-        supervisor.keep([0])
-        found = events_until(supervisor, lambda found: supervisor.exhausted)
+    with Pool(place(detect(), 1), ENTRY, warm_up=("crash", None)) as pool:
+        pool.keep([0])
+        found = events_until(pool, lambda found: pool.exhausted)
     assert [event.hopeless for event in of(Lost, found)] == [False, False, True]  # type: ignore[attr-defined]
     assert all("SIGSEGV" in event.detail for event in found)  # type: ignore[union-attr]
     assert capfd.readouterr().err == ""
@@ -169,28 +167,28 @@ def test_a_warm_up_that_ends_its_process(capfd: pytest.CaptureFixture[str]) -> N
 @needs_proc
 def test_a_leaking_process_is_replaced_between_tasks() -> None:
     """It costs no task and no pause, and the next process starts small."""
-    with supervise(1, memory_bytes=100 * MIB) as supervisor:
-        ends = [done_by(supervisor, 0, ("leak", 60 * MIB)) for _ in range(2)]
+    with supervise(1, memory_bytes=100 * MIB) as pool:
+        ends = [done_by(pool, 0, ("leak", 60 * MIB)) for _ in range(2)]
         assert [type(end) for end in ends] == [Finished, Finished]
-        assert set(supervisor.idle) == set()
-        found = events_until(supervisor, lambda found: of(Ready, found))
+        assert set(pool.idle) == set()
+        found = events_until(pool, lambda found: of(Ready, found))
         (vacant,) = of(Lost, found)
         assert isinstance(vacant, Lost)
         assert vacant.reason == "too large"
         assert vacant.held_bytes > 100 * MIB
-        assert isinstance(done_by(supervisor, 0, ("leak", 60 * MIB)), Finished)
-        assert supervisor.restarts() == {0: 1}
+        assert isinstance(done_by(pool, 0, ("leak", 60 * MIB)), Finished)
+        assert pool.restarts() == {0: 1}
 
 
 @needs_proc
 def test_a_task_that_takes_too_much_memory_is_ended() -> None:
     """A process above the hard limit is ended as the kernel would, before the machine is full."""
-    with supervise(1, task_memory_bytes=100 * MIB) as supervisor:
-        end = done_by(supervisor, 0, ("swell", 150 * MIB))
+    with supervise(1, task_memory_bytes=100 * MIB) as pool:
+        end = done_by(pool, 0, ("swell", 150 * MIB))
         assert isinstance(end, Lost)
         assert end.reason == "too large"
         assert f"the limit is {100 * MIB}" in end.detail
-        assert isinstance(done_by(supervisor, 0, ("double", 1)), Finished)
+        assert isinstance(done_by(pool, 0, ("double", 1)), Finished)
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -216,16 +214,16 @@ def test_a_seat_that_can_have_no_process_is_given_up(
     """
     (tmp_path / "cannot_start.py").write_text(body)
     monkeypatch.syspath_prepend(tmp_path)
-    with supervise(1, "cannot_start:f", start_seconds=seconds) as supervisor:
-        found = events_until(supervisor, lambda found: supervisor.exhausted)
+    with supervise(1, "cannot_start:f", start_seconds=seconds) as pool:
+        found = events_until(pool, lambda found: pool.exhausted)
         assert [event.hopeless for event in of(Lost, found)] == [False, False, True]  # type: ignore[attr-defined]
         assert all(words in event.detail for event in of(Lost, found))  # type: ignore[attr-defined]
-        assert supervisor.pids() == {}
+        assert pool.pids() == {}
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 @pytest.mark.usefixtures("new_interpreters")
-def test_a_system_that_refuses_processes(pair: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_refuses_processes(pair: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused replacement is asked for again and given up; the others go on meanwhile."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     pair.assign(0, ("crash", None))
@@ -245,16 +243,14 @@ def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -
     """A request for more workers than the system allows fails immediately."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with (
-        Supervisor(place(detect(), 1), ENTRY) as supervisor,
+        Pool(place(detect(), 1), ENTRY) as pool,
         pytest.raises(StartError, match="nonexistent"),
     ):
-        supervisor.keep([0])
+        pool.keep([0])
 
 
 @pytest.mark.usefixtures("new_interpreters")
-def test_a_refusal_later_leaves_the_others(
-    pair: Supervisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_later_leaves_the_others(pair: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An added worker is reported as vacant, and started when the system allows it."""
     pair.keep([0])
     with monkeypatch.context() as broken:
@@ -273,10 +269,10 @@ def test_an_error_in_the_block_leaves_nothing() -> None:
     pids: dict[int, int] = {}
 
     def fail() -> None:
-        with supervise(2) as supervisor:
-            all_idle(supervisor, 2)
-            supervisor.assign(0, ("sleep", 600))
-            pids.update(supervisor.pids())
+        with supervise(2) as pool:
+            all_idle(pool, 2)
+            pool.assign(0, ("sleep", 600))
+            pids.update(pool.pids())
             raise LookupError
 
     with pytest.raises(LookupError):
@@ -289,19 +285,19 @@ PROGRAM = """
 import sys
 sys.path.append({tasks!r})
 from numa.placement import place
-from numa.supervisor import Supervisor
+from numa.pool import Pool
 from numa.topology import detect
 
-with Supervisor(place(detect(), 2), "pool_tasks:do") as supervisor:
-    supervisor.keep([0, 1])
+with Pool(place(detect(), 2), "pool_tasks:do") as pool:
+    pool.keep([0, 1])
     begun = 0
     while True:
-        for worker in list(supervisor.idle):
-            supervisor.assign(worker, ("sleep", 600))
+        for worker in list(pool.idle):
+            pool.assign(worker, ("sleep", 600))
             begun += 1
             if begun == 2:
-                print(*supervisor.pids().values(), flush=True)
-        supervisor.wait(600.0)
+                print(*pool.pids().values(), flush=True)
+        pool.wait(600.0)
 """
 
 
@@ -329,8 +325,6 @@ def test_a_program_that_is_ended_leaves_no_process(number: signal.Signals, tmp_p
 
 
 def test_bad_values_are_refused() -> None:
-    """Limits below 0 and no seat are errors with a way out."""
+    """Limits below 0 are errors with a way out."""
     with pytest.raises(PoolError, match="start_seconds is below 0"):
         ProcessLimits(start_seconds=-1)
-    with pytest.raises(PoolError, match="no seat"):
-        Supervisor((), ENTRY)
