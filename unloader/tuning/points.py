@@ -55,14 +55,21 @@ class Point(Struct, frozen=True, kw_only=True):
     bytes: float | None = None
     """Written in these seconds."""
     rows: float | None = None
+    row_bytes: float | None = None
+    """Of the text of a row before compression."""
+    cores: float | None = None
+    """Of the machine."""
+    cpu_seconds: float | None = None
+    """Of the workers."""
     load: Load = Load()
 
 
 REQUIRED = ("parallelism", "seconds")
-OPTIONAL = ("bytes", "rows", *LOADS)
-SHARES = tuple(name for name in LOADS if name != "queued")
 FOR_SIZE = ("row_bytes", "cores", "cpu_seconds")
-"""Columns that a sweep writes for `unloader size`; the analysis does not need them."""
+"""Columns that every sweep writes for `unloader size`; the analysis does not need them."""
+AMOUNTS = ("bytes", "rows", *FOR_SIZE)
+OPTIONAL = (*AMOUNTS[:2], *LOADS, *FOR_SIZE)
+SHARES = tuple(name for name in LOADS if name != "queued")
 
 MOST_POINTS = 10_000
 MOST_WORKERS = 65_535
@@ -81,6 +88,7 @@ class PointsFile(Struct, frozen=True, kw_only=True):
     """In the order of the file."""
     others: tuple[Mapping[str, str], ...]
     """The cells of further columns of each point."""
+    columns: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     """Remarks on how the file was read."""
 
@@ -134,8 +142,8 @@ def points_of(path: Path, text: str) -> PointsFile:
             raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
     if not found:
         raise _wrong(path, 0, "has no points", "write one line for each measurement")
-    unused = [head for head in others[0] if head not in FOR_SIZE]
-    notices = [f"columns of {path} that are not used: {', '.join(unused)}"] if unused else []
+    unused = ", ".join(others[0])
+    notices = [f"columns of {path} that are not used: {unused}"] if unused else []
     scales = dict.fromkeys(SHARES, 100.0)
     for name in SHARES:
         values = [cells[name] for cells in found if name in cells]
@@ -150,23 +158,27 @@ def points_of(path: Path, text: str) -> PointsFile:
         Point(
             parallelism=int(cells["parallelism"]),
             seconds=cells["seconds"],
-            bytes=cells.get("bytes"),
-            rows=cells.get("rows"),
+            **{name: cells[name] for name in AMOUNTS if name in cells},
             load=Load(**{n: cells[n] / scales.get(n, 1.0) for n in LOADS if n in cells}),
         )
         for cells in found
     )
-    return PointsFile(points=tuple(points), others=tuple(others), notices=tuple(notices))
+    return PointsFile(
+        points=tuple(points), others=tuple(others), columns=tuple(heads), notices=tuple(notices)
+    )
 
 
 def points_text(
     points: Sequence[Point],
     remarks: Iterable[str] = (),
+    *,
+    always: Sequence[str] = (),
     others: Sequence[Mapping[str, str]] = (),
 ) -> str:
     """Return points as CSV that `read_points` reads, with the columns that any of them knows.
 
-    `others` are the cells of further columns of each point, the same columns for all.
+    Columns in `always` are written if they are empty, too. `others` are the cells of further
+    columns of each point, the same columns for all.
     """
 
     def cell(point: Point, name: str) -> str:
@@ -176,7 +188,8 @@ def points_text(
         # Digits that come back as the same number; a share of 0.29 is not 28.999999999999996 %.
         return f"{value * 100:.12g}%" if name in SHARES else repr(value)
 
-    columns = [*REQUIRED, *(name for name in OPTIONAL if any(cell(p, name) for p in points))]
+    known = [n for n in OPTIONAL if n in always or any(cell(point, n) for point in points)]
+    columns = [*REQUIRED, *known]
     text = io.StringIO()
     text.writelines(f"# {remark}\n" for remark in remarks)
     writer = csv.writer(text, lineterminator="\n")
@@ -206,7 +219,7 @@ def _heads(path: Path, row: list[str]) -> list[str]:
         if name not in heads:
             hint = "begin it with the line parallelism,seconds (a comma between columns)"
             raise _wrong(path, 0, f"has no column {name}", hint)
-    for name in (*REQUIRED, *OPTIONAL, *FOR_SIZE):
+    for name in (*REQUIRED, *OPTIONAL):
         if heads.count(name) > 1:
             raise _wrong(path, 0, f"has {heads.count(name)} columns {name}", "keep one of them")
     return heads
@@ -227,9 +240,9 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
     if name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
         hint = f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}"
         raise _wrong(path, line, f"{shown} cannot be the time of a run", hint)
-    if name in ("bytes", "rows") and value <= 0:
-        hint = "write the amount of work, or leave the cell empty"
-        raise _wrong(path, line, f"{shown} means that no work was done", hint)
+    if name in AMOUNTS and value <= 0:
+        hint = "write the amount, or leave the cell empty"
+        raise _wrong(path, line, f"{shown} is not above 0", hint)
     if name in SHARES and value > 100:
         hint = "write percent of the whole machine, from 0 to 100"
         raise _wrong(path, line, f"{shown} is more than the whole machine", hint)

@@ -15,9 +15,9 @@ from unloader.manifest.read import read_manifest
 from unloader.nouns import counted
 from unloader.tuning.analysis import Analysis
 from unloader.tuning.ceilings import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
-from unloader.tuning.points import FOR_SIZE, MOST_POINTS, points_of
+from unloader.tuning.points import MOST_POINTS, Point, points_of
 from unloader.tuning.sizing import Basis, CodecSpace, Measured
-from unloader.tuning.sweep_document import SweepDocument, is_sweep, sweep_of
+from unloader.tuning.sweep_document import SweepDocument, is_sweep, point_of, sweep_of
 from writers.files.regular import read_regular
 
 _KNOWN_FILES = (
@@ -26,7 +26,6 @@ _KNOWN_FILES = (
 _SWEEP_FILE = "give what unloader sweep --json wrote, or CSV with the head parallelism,seconds"
 _OTHER = "give the manifest of a longer run"
 
-_LARGEST = 1e18
 _DROPPED = {
     "null:": "the sweep wrote to null: - the time of the destination is not in its rates",
     "null:rows": "the sweep wrote to null:rows - its rates are of the source alone: nothing was "
@@ -103,67 +102,33 @@ def _of_csv(path: Path, text: str) -> Basis:
     """Return the points of a CSV file, as `unloader sweep --replay` reads it."""
     file = points_of(path, text)
     found = []
-    for number, (point, others) in enumerate(zip(file.points, file.others, strict=True), 1):
-        settings = {name: cell for name, cell in others.items() if name not in FOR_SIZE}
-        width, cores, cpu = (
-            _number(others.get(name, ""), name, f"point {number} of {path}") for name in FOR_SIZE
-        )
+    for point, settings in zip(file.points, file.others, strict=True):
         # A sweep that writes the width may have compressed its bytes; others are not text.
         codec = (settings.get("compression") or "none").lower()
         shape = (settings.get("format") or "csv").lower()
-        is_text = "row_bytes" not in others and (codec, shape) == ("none", "csv")
-        size = point.bytes if is_text else None
-        measured = Measured(
-            workers=point.parallelism,
-            seconds=point.seconds,
-            rows=point.rows,
-            bytes=point.rows * width if point.rows is not None and width is not None else size,
-            cores=None if cores is None else min(point.parallelism, cores),
-            cpu_seconds=cpu,
-        )
-        found.append((_settings_text(settings), measured))
+        is_text = "row_bytes" not in file.columns and (codec, shape) == ("none", "csv")
+        found.append((_settings_text(settings), _measured(point, is_text=is_text)))
     return _of_points(found, path)
-
-
-def _number(text: str, name: str, place: str) -> float | None:
-    """Return a number above 0; None for a cell without text."""
-    if not text.strip():
-        return None
-    try:
-        found = float(text)
-    except ValueError:
-        raise ConfigError(f"the {name} of {place} is not a number", _SWEEP_FILE) from None
-    if not 0 < found <= _LARGEST:
-        raise ConfigError(f"the {name} of {place} is not a number above 0", _SWEEP_FILE)
-    return found
 
 
 def _of_sweep(found: Analysis, path: Path) -> Basis:
     """Return the measurements of a sweep, or the levels of an analysis of points."""
     if not isinstance(found, SweepDocument):
         amounts = {found.work.unit: found.work.amount}
-        levels = [
-            Measured(
-                workers=each.parallelism,
+        levels = (
+            Point(
+                parallelism=each.parallelism,
                 seconds=each.seconds,
                 rows=amounts.get("rows"),
                 bytes=amounts.get("bytes"),
             )
             for each in found.levels
-        ]
-        return _of_points([("", level) for level in levels], path)
+        )
+        return _of_points([("", _measured(level, is_text=True)) for level in levels], path)
     measured = [
         (
             _settings_text(point.settings),
-            Measured(
-                workers=point.parallelism,
-                seconds=each.seconds,
-                rows=each.rows,
-                # The bytes of a sweep may be compressed; the width of a row is not.
-                bytes=None if each.row_bytes is None else each.rows * each.row_bytes,
-                cores=None if found.cores is None else min(point.parallelism, found.cores),
-                cpu_seconds=each.cpu_seconds,
-            ),
+            _measured(point_of(point.parallelism, each, found.cores), is_text=False),
         )
         for point in found.points
         for each in point.measurements
@@ -171,6 +136,21 @@ def _of_sweep(found: Analysis, path: Path) -> Basis:
     basis, dropped = _of_points(measured, path), _DROPPED.get(found.destination)
     return replace(
         basis, rows=found.whole_rows, notes=(*basis.notes, *((dropped,) if dropped else ()))
+    )
+
+
+def _measured(point: Point, *, is_text: bool) -> Measured:
+    """Return a point; its bytes may be compressed or Parquet, unless they are said to be text."""
+    size = point.bytes if is_text else None
+    if point.rows is not None and point.row_bytes is not None:
+        size = point.rows * point.row_bytes
+    return Measured(
+        workers=point.parallelism,
+        seconds=point.seconds,
+        rows=point.rows,
+        bytes=size,
+        cores=None if point.cores is None else min(point.parallelism, point.cores),
+        cpu_seconds=point.cpu_seconds,
     )
 
 

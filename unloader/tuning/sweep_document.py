@@ -234,21 +234,22 @@ def points_csv(report: SweepDocument) -> str:
     points, others = [], []
     for point in report.points:
         for each in point.measurements:
-            points.append(_point(point.parallelism, each))
-            for_size = (each.row_bytes, report.cores, each.cpu_seconds)
-            cells = ("" if value is None else f"{value:.9g}" for value in for_size)
-            settings = {name: point.settings.get(name, "") for name in names}
-            others.append({**dict(zip(FOR_SIZE, cells, strict=True)), **settings})
+            points.append(point_of(point.parallelism, each, report.cores))
+            others.append({name: point.settings.get(name, "") for name in names})
     remarks = (f"{report.subject} to {report.destination}", f"caches {report.caches}")
-    return points_text(points, remarks, others)
+    return points_text(points, remarks, always=FOR_SIZE, others=others)
 
 
-def _point(parallelism: int, each: Measurement) -> Point:
+def point_of(parallelism: int, each: Measurement, cores: int | None = None) -> Point:
+    """Return a measurement as a file of points has it."""
     return Point(
         parallelism=parallelism,
         seconds=each.seconds,
         bytes=each.bytes or None,
         rows=each.rows,
+        row_bytes=each.row_bytes,
+        cores=cores,
+        cpu_seconds=each.cpu_seconds,
         load=each.load,
     )
 
@@ -271,7 +272,7 @@ def _curve(
     settings: dict[str, str], points: Sequence[PointReport], rules: Rules, whole_rows: int | None
 ) -> Curve:
     measured = [(point.parallelism, each) for point in points for each in point.measurements]
-    analysis = analyse([_point(parallelism, each) for parallelism, each in measured], rules)
+    analysis = analyse([point_of(parallelism, each) for parallelism, each in measured], rules)
     level, whole = analysis.level(analysis.recommended), None
     if level is not None and whole_rows:
         # The analysis brings all points to the work of the one that did most.

@@ -109,7 +109,7 @@ def test_points_are_written_so_that_they_are_read_as_the_same(tmp_path: Path) ->
         (HEAD + "70000,5\n", "parallelism '70000' is not a number of workers"),
         (HEAD + "9" * 5000 + ",5\n", "is not a number of workers"),
         ("parallelism,seconds,cpu\n4,5,101\n", "cpu '101' is more than the whole machine"),
-        ("parallelism,seconds,bytes\n4,5,0\n", "bytes '0' means that no work was done"),
+        ("parallelism,seconds,bytes\n4,5,0\n", "bytes '0' is not above 0"),
         (b"parallelism,seconds\n4,\xff\n", "is not text in UTF-8 (byte 22)"),
         (b"\xff\xfep\0a\0", "is not text in UTF-8"),
         (HEAD + "4,5\0\n", "is not"),
@@ -160,10 +160,11 @@ def test_any_text_is_understood_or_refused(
 
 
 def test_columns_that_it_does_not_know_are_kept(tmp_path: Path) -> None:
-    """They are reported by name, and `unloader size` finds what a sweep has written for it."""
+    """They are reported by name; what a sweep has written for `unloader size` is a figure."""
     text = HEAD.strip() + ",who,row_bytes\n4,5,me,165\n8,3\n"
     found = read_points(written(tmp_path, text))
-    assert found.others == ({"who": "me", "row_bytes": "165"}, {"who": "", "row_bytes": ""})
+    assert found.others == ({"who": "me"}, {"who": ""})
+    assert [each.row_bytes for each in found.points] == [165, None]
     assert [each.rpartition(" ")[2] for each in found.notices] == ["who"]
 
 
