@@ -10,7 +10,7 @@ import ctypes
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,15 @@ def _why_missing(name: str, override: str) -> str:
     folder = Path(__file__).parents[1].joinpath(*package.split("."))
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return f"{folder} has no {library} that was built for Python {version}"
+
+
+def reason(library: Callable[[], object]) -> str | None:
+    """Return why a library cannot be used, None if it can; `library` loads it."""
+    try:
+        library()
+    except Unusable as error:
+        return str(error)
+    return None
 
 
 def load(

@@ -188,7 +188,6 @@ Field = str | None
 """A value's text, None for NULL."""
 
 _CODES = {"n": "\n", "t": "\t", "r": "\r"}
-_PIECE = 1 << 20
 
 _ENDS_WITHIN = "the text ends within a record."
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
 from writers import built_library
-from writers.built_library import ArrowArray, Unusable
+from writers.built_library import ArrowArray
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
@@ -296,10 +296,5 @@ def library() -> ctypes.CDLL:
     return built_library.load(NAME, OVERRIDE, "unloader_", ABI_VERSION, _FUNCTIONS)
 
 
-def why_not() -> str | None:
-    """Return why the library cannot be used, None if it can."""
-    try:
-        library()
-    except Unusable as error:
-        return str(error)
-    return None
+why_not = partial(built_library.reason, library)
+"""Returns why the library cannot be used, None if it can."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from msgspec import Struct
 from pyarrow import types
 
 from writers import built_library
-from writers.built_library import ArrowArray, Unusable
+from writers.built_library import ArrowArray
 from writers.errors import ValueNotRepresentable, WriteError
 
 
@@ -368,10 +368,5 @@ def library() -> ctypes.CDLL:
     return built_library.load(NAME, OVERRIDE, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
 
 
-def why_not() -> str | None:
-    """Return why the library cannot be used, None if it can."""
-    try:
-        library()
-    except Unusable as error:
-        return str(error)
-    return None
+why_not = partial(built_library.reason, library)
+"""Returns why the library cannot be used, None if it can."""
