@@ -72,9 +72,8 @@ FLOORS = {
         {"unloader.resolve"},
         {
             "unloader.tuning.codec_choice",
-            "unloader.tuning.codec_sampling",
             "unloader.tuning.measuring_tasks",
-            "unloader.tuning.preflight_worker",
+            "unloader.tuning.measuring_process",
             "unloader.tuning.machine_load",
             "unloader.tuning.sweep_document",
             "unloader.tuning.sweep_measurement",

@@ -26,7 +26,7 @@ from unloader.placement.seating import Seating, automatic_parallelism, seat_work
 from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
 from unloader.transforms.model import TransformOptions
-from unloader.tuning.measuring_tasks import measure_together
+from unloader.tuning.measuring_tasks import ENTRY, measure_together
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -45,8 +45,6 @@ from writers.registry import name_of
 
 if TYPE_CHECKING:
     from writers.model import ParquetFormat, TextFormat
-
-ENTRY = "unloader.tuning.codec_sampling:work"
 
 SAMPLED_UNITS = 5
 """Units that rows are taken from, evenly over the table."""

@@ -17,6 +17,8 @@ from unloader.model import AttemptFailure, Extract, RetryOptions, UnitTask
 
 Answer = TypeVar("Answer")
 
+ENTRY = "unloader.tuning.measuring_process:work"
+
 
 class WriteSettings(Struct, frozen=True, kw_only=True):
     """How files were written: as the options of the run say."""

@@ -43,6 +43,7 @@ from unloader.tuning.ceilings import (
 )
 from unloader.tuning.codec_choice import SampleBudget, every_codec, measured_sample
 from unloader.tuning.measuring_tasks import (
+    ENTRY,
     ConnectTask,
     Fetched,
     FetchTask,
@@ -54,8 +55,6 @@ from unloader.tuning.measuring_tasks import (
 from writers.files.disk_space import free_bytes
 from writers.model import Compression
 from writers.registry import name_of
-
-ENTRY = "unloader.tuning.preflight_worker:work"
 
 _START_SECONDS = 60.0
 _STATEMENTS = 15

@@ -17,7 +17,7 @@ from long_tests import OTHER_ROUTES, also
 from processes import command
 from processes.throttled import NoThrottle, Throttled, throttled
 
-from unloader.tuning import preflight_worker as process
+from unloader.tuning import measuring_process as process
 from unloader.tuning.measuring_tasks import WriteSettings, WriteTask, Written
 
 SMALL = (

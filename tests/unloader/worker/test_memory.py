@@ -42,7 +42,7 @@ def test_a_batch_comes_in_the_memory_of_the_one_before(monkeypatch: pytest.Monke
     assert int(done.stdout) < 4 * 2**20 // 4096 // 4
 
 
-@pytest.mark.parametrize("entry", ["unloader.worker.process", "unloader.tuning.preflight_worker"])
+@pytest.mark.parametrize("entry", ["unloader.worker.process", "unloader.tuning.measuring_process"])
 def test_memory_is_tuned_before_arrow_is_imported(entry: str) -> None:
     """Arrow chooses its allocator when it is imported."""
     script = (

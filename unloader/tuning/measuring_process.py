@@ -1,8 +1,11 @@
-"""The measuring side of a preflight: a process for each seat, which writes files or fetches rows.
+"""The measuring processes: they write files, fetch rows, and try codecs on a sample of rows.
 
 A file goes through `writers.files.sink`, as the files of a run do: the same buffers, checksum,
 write-ahead and sync. It has no name where the file system can do that, so that nothing is left of
 it, however this process ends. Rows are read by the code of a worker, as with `--to null:rows`.
+
+A sample is the first rows of several work units, at the snapshot of the run. Rows with a value too
+large for a batch are skipped.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import mkstemp
@@ -26,35 +30,57 @@ from unloader.worker.memory import tune
 tune()
 
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload
 from unloader.redaction import guard_streams
-from unloader.sources.base import Reader, Text, TextReader
+from unloader.sources.base import (
+    SHARES,
+    Reader,
+    Text,
+    TextReader,
+    is_large_row,
+    read_again,
+    unit_batches,
+    unit_text,
+)
 from unloader.sources.registry import source_of
+from unloader.transforms.masking_keys import masking_keys
+from unloader.tuning.codec_choice import Sample, SampleTask
 from unloader.tuning.measuring_tasks import (
     ConnectTask,
     Fetched,
     FetchTask,
+    WriteSettings,
     WriteTask,
     Written,
 )
+from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.unit import RowEstimate, copy_unit
+from writers.codecs.measuring import encode_sample, measure_parquet, measure_text
+from writers.errors import WriteError
 from writers.files.regular import write_error
 from writers.files.sink import Sink
-from writers.model import Compression
+from writers.large_rows import LargeRow
+from writers.model import Compression, TextFormat
 
 if TYPE_CHECKING:
-    from partition_planner.model import Piece
+    from partition_planner.model import Piece, WorkUnit
     from unloader.model import Extract
-    from writers.model import TextFormat
 
-Task = WriteTask | ConnectTask | FetchTask | Preload
-Answer = Written | Fetched | AttemptFailure | None
+Task = WriteTask | ConnectTask | FetchTask | SampleTask | Preload
+Answer = Written | Fetched | Sample | AttemptFailure | None
 
 PREFIX = ".unloader-preflight-"
 """First letters of a file's name, on file systems that need names."""
 
 _DATA_BYTES = 4 * 1024 * 1024
+_DISK_BYTES = 256 * 1024 * 1024
+"""The most that is written to find out how fast a disk is before a run."""
+_BATCHES = 4
+"""Of each unit of a sample, at least, where it has the rows."""
 
 
 _readers: list[Reader] = []
@@ -84,8 +110,12 @@ def work(task: Task, report: Callable[[object], None]) -> Answer:
             return None
         if isinstance(task, FetchTask):
             return _fetch(task)
+        if isinstance(task, SampleTask):
+            return _measured(task, _read(task))
     except Exception as error:
         _close()
+        if isinstance(task, SampleTask) and task.transform and task.transform.masked_columns:
+            return failure_without_values(error, task.extract.projection.columns)
         return failure_of(error)
     with suppress(Exception):
         if task.source_kind:
@@ -266,3 +296,137 @@ def _connections() -> Iterator[tuple[int, float]]:
                 (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
                 (microseconds,) = struct.unpack_from("=I", info, _ROUND_TRIP_AT)
                 yield received, microseconds / 1e6
+
+
+class _Rows(Struct):
+    """The fetched rows, and the time for them."""
+
+    items: list[Any] = field(default_factory=list)
+    """Record batches, or chunks of text on the encoded route."""
+    bytes: int = 0
+    whole: bool = True
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def _read(task: SampleTask) -> _Rows:
+    rows = _Rows()
+    source = source_of(task.extract.source.kind)
+    # Loading the driver, which a worker does before its first unit, does not count as fetching.
+    source.load()
+    deadline = time.perf_counter() + task.budget.fetch_seconds
+    reader: Reader | None = None
+    try:
+        for number, unit in enumerate(task.units):
+            left = len(task.units) - number
+            now = time.perf_counter()
+            if rows.items and now >= deadline:
+                rows.whole = False
+                break
+            if reader is None:
+                reader = source.open_reader(task.extract.source, task.extract.snapshot)
+            share = (task.budget.bytes - rows.bytes) // left
+            until = now + (deadline - now) / left
+            found = read_again(partial(_read_unit, task, unit, reader, share, until))
+            rows.items += found.items
+            rows.bytes += found.bytes
+            rows.seconds += found.seconds
+            rows.cpu_seconds += found.cpu_seconds
+            if not found.whole:
+                # It was left in the middle of a statement.
+                rows.whole = False
+                reader.close()
+                reader = None
+    finally:
+        if reader is not None:
+            reader.close()
+    return rows
+
+
+def _read_unit(
+    task: SampleTask, unit: WorkUnit, reader: Reader, share: int, deadline: float
+) -> _Rows:
+    if task.extract.projection.route == "encoded":
+        text = cast(TextFormat, task.spec.format)
+        items: Iterator[Any] = unit_text(cast(TextReader, reader), task.extract, unit, text)
+    else:
+        # Several batches, so that the first one's wait can be told apart from the others'.
+        batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))
+        items = unit_batches(reader, task.extract, unit, batch_bytes=batch)
+    found = _Rows(whole=False)
+    walls, cpus = list[float](), list[float]()
+    with closing(cast("Generator[Any, None, None]", items)):
+        while found.bytes < share:
+            began, cpu = time.perf_counter(), time.process_time()
+            item = next(items, None)
+            took, used = time.perf_counter() - began, time.process_time() - cpu
+            if item is None:
+                found.whole = True
+                break
+            # A wide row says nothing about the others.
+            is_text = isinstance(item, tuple)
+            if not (any(map(is_large_row, item)) if is_text else isinstance(item, LargeRow)):
+                found.items.append(item)
+                found.bytes += sum(map(len, item)) if is_text else int(item.nbytes)
+                walls.append(took)
+                cpus.append(used)
+            if time.perf_counter() >= deadline:
+                break
+    if len(walls) > 1:
+        # The first rows wait for the statement to begin, which a whole unit does once, too; but
+        # some drivers do there what takes them CPU for many rows.
+        walls[0] = min(walls[0], cpus[0] + sum(walls[1:]) / len(walls[1:]))
+    found.seconds, found.cpu_seconds = sum(walls), sum(cpus)
+    return found
+
+
+def _measured(task: SampleTask, rows: _Rows) -> Sample:
+    if not rows.bytes:
+        return Sample(whole=rows.whole)
+    rates = list[float]()
+    spec, seconds = task.spec, task.budget.disk_seconds
+    writing = WriteSettings(
+        overlap_buffer=spec.buffer_bytes,
+        overlap_buffers=spec.buffers,
+        checksum=spec.checksum,
+        direct_io=spec.direct_io,
+    )
+    for directory in task.disks if seconds else ():
+        file = WriteTask(directory=directory, writing=writing, bytes=_DISK_BYTES, seconds=seconds)
+        with suppress(WriteError, OSError):
+            found = _write(file)
+            rates.append(found.bytes / max(found.ended - found.began, 1e-6))
+    fetched = Sample(
+        whole=rows.whole,
+        fetch_seconds=rows.seconds,
+        fetch_cpu_seconds=rows.cpu_seconds,
+        disk_bytes_per_second=sum(rates) if rates and len(rates) == len(task.disks) else None,
+    )
+    if task.extract.projection.route == "encoded":
+        text = b"".join(chunk for item in rows.items for chunk in item)
+        return _with_text(task, replace(fetched, rows=text.count(b"\n")), text)
+    batches = [batch for batch in rows.items if batch.num_rows]
+    if task.transform is not None and batches:
+        # What a sample leaves on a disk is masked, too.
+        from unloader.transforms.transformer import Transformer
+
+        keys = masking_keys(task.transform.keys)
+        with closing(Transformer(task.transform, batches[0].schema, keys)) as transformer:
+            batches = list(transformer.apply(batches))
+    fetched = replace(fetched, rows=sum(batch.num_rows for batch in batches))
+    if isinstance(task.spec.format, TextFormat):
+        encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
+        seconds, text = encode_sample(batches, task.spec)
+        return _with_text(task, replace(fetched, encode_cpu_seconds=seconds), text)
+    figures, seconds, size = measure_parquet(
+        batches, task.spec, task.candidates, task.budget.codec_seconds
+    )
+    return replace(fetched, bytes=size, encode_cpu_seconds=seconds, figures=figures)
+
+
+def _with_text(task: SampleTask, fetched: Sample, text: bytes) -> Sample:
+    step = max(1, task.spec.buffer_bytes)
+    view = memoryview(text)
+    frames = [view[at : at + step] for at in range(0, len(text), step)]
+    figures = measure_text(frames, task.candidates, task.budget.codec_seconds)
+    return replace(fetched, bytes=len(text), figures=figures)
