@@ -72,21 +72,17 @@ class Following(Struct, kw_only=True):
         for output in self.run.outputs:
             link = output.options.latest_link
             if link is not None:
-                check_link(self.home if self.of == "the run" else output.options.destination, link)
+                _link_of(self.home if self.of == "the run" else output.options.destination, link)
 
-    def after(self, run: ResolvedTable, manifest: Manifest, observe: Observer) -> None:
-        """Do what follows the publication of one output of a table; never raises."""
-        if self.of == "each table":
-            self._follow(run, manifest, run.output.options.destination, observe)
-
-    def after_all(self, manifest: TablesManifest, observe: Observer) -> None:
-        if self.of == "the run":
-            self._follow(self.run, manifest, self.home, observe)
-
-    def _follow(
-        self, run: ResolvedTable, manifest: Manifest | TablesManifest, place: str, observe: Observer
+    def after(
+        self, run: ResolvedTable, manifest: Manifest | TablesManifest, observe: Observer
     ) -> None:
+        """Do what follows the publication of one output of a table, or of all; never raises."""
+        several = isinstance(manifest, TablesManifest)
+        if self.of != ("the run" if several else "each table"):
+            return
         try:
+            place = self.home if several else run.output.options.destination
             follow(run, manifest, place, observe)
         except FollowUpFailed as error:
             self.failed = self.failed or error
@@ -109,14 +105,13 @@ def follow(
     """
     output = run.output.options
     if output.latest_link is not None:
-        link = _link_of(place, output.latest_link)
+        link = Path(place.rstrip("/")).parent / output.latest_link
         there = found_at(link)
-        newer = there is not None and there.manifest.run_id > manifest.run_id
-        if there is not None and newer and is_same_job(there.manifest, manifest):
-            id_ = there.manifest.run_id
-            observe(Notice(text=f"{link} still leads to run {id_}, which is newer"))
+        newer = there is not None and there.manifest and there.run_id > manifest.run_id
+        if there is not None and newer and is_same_job(there, manifest):
+            observe(Notice(text=f"{link} still leads to run {there.run_id}, which is newer"))
         else:
-            switch_link(place, output.latest_link, manifest.run_id)
+            _switch(link, place, manifest.run_id)
     if output.keep is None:
         return
     if isinstance(manifest, TablesManifest):
@@ -137,43 +132,36 @@ def follow(
 
 
 def _link_of(directory: str, name: str) -> Path:
-    return Path(directory.rstrip("/")).parent / name
-
-
-def check_link(directory: str, name: str) -> None:
-    """Check that the name is free, or names a symbolic link.
+    """Return the path of a link beside a directory.
 
     Raises:
-        OutputFailed: Something has.
+        OutputFailed: Something else has that name.
     """
-    link = _link_of(directory, name)
+    link = Path(directory.rstrip("/")).parent / name
     if os.path.lexists(link) and not link.is_symlink():
         raise OutputFailed(
             f"{link} exists and is not a symbolic link",
             "remove it, or choose another name with --latest-link",
         )
+    return link
 
 
-def switch_link(directory: str, name: str, run_id: str) -> None:
-    """Let the link lead to a directory; a reader finds the former run or the new one.
-
-    Raises:
-        FollowUpFailed: The file system refused; the link is as it was.
-    """
-    link = _link_of(directory, name)
-    made = link.with_name(f".{name}-{run_id}")
+def _switch(link: Path, directory: str, run_id: str) -> None:
+    """Let the link lead to a directory; a reader finds the former run or the new one."""
+    made = link.with_name(f".{link.name}-{run_id}")
+    name = os.path.basename(directory.rstrip("/"))
     try:
-        check_link(directory, name)
+        _link_of(directory, link.name)
         with suppress(FileNotFoundError):
             os.unlink(made)  # Of this run, which was killed just here.
-        os.symlink(os.path.basename(directory.rstrip("/")), made)
+        os.symlink(name, made)
         os.replace(made, link)
     except (OSError, OutputFailed) as error:
         with suppress(OSError):
             os.unlink(made)
-        why = error.strerror if isinstance(error, OSError) else str(error).partition(". Next")[0]
+        why = error.strerror if isinstance(error, OSError) else error.message
         raise FollowUpFailed(
             f"the run is complete in {directory}, but the link {link} still leads to another "
             f"place: {why}",
-            f"set it by hand: ln -sfn {os.path.basename(directory.rstrip('/'))} {link}",
+            f"set it by hand: ln -sfn {name} {link}",
         ) from error

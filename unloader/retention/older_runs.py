@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,8 +28,8 @@ from unloader.manifest.model import Manifest, TableRecord, TablesManifest
 from unloader.manifest.read import (
     digest_at_end,
     directories_of,
-    home_manifest,
     manifest_data,
+    parse_run,
     read_manifest,
 )
 from unloader.redaction import redact
@@ -51,35 +51,60 @@ Places = tuple[tuple[Path, re.Pattern[str]], ...]
 
 
 class EarlierRun(Struct, frozen=True, kw_only=True):
-    """A finished run of one table in its own directory, or in several."""
+    """A finished or interrupted run in separate directories."""
 
-    manifest: Manifest
-    directories: tuple[Path, ...]
-    """The first holds the manifest."""
+    run_id: str
+    manifest: Manifest | TablesManifest | None
+    """None for an interrupted run."""
+    places: tuple[Path, ...]
+    """The first has the manifest or the record. Only a finished run of one table has others."""
+    tables: tuple[Path, ...] = ()
+    """The directories of the tables; of an interrupted run of one table, its directories."""
+    ids: frozenset[str] = frozenset()
+    """Of an interrupted run: the run, and the runs that it replaced. `tables` has their
+    publications."""
 
-    @property
-    def files(self) -> tuple[tuple[int, str], ...]:
-        """Number of the directory and name of each of its files, the manifest last."""
-        listed = ((file.directory, name) for name, file in self.manifest.files.items())
-        return (*listed, (0, MANIFEST))
-
-    def names(self, number: int) -> list[str]:
-        return [name for place, name in self.files if place == number]
-
-    def why_kept(self, allowed: Places) -> str:
-        if len(allowed) != len(self.directories):
-            return "it is in other directories than the new run"
-        for directory, (parent, names) in zip(self.directories, allowed, strict=True):
-            if not directory.is_dir() or directory.is_symlink():
-                return f"{directory} is not a directory"
-            is_beside = False
-            with suppress(OSError):
-                is_beside = os.path.samefile(directory.parent, parent)
-            if not is_beside or not names.fullmatch(directory.name):
-                return f"{directory} is not next to the new run"
-        for number, directory in enumerate(self.directories):
-            if why := why_not_ours(self, number, directory):
-                return why
+    def why_kept(self) -> str:
+        """Return what in its directories is not as the run has left it; empty if all is."""
+        home, manifest = self.places[0], self.manifest
+        if isinstance(manifest, Manifest):
+            reasons = (_why_not_of(manifest, each, self.places) for each in self.places)
+            return next(filter(None, reasons), "")
+        tables = set(self.tables) - {home}
+        if manifest is not None:
+            for entry, table in zip(manifest.tables, self.tables, strict=True):
+                if not _is_below(table, home):
+                    return f"{table} is not inside it"
+                if digest_at_end(manifest_data(table)) != entry.digest:
+                    return f"{table} was unloaded again after the run"
+                if len(directories_of(read_manifest(table), table)) != 1:
+                    return f"the run in {table} also has files in other directories"
+        for table in sorted(tables):
+            inside = table.is_relative_to(home)
+            if not inside or (os.path.lexists(table) and not _is_below(table, home)):
+                return f"it also has files in {table}"
+        directories = {home, *self.tables, *_between(home, tables)}
+        for directory in filter(Path.is_dir, sorted(directories)):
+            names = set(os.listdir(directory))
+            names -= {each.name for each in directories if each.parent == directory}
+            if manifest is None:
+                for path in strangers(directory / RUN):
+                    return f"{path} is not a file of the run"
+                prepared = tuple(_HIDDEN + each for each in self.ids)
+                names = {
+                    each for each in names if each != RUN and not any(p in each for p in prepared)
+                }
+            elif directory == home:
+                names -= {MANIFEST}
+            if MANIFEST in names and directory in self.tables:
+                published = read_manifest(directory)
+                if manifest is not None or published.run_id in self.ids:
+                    beside = frozenset() if manifest is not None else frozenset({RUN})
+                    if why := _why_not_of(published, directory, (directory,), beside):
+                        return why
+                    continue
+            for name in sorted(names):
+                return f"{directory / name} is not a file of the run"
         return ""
 
     def remove(self) -> None:
@@ -88,196 +113,77 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
         Raises:
             OSError: The file system refused, or something was put into a directory meanwhile.
         """
-        hidden = tuple(_hidden(each, self.manifest.run_id) for each in self.directories)
         renamed: list[tuple[Path, Path]] = []
         try:
-            for directory, new in zip(self.directories, hidden, strict=True):
-                os.rename(directory, new)
-                renamed.append((directory, new))
-            for number, (directory, new) in enumerate(renamed):
-                if set(os.listdir(new)) != set(self.names(number)):
-                    # Another program came between the check and the new name, maybe a run.
-                    raise OSError(f"{directory} was changed during its removal")
-        except OSError:
-            for directory, new in renamed:
-                os.rename(new, directory)
+            for place in self.places:
+                os.rename(place, hidden := _hidden(place, self.run_id))
+                renamed.append((place, hidden))
+            moved = _moved(self, tuple(hidden for _, hidden in renamed))
+            why = "it was resumed or finished" if moved is None else moved.why_kept()
+            if moved is None or why:
+                # Another program came between the check and the new name, maybe a run.
+                raise OSError(f"{self.places[0]} was changed during its removal: {why}")
+        except (OSError, UnloaderError):
+            for place, hidden in renamed:
+                os.rename(hidden, place)
             raise
-        self.empty(hidden)
-
-    def empty(self, hidden: Sequence[Path]) -> None:
-        """Remove the files, the manifest last, and the directories that they are in by now."""
-        for number in reversed(range(len(hidden))):
-            with suppress(FileNotFoundError):
-                # Held open, so that no link can be put in its place.
-                descriptor = os.open(hidden[number], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-                try:
-                    for name in self.names(number):
-                        if "/" not in name and name not in (".", ".."):
-                            with suppress(FileNotFoundError):
-                                os.unlink(name, dir_fd=descriptor)
-                finally:
-                    os.close(descriptor)
-                os.rmdir(hidden[number])
-
-
-class EarlierTables(Struct, frozen=True, kw_only=True):
-    """A finished run over several tables, in its own directory."""
-
-    manifest: TablesManifest
-    home: Path
-
-    @property
-    def directories(self) -> tuple[Path, ...]:
-        return (self.home,)
-
-    @property
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.home / each.directory for each in self.manifest.tables)
-
-    def why_kept(self, allowed: Places = ()) -> str:
-        for entry, place in zip(self.manifest.tables, self.tables, strict=True):
-            if not is_below(place, self.home):
-                return f"{place} is not inside it"
-            if digest_at_end(manifest_data(place)) != entry.digest:
-                return f"{place} was unloaded again after the run"
-            manifest = read_manifest(place)
-            if len(directories_of(manifest, place)) != 1:
-                return f"the run in {place} also has files in other directories"
-            if why := why_not_ours(EarlierRun(manifest=manifest, directories=(place,)), 0, place):
-                return why
-        # The directories between the home and the directories of its tables.
-        tables = set(self.tables)
-        above = within(self.home, tables)
-        for directory in sorted(above | {self.home}):
-            for name in sorted(os.listdir(directory)):
-                path = directory / name
-                if path not in tables and path not in above and path != self.home / MANIFEST:
-                    return f"{path} is not a table of the run"
-        return ""
-
-    def remove(self) -> None:
-        """Remove the run.
-
-        Raises:
-            OSError: The file system refused, or something was put into the directory meanwhile.
-        """
-        hidden = _hidden(self.home, self.manifest.run_id)
-        os.rename(self.home, hidden)
-        moved = EarlierTables(manifest=self.manifest, home=hidden)
-        try:
-            why = moved.why_kept()
-        except (OSError, UnloaderError) as error:
-            why = str(error)
-        if why:
-            os.rename(hidden, self.home)
-            raise OSError(f"{self.home} was changed during its removal: {why}")
         moved.empty()
 
     def empty(self) -> None:
-        """Remove the remaining files of the run, and its directories."""
-        for place in self.tables:
-            if place.is_dir() and is_below(place, self.home) and (place / MANIFEST).exists():
-                run = EarlierRun(manifest=read_manifest(place), directories=(place,))
-                run.empty((place,))
-            elif place.is_dir():
-                os.rmdir(place)  # The removal was killed just there.
-        _remove_empty(within(self.home, set(self.tables)))
-        (self.home / MANIFEST).unlink()
-        os.rmdir(self.home)
-
-
-def found_at(path: Path) -> EarlierRun | EarlierTables | None:
-    try:
-        if tables := home_manifest(path):
-            return EarlierTables(manifest=tables, home=path)
-        manifest = read_manifest(path)
-        directories = tuple(map(Path, directories_of(manifest, path)))
-        return EarlierRun(manifest=manifest, directories=directories)
-    except (UnloaderError, OSError):
-        return None
-
-
-def is_same_job(old: Manifest | TablesManifest, new: Manifest | TablesManifest) -> bool:
-    """Return whether a run is complete and of the job of another one.
-
-    Which tables a run over several has may differ.
-    """
-    sources = {(each.source.kind, each.source.location) for each in (old, new)}
-    if old.status != "complete" or len(sources) > 1:
-        return False
-    if isinstance(old, TablesManifest) or isinstance(new, TablesManifest):
-        both = isinstance(old, TablesManifest) and isinstance(new, TablesManifest)
-        return both and old.options.to == new.options.to
-    return (old.table, old.query) == (new.table, new.query)
-
-
-def remove_older(new: Manifest | TablesManifest, allowed: Places, keep: int) -> list[str]:
-    """Remove runs of the same job that are not among the newest; return messages."""
-    parent, names = allowed[0]
-    try:
-        finish_removals(parent)
-        found = [found_at(parent / name) for name in _directories(parent) if names.fullmatch(name)]
-    except OSError as error:
-        return [f"cannot look for earlier runs, so no run is removed: {error}"]
-    others = [
-        each
-        for each in found
-        if each is not None
-        and each.manifest.run_id != new.run_id
-        and is_same_job(each.manifest, new)
-    ]
-    # The id of a run begins with the time of its start.
-    others.sort(key=lambda each: each.manifest.run_id, reverse=True)
-    newer = sum(each.manifest.run_id > new.run_id for each in others)
-    messages = []
-    for each in reversed(others[newer + max(0, keep - 1 - newer) :]):
-        what = f"run {each.manifest.run_id} in {each.directories[0]}"
-        try:
-            why = each.why_kept(allowed)
-            if not why:
-                each.remove()
-        except (OSError, UnloaderError) as error:
-            why = str(error)
-        messages.append(_message(what, why, keep))
-    ids = [each.manifest.run_id for each in others]
-    return messages + _remove_unfinished(allowed[0], new, ids, keep)
-
-
-def _message(what: str, why: str, keep: int) -> str:
-    return f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
-
-
-def finish_removals(parent: Path) -> None:
-    """Finish removals in a directory that were killed."""
-    for home in (parent / name for name in _directories(parent) if name.startswith(LEAVING)):
-        with suppress(OSError, UnloaderError):
-            run = found_at(home)
-            if run is None:
-                left = _run_at(home)
-                if left is None:
-                    os.rmdir(home)
-                elif _is_hidden(home, left.run_id) and not _why_kept(left):
-                    _empty(left)
-            elif not _is_hidden(home, run.manifest.run_id):
+        """Remove the remaining files of the run and its directories; see `LEAVING`."""
+        home = self.places[0]
+        tables = [] if isinstance(self.manifest, Manifest) else {*self.tables} - {home}
+        for table in sorted(tables):
+            if not table.is_dir() or not _is_below(table, home):
                 continue
-            elif isinstance(run, EarlierTables):
-                run.empty()
+            if self.manifest is None:
+                clear([str(table)], dry_run=False)
+            if (table / MANIFEST).exists():
+                _remove_files(read_manifest(table), (table,))
             else:
-                others = (_hidden(each, run.manifest.run_id) for each in run.directories[1:])
-                hidden = (home, *others)
-                # Any user who may write beside the runs could have put it there, with any name in
-                # its manifest.
-                if all(map(_is_ours, filter(os.path.lexists, hidden))):
-                    EarlierRun(manifest=run.manifest, directories=hidden).empty(hidden)
+                os.rmdir(table)  # Maybe the removal was killed just there.
+        for directory in sorted(_between(home, tables), key=lambda path: -len(path.parts)):
+            if directory.is_dir():
+                os.rmdir(directory)
+        if isinstance(self.manifest, Manifest):
+            _remove_files(self.manifest, self.places)
+            return
+        if self.manifest is None:
+            clear([str(home)], dry_run=False)
+        else:
+            (home / MANIFEST).unlink()
+        os.rmdir(home)
 
 
-def why_not_ours(
-    run: EarlierRun, number: int, directory: Path, beside: frozenset[str] = frozenset()
+def _names_of(manifest: Manifest, number: int) -> list[str]:
+    """Return the names of the files in one directory of a run, the manifest last."""
+    names = [name for name, file in manifest.files.items() if file.directory == number]
+    return [*names, MANIFEST] if number == 0 else names
+
+
+def _remove_files(manifest: Manifest, places: Sequence[Path]) -> None:
+    for number, place in reversed(tuple(enumerate(places))):
+        with suppress(FileNotFoundError):
+            # Held open, so that no link can be put in its place.
+            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                for name in _names_of(manifest, number):
+                    if "/" not in name and name not in (".", ".."):
+                        with suppress(FileNotFoundError):
+                            os.unlink(name, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            os.rmdir(place)
+
+
+def _why_not_of(
+    manifest: Manifest,
+    directory: Path,
+    places: Sequence[Path],
+    beside: frozenset[str] = frozenset(),
 ) -> str:
-    """Return what in a directory of a run is not as the run has left it; empty if all is."""
-    expected = {name for place, name in run.files if place == number}
-    written = os.lstat(run.directories[0] / MANIFEST).st_mtime_ns
-    files = run.manifest.files
+    expected = set(_names_of(manifest, places.index(directory)))
+    written, files = os.lstat(places[0] / MANIFEST).st_mtime_ns, manifest.files
     with os.scandir(directory) as entries:
         found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
     for name in sorted(found.keys() - expected - beside):
@@ -293,68 +199,27 @@ def why_not_ours(
     return ""
 
 
-class UnfinishedRun(Struct, frozen=True, kw_only=True):
-    """An interrupted run in a separate directory."""
-
-    run_id: str
-    place: Path
-    tables: tuple[Path, ...]
-    """The directories of its tables; the place itself for a run over one table."""
-    ids: frozenset[str]
-    """The run, and the runs that it replaced: `tables` has their publications."""
+def found_at(place: Path) -> EarlierRun | None:
+    """Return the run in a directory; None if there is none, it is active, or cannot be read."""
+    with suppress(UnloaderError, OSError):
+        return _finished_at(place)
+    with suppress(UnloaderError, OSError):
+        return _interrupted_at(place)
+    return None
 
 
-def _remove_unfinished(
-    where: tuple[Path, re.Pattern[str]],
-    new: Manifest | TablesManifest,
-    finished: Sequence[str],
-    keep: int,
-) -> list[str]:
-    """Remove interrupted runs of the same job that are not among the newest; return messages.
-
-    Args:
-        where: The directory of the runs, and the pattern of their names.
-        new: The manifest of the new run.
-        finished: The ids of the other finished runs of the job.
-        keep: How many runs stay.
-    """
-    parent, names = where
-    found = []
-    for place in (parent / name for name in _directories(parent) if names.fullmatch(name)):
-        with suppress(OSError, UnloaderError):
-            run = _run_at(place)
-            if run is not None and run.run_id < new.run_id and _is_same_job(run, new):
-                found.append(run)
-    ids = {*finished, new.run_id, *(run.run_id for run in found)}
-    kept = sorted(ids, reverse=True)[:keep]
-    messages = []
-    for run in found:
-        if run.run_id in kept:
-            continue
-        what = f"interrupted run {run.run_id} in {run.place}"
-        try:
-            places = [str(each) for each in (run.place, *run.tables)]
-            storage_at(places[0]).complete(*places)
-            left = _run_at(run.place)
-            if left is None:
-                continue  # It was interrupted while it was published, and is finished now.
-            why = _why_kept(left)
-            if not why:
-                # Its directory gets another name first, so that no process can resume it.
-                hidden = _hidden(left.place, left.run_id)
-                os.rename(left.place, hidden)
-                moved = _run_at(hidden)
-                if moved is None:
-                    os.rename(hidden, left.place)
-                    raise OutputFailed("it was resumed or finished in the meantime")
-                _empty(moved)
-        except (OSError, UnloaderError) as error:
-            why = str(error)
-        messages.append(_message(what, why, keep))
-    return messages
+def _finished_at(place: Path) -> EarlierRun:
+    manifest = parse_run(manifest_data(place), place / MANIFEST)
+    tables: tuple[Path, ...] = ()
+    if isinstance(manifest, TablesManifest):
+        places: tuple[Path, ...] = (place,)
+        tables = tuple(place / each.directory for each in manifest.tables)
+    else:
+        places = tuple(map(Path, directories_of(manifest, place)))
+    return EarlierRun(run_id=manifest.run_id, manifest=manifest, places=places, tables=tables)
 
 
-def _run_at(place: Path) -> UnfinishedRun | None:
+def _interrupted_at(place: Path) -> EarlierRun | None:
     place = Path(absolute(str(place)))
     storage = storage_at(str(place))
     who = storage.who_was_here(str(place), counted=False)
@@ -363,84 +228,141 @@ def _run_at(place: Path) -> UnfinishedRun | None:
     record = storage.record(str(place), RUN_RECORD)
     tables = recorded_tables(record, str(place))
     directories = [Path(each) for table in tables for each in table.directories]
-    return UnfinishedRun(
+    replaced = options_of(record).replaces
+    return EarlierRun(
         run_id=who.run_id,
-        place=place,
+        manifest=None,
+        places=(place,),
         tables=tuple(directories) or (place, *map(Path, who.places[1:])),
-        ids=frozenset(
-            {who.run_id, *(each.run_id for each in tables), *options_of(record).replaces}
-        ),
+        ids=frozenset({who.run_id, *(each.run_id for each in tables), *replaced}),
     )
 
 
-def _is_same_job(run: UnfinishedRun, new: Manifest | TablesManifest) -> bool:
-    """Return whether a run is of the job of a finished one, or has nothing to be resumed."""
-    place = str(run.place)
-    storage = storage_at(place)
-    record = storage.record(place, RUN_RECORD)
-    if not record:
-        who = storage.who_was_here(place)
-        if who is None or who.left.is_empty:
-            return who is not None
-        # It may be of a table whose run over several has no record any more.
-        return bool(who.home) and not home_above(storage, place, who.run_id)
-    if is_of_tables(record) != isinstance(new, TablesManifest):
-        return False
-    extract = first_of(record, place).extract
-    if isinstance(new, TablesManifest):
-        same = options_of(record).destination == new.options.to
-    else:
+def _moved(run: EarlierRun, places: tuple[Path, ...]) -> EarlierRun | None:
+    """Return a run whose directories have other names; None if it is another run by now."""
+    found = found_at(places[0])
+    if found is None or (found.run_id, type(found.manifest)) != (run.run_id, type(run.manifest)):
+        return None
+    return replace(found, places=places)
+
+
+def is_same_job(old: EarlierRun, new: Manifest | TablesManifest) -> bool:
+    """Return whether a run is of the job of a finished run, or has nothing to be resumed.
+
+    Which tables a run over several has may differ.
+    """
+    several, manifest = isinstance(new, TablesManifest), old.manifest
+    if manifest is None:
+        place = str(old.places[0])
+        storage = storage_at(place)
+        record = storage.record(place, RUN_RECORD)
+        if not record:
+            who = storage.who_was_here(place)
+            if who is None or who.left.is_empty:
+                return who is not None
+            # It may be of a table whose run over several has no record any more.
+            return bool(who.home) and not home_above(storage, place, who.run_id)
+        if is_of_tables(record) != several:
+            return False
+        extract = first_of(record, place).extract
+        source, to = extract.source, options_of(record).destination
+        had_source = (source.kind, redact(source.location))
         table = TableRecord(schema=extract.table.schema, name=extract.table.name)
-        same = extract.query == new.query and (new.query is not None or table == new.table)
-    source = (extract.source.kind, redact(extract.source.location))
-    return same and source == (new.source.kind, new.source.location)
+        had = (None if extract.query is not None else table, extract.query)
+    else:
+        if manifest.status != "complete" or isinstance(manifest, TablesManifest) != several:
+            return False
+        had_source = (manifest.source.kind, manifest.source.location)
+        if isinstance(manifest, TablesManifest):
+            to, had = manifest.options.to, (None, None)
+        else:
+            to, had = "", (manifest.table, manifest.query)
+    if had_source != (new.source.kind, new.source.location):
+        return False
+    if isinstance(new, TablesManifest):
+        return to == new.options.to
+    return had == (new.table, new.query)
 
 
-def _why_kept(run: UnfinishedRun) -> str:
-    directories = {run.place, *run.tables}
-    for table in sorted(directories - {run.place}):
-        inside = table.is_relative_to(run.place)
-        if not inside or (os.path.lexists(table) and not is_below(table, run.place)):
-            return f"it also has files in {table}"
-    directories |= within(run.place, directories)
-    for directory in sorted(directories):
-        if not directory.is_dir():
-            continue
-        for path in strangers(directory / RUN):
-            return f"{path} is not a file of the run"
-        inner = {each.name for each in directories if each.parent == directory}
-        names = {
-            name
-            for name in os.listdir(directory)
-            if name != RUN and not any(_HIDDEN + each in name for each in run.ids)
-        } - inner
-        if MANIFEST in names and directory in run.tables:
-            manifest = read_manifest(directory)
-            if manifest.run_id in run.ids:
-                earlier = EarlierRun(manifest=manifest, directories=(directory,))
-                if why := why_not_ours(earlier, 0, directory, beside=frozenset({RUN})):
-                    return why
+def remove_older(new: Manifest | TablesManifest, allowed: Places, keep: int) -> list[str]:
+    """Remove runs of the same job that are not among the newest; return messages."""
+    parent, names = allowed[0]
+    runs = []
+    try:
+        finish_removals(parent)
+        for name in filter(names.fullmatch, _directories(parent)):
+            run = found_at(parent / name)
+            if run is None or run.run_id == new.run_id:
                 continue
-        for name in sorted(names):
-            return f"{directory / name} is not a file of the run"
+            is_older = run.manifest is not None or run.run_id < new.run_id
+            with suppress(OSError, UnloaderError):
+                if is_older and is_same_job(run, new):
+                    runs.append(run)
+    except OSError as error:
+        return [f"cannot look for earlier runs, so no run is removed: {error}"]
+    # The id of a run begins with the time of its start. A finished run is not removed because
+    # interrupted ones are newer.
+    finished = sorted((each.run_id for each in runs if each.manifest is not None), reverse=True)
+    newer = sum(each > new.run_id for each in finished)
+    newest = sorted({new.run_id, *(each.run_id for each in runs)}, reverse=True)
+    stay = {*finished[: max(newer, keep - 1)], *newest[:keep]}
+    messages = []
+    for run in sorted(runs, key=lambda each: (each.manifest is None, each.run_id)):
+        if run.run_id in stay:
+            continue
+        what = f"run {run.run_id} in {run.places[0]}"
+        try:
+            if run.manifest is None:
+                what = f"interrupted {what}"
+                places = [str(each) for each in (run.places[0], *run.tables)]
+                storage_at(places[0]).complete(*places)
+                left = _interrupted_at(run.places[0])
+                if left is None:
+                    continue  # It was interrupted while it was published, and is finished now.
+                run = left
+            why = _why_elsewhere(run, allowed) or run.why_kept()
+            if not why:
+                run.remove()
+        except (OSError, UnloaderError) as error:
+            why = str(error)
+        done = f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
+        messages.append(done)
+    return messages
+
+
+def _why_elsewhere(run: EarlierRun, allowed: Places) -> str:
+    if run.manifest is None:
+        return ""
+    if len(allowed) != len(run.places):
+        return "it is in other directories than the new run"
+    for directory, (parent, names) in zip(run.places, allowed, strict=True):
+        if not directory.is_dir() or directory.is_symlink():
+            return f"{directory} is not a directory"
+        is_beside = False
+        with suppress(OSError):
+            is_beside = os.path.samefile(directory.parent, parent)
+        if not is_beside or not names.fullmatch(directory.name):
+            return f"{directory} is not next to the new run"
     return ""
 
 
-def _empty(run: UnfinishedRun) -> None:
-    """Remove the files of a run and its directories, the record of the run last."""
-    others = [table for table in run.tables if table != run.place]
-    for table in others:
-        if not table.is_dir():
-            continue
-        clear([str(table)], dry_run=False)
-        if (table / MANIFEST).exists():
-            manifest = read_manifest(table)
-            EarlierRun(manifest=manifest, directories=(table,)).empty((table,))
-        else:
-            os.rmdir(table)
-    _remove_empty(within(run.place, set(others)))
-    clear([str(run.place)], dry_run=False)
-    os.rmdir(run.place)
+def finish_removals(parent: Path) -> None:
+    """Finish removals in a directory that were killed."""
+    for home in (parent / name for name in _directories(parent) if name.startswith(LEAVING)):
+        with suppress(OSError, UnloaderError):
+            run = found_at(home)
+            if run is None:
+                os.rmdir(home)
+                continue
+            places = (home, *(_hidden(each, run.run_id) for each in run.places[1:]))
+            run = replace(run, places=places)
+            # Any user who may write beside the runs could have put it there, with any name in its
+            # manifest.
+            ours = all(map(_is_ours, filter(os.path.lexists, places)))
+            if not home.name.startswith(f"{LEAVING}{run.run_id}-") or not ours:
+                continue
+            if run.manifest is not None or not run.why_kept():
+                run.empty()
 
 
 def _directories(parent: Path) -> list[str]:
@@ -449,19 +371,8 @@ def _directories(parent: Path) -> list[str]:
         return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
 
 
-def _remove_empty(directories: set[Path]) -> None:
-    for directory in sorted(directories, key=lambda path: -len(path.parts)):
-        if directory.is_dir():
-            os.rmdir(directory)
-
-
 def _hidden(directory: Path, run_id: str) -> Path:
     return directory.with_name(f"{LEAVING}{run_id}-{directory.name}")
-
-
-def _is_hidden(home: Path, run_id: str) -> bool:
-    """Return whether a directory of this user has the name that a removal of a run gives it."""
-    return home.name.startswith(f"{LEAVING}{run_id}-") and _is_ours(home)
 
 
 def _is_ours(path: Path) -> bool:
@@ -470,16 +381,16 @@ def _is_ours(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def is_below(place: Path, home: Path) -> bool:
+def _is_below(place: Path, home: Path) -> bool:
     """Return whether a directory is inside another one, without a link on the way to it."""
-    parts = place.relative_to(home).parts
+    parts = place.relative_to(home).parts if place.is_relative_to(home) else ()
     if not parts or ".." in parts:
         return False
     steps = [home.joinpath(*parts[: number + 1]) for number in range(len(parts))]
     return all(stat.S_ISDIR(os.lstat(step).st_mode) for step in steps)
 
 
-def within(home: Path, tables: set[Path]) -> set[Path]:
+def _between(home: Path, tables: Iterable[Path]) -> set[Path]:
     """Return the directories between a home and the directories of its tables."""
     return {
         parent for table in tables for parent in table.parents if parent.is_relative_to(home)

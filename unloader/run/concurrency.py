@@ -55,10 +55,8 @@ class HostCpu(Struct):
     """Looks at the counters of the kernel."""
 
     proc: Path = Path("/proc")
-    _then: float | None = None
-    _total: int = 0
-    _idle: int = 0
-    _own: dict[int, int] = field(default_factory=dict)
+    _before: tuple[float, int, int, dict[int, int]] | None = None
+    """The time of the last look, the ticks of all CPUs, the idle ones, and those of processes."""
 
     def readable(self) -> bool:
         return self._counters() is not None
@@ -71,22 +69,19 @@ class HostCpu(Struct):
         Args:
             pids: The processes of the workers; the one that calls is added.
         """
-        if self._then is not None and now - self._then < _LEAST_SECONDS:
+        if self._before is not None and now - self._before[0] < _LEAST_SECONDS:
             return None
         found = self._counters()
         if found is None:
             return None
         own = {pid: ticks for pid in (*pids, os.getpid()) if (ticks := self._ticks_of(pid))}
-        total, idle = found
-        passed = total - self._total
-        known = self._then is not None and passed > 0
-        shares = None
-        if known:
-            used = sum(max(0, ticks - self._own.get(pid, 0)) for pid, ticks in own.items())
-            busy = 1 - (idle - self._idle) / passed
-            shares = min(1.0, max(0.0, busy)), min(1.0, used / passed)
-        self._then, self._total, self._idle, self._own = now, total, idle, own
-        return shares
+        before, self._before = self._before, (now, *found, own)
+        passed = 0 if before is None else found[0] - before[1]
+        if before is None or passed <= 0:
+            return None
+        used = sum(max(0, ticks - before[3].get(pid, 0)) for pid, ticks in own.items())
+        busy = 1 - (found[1] - before[2]) / passed
+        return min(1.0, max(0.0, busy)), min(1.0, used / passed)
 
     def _counters(self) -> tuple[int, int] | None:
         with suppress(OSError, ValueError, IndexError):
@@ -97,7 +92,7 @@ class HostCpu(Struct):
         return None
 
     def _ticks_of(self, pid: int) -> int:
-        """Return the ticks of a process, its ended children left out; 0 where it is gone."""
+        """Return the ticks of a process without its ended children; 0 if it is gone."""
         with suppress(OSError, ValueError, IndexError):
             text = (self.proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
             # Its name is in parentheses and may hold anything.
@@ -115,15 +110,10 @@ _SILENT_SECONDS = 8.0
 class LoadWatch:
     """The thread, and its counts."""
 
-    def __init__(self, reader: LoadReader, reopen: Callable[[], LoadReader]) -> None:
-        """Begin to count.
-
-        Args:
-            reader: A session that counts.
-            reopen: Opens another one where that is lost; called in the thread.
-        """
-        self._reader: LoadReader | None = reader
-        self._reopen = reopen
+    def __init__(self, open_reader: Callable[[], LoadReader]) -> None:
+        """Open a session that counts; the thread opens another one if that is lost."""
+        self._open_reader = open_reader
+        self._reader: LoadReader | None = open_reader()
         self._over = threading.Event()
         self._counts: list[int] = []
         self._heard = time.monotonic()
@@ -136,11 +126,9 @@ class LoadWatch:
 
     @property
     def is_silent(self) -> bool:
-        """Whether there has been no count for a while."""
         return time.monotonic() - self._heard > _SILENT_SECONDS
 
     def close(self) -> None:
-        """End the thread and the session; may be called again."""
         self._over.set()
         self._thread.join(_AGAIN_SECONDS)
 
@@ -150,7 +138,7 @@ class LoadWatch:
             wait = EVERY_SECONDS
             try:
                 if self._reader is None:
-                    self._reader = self._reopen()
+                    self._reader = self._open_reader()
                 count = self._reader.others()
             # If a driver raises any error in another thread, the count is not known.
             except (UnloaderError, OSError, RuntimeError):
@@ -187,7 +175,7 @@ def watched_load(known: ConcurrencyOptions, catalog: Catalog) -> LoadWatch | Non
         )
     if known.max_db_load is None:
         return None
-    return LoadWatch(catalog.open_load(), catalog.open_load)
+    return LoadWatch(catalog.open_load)
 
 
 MOST_STEPS = 1000
@@ -208,7 +196,7 @@ class RunSteering:
     pids: Callable[[], Mapping[int, int]]
     load: LoadWatch | None
     seconds: Callable[[], float]
-    clock: Callable[[], float] = time.monotonic
+    """How long the run has been active."""
     count: RowCount = field(default_factory=RowCount)
     steering: Steering[WorkUnit] | None = None
     """None as long as nothing is asked for."""
@@ -232,10 +220,7 @@ class RunSteering:
         return self.steering
 
     def steps(self) -> tuple[ParallelismChanged, ...] | None:
-        """Return the latest steps for the manifest; None where the run was not steered.
-
-        Their times count from the start of the run, like the times of its units and samples.
-        """
+        """Return the latest steps, with times from the start of the run; None without steering."""
         if self.steering is None:
             return None
         return tuple(
@@ -252,7 +237,7 @@ class RunSteering:
         control = Concurrency(
             most=self.most,
             wanted=None if options.adaptive and self.most > 1 else self.most,
-            began=self.clock(),
+            began=time.monotonic(),
             first=first,
             count=self.count,
         )
@@ -270,7 +255,7 @@ class RunSteering:
             changes["slow_parallelism"] = wish.slow_parallelism
         self._options = replace(self._options, **changes)
         self._follow_options()
-        now = self.clock()
+        now = time.monotonic()
         if wish.parallelism is not None:
             named = {"adaptive": None, "auto": self.most}
             asked = named.get(str(wish.parallelism), wish.parallelism)
@@ -330,25 +315,18 @@ class RunSteering:
             if self.load.is_silent:
                 self._load_limit.unknown()
             found["max-db-load"] = self._load_limit.held
-        found["max-sessions"] = self._sessions()
-        found["slow-between"] = self._slow_hours()
+        known = self._options
+        if known.max_sessions is not None:
+            places = known.max_sessions - sessions_beside_workers(self.request)
+            if places < self.most:
+                reason = f"--max-sessions {known.max_sessions}"
+                found["max-sessions"] = Held(places=places, reason=reason)
+        if known.slow_between and known.slow_parallelism < self.most:
+            here = time.localtime()
+            if is_between(here.tm_hour * 60 + here.tm_min, *parse_hours(known.slow_between)):
+                reason = f"--slow-between {known.slow_between} ({here.tm_zone})"
+                found["slow-between"] = Held(places=known.slow_parallelism, reason=reason)
         return {name: held for name, held in found.items() if held is not None}
-
-    def _sessions(self) -> Held | None:
-        most = self._options.max_sessions
-        if most is None:
-            return None
-        places = most - sessions_beside_workers(self.request)
-        return Held(places=places, reason=f"--max-sessions {most}") if places < self.most else None
-
-    def _slow_hours(self) -> Held | None:
-        hours, most = self._options.slow_between, self._options.slow_parallelism
-        if not hours or most >= self.most:
-            return None
-        here = time.localtime()
-        if not is_between(here.tm_hour * 60 + here.tm_min, *parse_hours(hours)):
-            return None
-        return Held(places=most, reason=f"--slow-between {hours} ({here.tm_zone})")
 
     def _report(self) -> None:
         steering = self.steering

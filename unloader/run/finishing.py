@@ -43,8 +43,6 @@ END_SECONDS = 600.0
 
 Ended = tuple[Table, BaseException | None]
 
-Publish = Callable[[Sequence[Table], SyncThreads, Observer], Iterable[Ended]]
-
 
 class Finisher:
     """Takes tables that are done, counts them, and publishes each."""
@@ -52,7 +50,7 @@ class Finisher:
     def __init__(
         self,
         check: Callable[[Sequence[Table], Observer], Iterable[Ended]],
-        publish: Publish,
+        publish: Callable[[Sequence[Table], SyncThreads, Observer], Iterable[Ended]],
         observe: Observer,
         *,
         at_once: bool = True,
@@ -73,21 +71,17 @@ class Finisher:
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._soon = threading.Event()
 
-        def checking(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
-            return check(tables, self._events.put)
-
         def publishing(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
             return publish(tables, threads, self._events.put)
 
         def checked(ended: Ended) -> None:
-            table, error = ended
-            if error is None and at_once:
-                self._hand_on(table)
+            if ended[1] is None and at_once:
+                self._hand_on(ended[0])
             else:
                 self._ended.put(ended)
 
         self._counting = _Threads(
-            act=checking,
+            act=lambda tables, threads: check(tables, self._events.put),
             ended=checked,
             soon=self._soon,
             seconds=_COUNTED_SECONDS,
@@ -116,21 +110,15 @@ class Finisher:
 
     def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
         """Hand on the events; return the tables that are finished, and what went wrong."""
-        found = []
-        wait = timeout_seconds if self._pending else 0.0
-        while self._pending:
-            try:
-                found.append(self._ended.get(timeout=wait) if wait else self._ended.get_nowait())
-            except queue.Empty:
-                break
-            self._pending -= 1
-            wait = 0.0
-        while True:
-            try:
-                event = self._events.get_nowait()
-            except queue.Empty:
-                return found
-            self._observe(event)
+        found: list[Ended] = []
+        with suppress(queue.Empty):
+            while self._pending:
+                found.append(self._ended.get(timeout=0 if found else timeout_seconds))
+                self._pending -= 1
+        with suppress(queue.Empty):
+            while True:
+                self._observe(self._events.get_nowait())
+        return found
 
     def hurry(self) -> None:
         """Wait no longer for further tables: few units are left to be handed out, or none."""
@@ -225,16 +213,10 @@ _FEW_ROWS = 100_000
 not wait for the count of a larger table."""
 
 
-def check_tables(
-    tables: Sequence[Table],
-    state: RunState,
-    observe: Observer,
-) -> Iterator[Ended]:
-    """Count tables, and compare their values where that was asked for; yield each when it is known.
+def check_tables(tables: Sequence[Table], state: RunState, observe: Observer) -> Iterator[Ended]:
+    """Count staged tables, and compare their values if that was asked for; yield each when known.
 
     Args:
-        tables: All their rows are staged.
-        state: Its catalog has the snapshot. No other thread uses the catalog meanwhile.
         observe: Gets the events of all tables.
     """
     for table in tables:

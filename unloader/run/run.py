@@ -176,8 +176,7 @@ class _Run:
     def execute(self) -> Manifests:
         state, resolved = self.state, self.state.resolved
         first, at_once = resolved.tables[0], state.options.publish == "table"
-        if self.following.of != "nothing":
-            self.following.check_before()
+        self.following.check_before()
         # Lock the places.
         keep_record = take_home(state)
         if state.storage is not None:
@@ -533,7 +532,7 @@ class _Run:
             seconds = whole.totals.seconds
 
             def then() -> None:
-                self.following.after_all(whole, state.live)
+                self.following.after(self.following.run, whole, state.live)
 
             if state.storage is not None:
                 state.storage.commit((), manifest_bytes(whole), then)

@@ -392,7 +392,7 @@ def _finished(place: str, done: Completed | None, observe: Observer) -> Manifest
         else:
             to = options_of(done.record).destination
             following = Following.of_run(ended, place, to)
-            following.after_all(manifest, observe)
+            following.after(ended, manifest, observe)
             if following.failed is not None:
                 raise following.failed
     if isinstance(manifest, TablesManifest) or not commit(manifest, place, observe, is_own=False):

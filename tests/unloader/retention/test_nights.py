@@ -66,7 +66,7 @@ def test_the_link_and_the_kept_ones_are_whole_nights(source: SourceSpec, tmp_pat
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("notes.txt", "is not a table of the run"),
+        ("notes.txt", "is not a file of the run"),
         ("main/first/x.csv", "is not a file of the run"),
     ],
 )

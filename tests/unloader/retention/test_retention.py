@@ -13,8 +13,8 @@ from long_tests import OTHER_ROUTES, also
 from processes import breaking, command
 from processes.breaking import held_behind, staged_units
 
-from unloader.manifest.read import directories_of, read_manifest
-from unloader.retention.older_runs import EarlierRun, finish_removals
+from unloader.manifest.model import Manifest
+from unloader.retention.older_runs import EarlierRun, finish_removals, found_at
 
 HOSTILE = "../../up"
 
@@ -214,9 +214,9 @@ def finished(source: str, tmp_path: Path) -> EarlierRun:
     """A finished run in two directories."""
     to = f"{tmp_path}/a/{{run_id}},{tmp_path}/b/{{run_id}}"
     unload(source, to, "--split", "range", "--unit-bytes", "100")
-    home = only(tmp_path / "a")
-    manifest = read_manifest(home)
-    return EarlierRun(manifest=manifest, directories=directories_of(manifest, home))
+    run = found_at(only(tmp_path / "a"))
+    assert run is not None
+    return run
 
 
 def test_a_removal_that_is_killed_is_finished(
@@ -231,7 +231,7 @@ def test_a_removal_that_is_killed_is_finished(
         patched.setattr(os, "unlink", kill)
         with pytest.raises(KeyboardInterrupt):
             finished.remove()
-    assert not any(each.exists() for each in finished.directories)
+    assert not any(each.exists() for each in finished.places)
     assert any((tmp_path / "a").iterdir())
     finish_removals(tmp_path / "a")
     assert [*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()] == []
@@ -241,11 +241,12 @@ def test_a_removal_that_nobody_began(finished: EarlierRun, tmp_path: Path) -> No
     """A directory that looks like one, with names that lead out of it, removes nothing there."""
     victim = tmp_path / "victim"
     victim.write_text("of somebody")
-    home, other = finished.directories
+    home, other = finished.places
+    assert isinstance(finished.manifest, Manifest)
+    name, run_id = next(iter(finished.manifest.files)), finished.run_id
     (home / "_manifest.json").write_text(
-        (home / "_manifest.json").read_text().replace(finished.files[0][1], "../../victim")
+        (home / "_manifest.json").read_text().replace(name, "../../victim")
     )
-    run_id = finished.manifest.run_id
     outside = tmp_path / "outside"
     other.rename(outside)
     (other.parent / f".removed-{run_id}-{other.name}").symlink_to(outside)
@@ -259,10 +260,10 @@ def test_a_removal_that_nobody_began(finished: EarlierRun, tmp_path: Path) -> No
 @pytest.mark.long(OTHER_ROUTES)
 def test_what_comes_at_the_last_moment_is_not_lost(finished: EarlierRun) -> None:
     """A directory that someone writes into while it is removed gets its name back, whole."""
-    before = [sorted(each.iterdir()) for each in finished.directories]
-    new = finished.directories[1] / "new"
+    before = [sorted(each.iterdir()) for each in finished.places]
+    new = finished.places[1] / "new"
     new.write_text("of somebody")
     with pytest.raises(OSError, match="was changed during its removal"):
         finished.remove()
     new.unlink()
-    assert [sorted(each.iterdir()) for each in finished.directories] == before
+    assert [sorted(each.iterdir()) for each in finished.places] == before
