@@ -97,8 +97,8 @@ FLOORS = {
         },
         {"unloader.request.option"},
         {"unloader.request.value_types"},
-        {"unloader.request.masks"},
-        {"unloader.nouns", "unloader.request.settings", "unloader.transforms.model"},
+        {"unloader.request.settings"},
+        {"unloader.nouns", "unloader.transforms.model"},
     ),
     "writers": (
         {"writers.content.reading"},

@@ -16,12 +16,12 @@ from unloader.model.source import Consistency, SourceSpec
 from unloader.request.option import ONE_VALUE, PLANNING, READING, Option
 from unloader.request.value_types import (
     CLUSTER,
-    CPU_SHARE,
     FILE,
     HOURS,
     NUMBERS,
     RUN_PARALLELISM,
     SECONDS,
+    SHARE,
     SIZE,
     SIZE_FROM_1,
     WIDTHS,
@@ -141,7 +141,7 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Most sessions of the run in the database: one of the parent, one of each worker, and the
     sessions of --max-db-load and --keep-snapshot."""
     # Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check.
-    max_cpu: Annotated[float | None, _concurrency(CPU_SHARE, example="75%")] = None
+    max_cpu: Annotated[float | None, _concurrency(SHARE, example="75%")] = None
     """Use fewer workers while the CPUs of this host are busier than this, such as 75%. One worker
     always continues. Linux."""
     max_db_load: Annotated[int | None, _concurrency(whole(1), example="40")] = None

@@ -6,7 +6,6 @@ from unloader.request.option import ANSWERING, WATCHED, Option
 from unloader.request.value_types import (
     CLUSTER,
     COUNT,
-    CPU_SHARE_OR_NONE,
     FILE,
     FILES,
     GLOBS,
@@ -104,7 +103,7 @@ class SetOptions:
     number by measuring. auto uses all seats."""
     max_sessions = Option(whole(0), common=True, example="8")
     """Most sessions of the run in the database. 0 sets no limit."""
-    max_cpu = Option(CPU_SHARE_OR_NONE, common=True, example="75%")
+    max_cpu = Option(PERCENT, common=True, example="75%")
     """Highest load of the CPUs on the host of the run, such as 75%. 0 does not check."""
     slow_between = Option(HOURS_OR_NONE, example="08:00-18:00")
     """Hours with --slow-parallelism workers, in the local time of the host of the run. never

@@ -1,4 +1,4 @@
-"""How people write sizes, durations, lists, orders, levels, parts, clusters, routes and paths.
+"""How people write sizes, durations, lists, masks, levels, parts, clusters, routes and paths.
 
 Every function takes text and returns plain values. Text that means nothing is a `ValueError`, whose
 message is fit for the user.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
 
 from msgspec import Struct
+from msgspec.structs import fields
 
+from unloader.transforms.model import MASKS, Step
 from writers.model import Compression, SortColumn
 
 SIZE_UNITS: Mapping[str, int] = {
@@ -77,14 +81,21 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\", "N": "\\N"}
 """`\\N` is kept: MySQL writes NULL so, and nothing else."""
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes of `64MiB`, `4M`, `1.5GB` or `4096`; see `SIZE_UNITS`."""
-    return _whole(text, SIZE_UNITS, "a size", "bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
+def _whole(units: Mapping[str, int], what: str, how: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        product, scale = _product(text, units, what, how)
+        if product % scale:
+            raise ValueError(f"{text!r} is not {what}: it is not a whole number")
+        return product // scale
+
+    return parse
 
 
-def parse_count(text: str) -> int:
-    """Return the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000)."""
-    return _whole(text, COUNT_UNITS, "a number", "digits, or digits with k, M or G")
+parse_size = _whole(SIZE_UNITS, "a size", "bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
+"""Returns the bytes of `64MiB`, `4M`, `1.5GB` or `4096`; see `SIZE_UNITS`."""
+
+parse_count = _whole(COUNT_UNITS, "a number", "digits, or digits with k, M or G")
+"""Returns the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000)."""
 
 
 def parse_seconds(text: str) -> float:
@@ -92,13 +103,6 @@ def parse_seconds(text: str) -> float:
     how = "seconds, or a number with ms, s, m, h or d"
     milliseconds, scale = _product(text, MILLISECONDS_UNITS, "a duration", how)
     return milliseconds / scale / 1000
-
-
-def _whole(text: str, units: Mapping[str, int], what: str, how: str) -> int:
-    product, scale = _product(text, units, what, how)
-    if product % scale:
-        raise ValueError(f"{text!r} is not {what}: it is not a whole number")
-    return product // scale
 
 
 def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[int, int]:
@@ -129,7 +133,7 @@ def keeping(text: str) -> float:
     return seconds
 
 
-def any_percent(text: str) -> float:
+def any_percent(text: str, *, positive: bool = False, below_100: bool = False) -> float:
     """Return the share of a percentage from 0 to 100; 0.75 is refused, since it may be a share."""
     match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*(%?)\s*", text, re.ASCII)
     if match is None:
@@ -139,30 +143,14 @@ def any_percent(text: str) -> float:
         raise ValueError(f"{text} is more than 100 %")
     if 0 < percent <= 1 and not match[2]:
         raise ValueError(f"{text!r} may be a share; write {percent * 100:g}% or {percent:g}%")
+    if below_100 and percent == 100:
+        raise ValueError(f"{text} is not below 100 %")
+    if positive and not percent:
+        raise ValueError(f"{text} is not above 0 %")
     return percent / 100
 
 
-def parse_percent(text: str) -> float:
-    """Return the share of `75%`, `75` or `2.5 %`, from 0 to below 1."""
-    share = any_percent(text)
-    if share >= 1:
-        raise ValueError(f"{text} is not below 100 %")
-    return share
-
-
-def share_above_0(text: str) -> float:
-    found = any_percent(text)
-    if not found:
-        raise ValueError(f"{text} is not above 0 %")
-    return found
-
-
-def cpu_share(text: str) -> float:
-    """Return the share of `75%` or `75`, from 1% to 100%."""
-    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?)\s*%?", text.strip())
-    if match is None or not 1 <= float(match[1]) <= 100:
-        raise ValueError(f"{text!r} is not a share from 1% to 100%; write for instance 75%")
-    return float(match[1]) / 100
+parse_percent = partial(any_percent, below_100=True)
 
 
 def percent_text(share: float) -> str:
@@ -233,18 +221,13 @@ def parse_compression(text: str) -> Compression | str:
 def number_form(text: str) -> str:
     """Return `string`, `double` or `decimal(38,10)`, without blanks."""
     form = text.strip().lower().replace(" ", "")
-    if form in ("string", "double"):
+    match = re.fullmatch(r"decimal\((\d{1,2}),(\d{1,2})\)", form)
+    if match and 1 <= int(match[1]) <= MAX_DECIMAL and int(match[2]) <= int(match[1]):
         return form
-    match = re.fullmatch(r"decimal\((\d+),(\d+)\)", form)
-    if match is None:
+    if form not in ("string", "double"):
         raise ValueError(
-            f"{text!r} is not a form; write string, double or for instance decimal(38,10)"
-        )
-    precision, scale = int(match[1]), int(match[2])
-    if not 1 <= precision <= MAX_DECIMAL or scale > precision:
-        raise ValueError(
-            f"{text!r} is not a decimal: give 1 to {MAX_DECIMAL} digits, and a scale of at "
-            "most as many"
+            f"{text!r} is not a form; write string, double or for instance decimal(38,10), with a "
+            f"precision from 1 to {MAX_DECIMAL} and a scale up to the precision"
         )
     return form
 
@@ -377,6 +360,90 @@ def parse_assignment(item: str) -> tuple[str, str]:
     return name, text
 
 
+_PARAMETER = re.compile(
+    r'\s*([a-z0-9_-]+)\s*(?:=\s*(?:"((?:[^"]|"")*)"\s*|([^,"]*)))?(?:,|$)', re.DOTALL
+)
+_KEY_PLACE = re.compile(
+    r"(?:([a-z][a-z0-9-]{0,62})=)?((?:file|env|keyring|credential):\S.*)", re.DOTALL
+)
+
+
+def parse_mask(item: str) -> Step:
+    """Return the mask that `COLUMN=METHOD,PARAMETER=VALUE,...` means.
+
+    A value with a comma in it is in double quotes, and a double quote in such a value is written
+    twice.
+    """
+    column, text = parse_assignment(item)
+    (method, chosen), *pairs = _parts(column, text)
+    methods = "use one of " + ", ".join(MASKS)
+    if chosen is not None:
+        raise ValueError(f"the mask of {column} does not begin with a method; {methods}")
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if value is None or name in given:
+            raise ValueError(f"the mask of {column} has {name} twice, or without a value")
+        given[name] = value
+    if method not in MASKS:
+        raise ValueError(f"unknown mask {method!r}; {methods}")
+    (_, *needed), optional = MASKS[method]
+    names = (*needed, *optional)
+    kinds = {each.name: each.type for each in fields(Step) if each.name in names}
+    found: dict[str, Any] = {"step": method, "column": column}
+    for name, value in given.items():
+        if name not in kinds:
+            listed = ", ".join(names) or "none"
+            raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
+        kind = kinds[name]
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            words = ", ".join(filter(None, get_args(kind)))
+            raise ValueError(f"{name} of the mask {method} is one of {words}")
+        if kind is int and not re.fullmatch("[0-9]{1,9}", value):
+            raise ValueError(f"{name} of the mask {method} is a whole number")
+        found[name] = int(value) if kind is int else value
+    return Step(**found)
+
+
+def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the words between commas, each with its value or None."""
+    at = 0
+    while at <= len(text):
+        match = _PARAMETER.match(text, at)
+        if match is None:
+            raise ValueError(
+                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; put double quotes around "
+                "a value with a comma or a quote"
+            )
+        name, quoted, plain = match.groups()
+        value = plain and plain.strip() if quoted is None else quoted.replace('""', '"')
+        yield name, value
+        if match.end() == len(text) and not match[0].endswith(","):
+            return
+        at = match.end()
+
+
+def parse_key_place(item: str) -> tuple[str, str]:
+    """Return the name of a key, empty for the usual one, and where it is found.
+
+    A text of another form is not shown: it may be the key.
+    """
+    match = _KEY_PLACE.fullmatch(item.strip())
+    if match is None:
+        raise ValueError(
+            "the value is not a place of a key, and is not shown; write file:PATH, env:VARIABLE, "
+            "keyring:SERVICE/USER or credential:NAME, with NAME= before it if there are "
+            "several keys"
+        )
+    return match[1] or "", match[2]
+
+
+def quoted_value(text: str) -> str:
+    """Return the value of a parameter so that it is one."""
+    if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
 _ORDER = re.compile(
     r"""\s*("(?:[^"]|"")*"|\S+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*""", re.IGNORECASE
 )
@@ -482,9 +549,9 @@ def parse_levels(text: str) -> tuple[int, ...]:
         direction = -1 if last < first else 1
         step = int(match[3] or direction)
         if step * direction <= 0:
-            right = f"{first}..{last}:{direction * (abs(step) or 1):+d}"
             raise ValueError(
-                f"the step of {item} does not lead from {first} to {last}; write {right}"
+                f"the step of {item} does not lead from {first} to {last}; write "
+                f"{first}..{last}:{direction * (abs(step) or 1):+d}"
             )
         for level in range(first, last + direction, step):
             if not 1 <= level <= LARGEST_LEVEL:
@@ -493,10 +560,6 @@ def parse_levels(text: str) -> tuple[int, ...]:
             if len(found) > MOST_LEVELS:
                 raise ValueError(f"there are more than {MOST_LEVELS} levels")
     return tuple(found)
-
-
-def levels_text(levels: tuple[int, ...]) -> str:
-    return ",".join(map(str, levels))
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -528,16 +591,14 @@ def parse_part(text: str) -> Part:
     if written == "auto":
         there = [name for name in INDEXES if os.environ.get(name, "").strip()]
         if len(there) != 1:
-            known = ", ".join(there or INDEXES)
             raise ValueError(
                 f"auto takes the number from a job array, and {'several' if there else 'none'} of "
-                f"its variables {'are' if there else 'is'} set: {known}"
+                f"its variables {'are' if there else 'is'} set: {', '.join(there or INDEXES)}"
             )
-        (name,) = there
-        written, add = os.environ[name].strip(), INDEXES[name]
+        written, add = os.environ[there[0]].strip(), INDEXES[there[0]]
         if not re.fullmatch("[0-9]+", written):
-            raise ValueError(f"{name} is {written!r}, which is not a number")
-        what = f"{name} + 1" if add else name
+            raise ValueError(f"{there[0]} is {written!r}, which is not a number")
+        what = f"{there[0]} + 1" if add else there[0]
     number = int(written) + add
     if not 1 <= number <= int(of):
         raise ValueError(f"{what} is {number}, and the parts are 1 to {int(of)}")

@@ -10,7 +10,7 @@ from typing import Any, Union
 from msgspec import Struct
 from msgspec.structs import replace
 
-from unloader.request import masks, settings
+from unloader.request import settings
 
 
 class Kind(Struct, frozen=True):
@@ -110,7 +110,7 @@ def _method(value: Any) -> str:
     """Return the text of a value in a table; of a method, with its parameters."""
     if not isinstance(value, dict):
         return str(value)
-    rest = (f"{k}={masks.quoted_value(str(v))}" for k, v in value.items() if k != "method")
+    rest = (f"{k}={settings.quoted_value(str(v))}" for k, v in value.items() if k != "method")
     return ",".join((str(value.get("method", "")), *rest))
 
 
@@ -211,14 +211,9 @@ HOURS_OR_NONE = _parsed(
     "HH:MM-HH:MM|never",
     lambda text: "never" if text.strip().lower() == "never" else settings.hours(text),
 )
-CPU_SHARE = _parsed("PERCENT", settings.cpu_share, settings.percent_text, _ANY)
-CPU_SHARE_OR_NONE = _parsed(
-    "PERCENT",
-    lambda text: 0.0 if text.strip() in ("0", "0%") else settings.cpu_share(text),
-    settings.percent_text,
-    _ANY,
+SHARE = _parsed(
+    "PERCENT", partial(settings.any_percent, positive=True), settings.percent_text, _ANY
 )
-SHARE = _parsed("PERCENT", settings.share_above_0, settings.percent_text, _ANY)
 PERCENT = _parsed("PERCENT", settings.any_percent, settings.percent_text, _ANY)
 PERCENT_BELOW_100 = _parsed("PERCENT", settings.parse_percent, settings.percent_text, _ANY)
 NUMBER = _parsed("NUMBER", settings.number, "{:g}".format, _ANY)
@@ -230,7 +225,7 @@ RUN_PARALLELISM = _parsed(
     _WHOLE,
     r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
 )
-LEVELS = _parsed("LEVELS", settings.parse_levels, settings.levels_text, _WHOLE)
+LEVELS = _parsed("LEVELS", settings.parse_levels, lambda levels: ",".join(map(str, levels)), _WHOLE)
 PART = _parsed("K/N", settings.parse_part, settings.part_text, pattern=settings.PART_PATTERN)
 CLUSTER = _parsed("ADDRESS", settings.parse_cluster)
 NUMBER_FORM = _parsed("FORM", settings.number_form)
@@ -274,10 +269,10 @@ CASTS = _pairs("COLUMN=TYPE")
 CONSTANTS = _pairs("COLUMN=TEXT")
 EXPRESSIONS = _pairs("COLUMN=SQL")
 MASKS = replace(
-    _pairs("COLUMN=METHOD[,PARAMETER=VALUE]", masks.parse_mask),
+    _pairs("COLUMN=METHOD[,PARAMETER=VALUE]", settings.parse_mask),
     takes=(str, dict[str, int | str | dict[str, int | str]]),
 )
-KEY_PLACES = replace(_pairs("[NAME=]PLACE", masks.parse_key_place), quoted=False)
+KEY_PLACES = replace(_pairs("[NAME=]PLACE", settings.parse_key_place), quoted=False)
 ROUTES = Items(
     "NAME:KEY=VALUE,...",
     takes=(),

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from unloader.request import value_types as kinds
-from unloader.request.masks import parse_key_place, parse_mask
-from unloader.request.settings import parse_assignment
+from unloader.request.settings import parse_assignment, parse_key_place, parse_mask
 from unloader.transforms.model import Step
 
 

@@ -36,11 +36,17 @@ from unloader.model import (
 )
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly, learn
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
-from unloader.request.masks import parse_key_place, parse_mask
 from unloader.request.name_templates import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table
 from unloader.request.options import fields_of
-from unloader.request.settings import ADAPTIVE, at_home, parse_assignment, plain_name
+from unloader.request.settings import (
+    ADAPTIVE,
+    at_home,
+    parse_assignment,
+    parse_key_place,
+    parse_mask,
+    plain_name,
+)
 from unloader.resolve.places import in_directory_of_part
 from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
 from unloader.secrets.secret_places import credential
