@@ -141,7 +141,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = _FILE_NAME
     """Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} {date}."""
-    file_size_bytes: Annotated[int, _cut(SIZE, name="file-size", example="1GB")] = 0
+    file_size_bytes: Annotated[int, _cut(SIZE, name="file-size")] = 0
     """Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A Parquet file
     ends after a whole row group, so it may be larger by one row group (--row-group-bytes)."""
     overwrite: Annotated[
@@ -208,7 +208,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = 4 * 1024 * 1024
     """Size of one output buffer, in bytes."""
-    buffers: Annotated[int, _buffer(whole(1), name="overlap-buffers", example="3")] = 4
+    buffers: Annotated[int, _buffer(whole(1), name="overlap-buffers")] = 4
     """Number of output buffers of one worker."""
     checksum: Annotated[Checksum, _file()] = "xxh3"
     """Checksum of each file in the manifest. Object stores use crc32c."""
@@ -221,7 +221,6 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "streams": "it has its rights already",
                 "objects": "the bucket sets its rights",
             },
-            example="640",
         ),
     ] = None
     """Rights of the files and of the manifest, such as 640. The umask does not change them. For
@@ -246,10 +245,10 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         _buffer(not_for={"streams": "it has no page cache", "objects": "it has no page cache"}),
     ] = False
     """Bypass the page cache, if the file system supports it."""
-    min_free_bytes: Annotated[int, _pause(SIZE, name="min-free", example="10GiB")] = 0
+    min_free_bytes: Annotated[int, _pause(SIZE, name="min-free")] = 0
     """Pause the run while the disk of a directory has less free space than this, in bytes. 0 does
     not check: a full disk then ends the run."""
-    pause_seconds: Annotated[float, _pause(SECONDS, name="pause-timeout", example="1h")] = 3600.0
+    pause_seconds: Annotated[float, _pause(SECONDS, name="pause-timeout")] = 3600.0
     """End the run after a pause of this many seconds, and keep its finished units. 0 ends the run
     as soon as less than --min-free is free."""
     encoder: Annotated[EncoderChoice, _file(group="CSV", formats=("csv", "parquet"))] = "auto"

@@ -59,13 +59,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     parallelism: Annotated[
         int | None,
         _limit(
-            RUN_PARALLELISM,
-            commands=ONE_VALUE,
-            scope="run",
-            shape=_workers,
-            default=0,
-            common=True,
-            example="8",
+            RUN_PARALLELISM, commands=ONE_VALUE, scope="run", shape=_workers, default=0, common=True
         ),
     ] = None
     """Number of workers. auto is the number of usable cores. A run has at most one worker for each
@@ -75,9 +69,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         "auto"
     )
     """How the table is split into work units."""
-    unit_bytes: Annotated[
-        int | None, _limit(SIZE_FROM_1, default_text="set by the planner", example="256MiB")
-    ] = None
+    unit_bytes: Annotated[int | None, _limit(SIZE_FROM_1, default_text="set by the planner")] = None
     """Size above which a partition or table is split, such as 256MiB."""
 
 
@@ -99,8 +91,7 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     be bound."""
     # Empty means all nodes.
     nodes: Annotated[
-        tuple[int, ...],
-        _seat(NUMBERS, name="numa-nodes", default_text="all", record="nodes", example="0,1"),
+        tuple[int, ...], _seat(NUMBERS, name="numa-nodes", default_text="all", record="nodes")
     ] = ()
     """Place workers only on these NUMA nodes, such as 0,2-3. all is every node with usable CPUs."""
     placement: Annotated[Literal["spread", "close"], _seat(commands=(*ONE_VALUE, "topology"))] = (
@@ -137,14 +128,14 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     adaptive: bool = False
     """The number of workers that makes the run fastest, found by measuring."""
-    max_sessions: Annotated[int | None, _concurrency(whole(2), example="16")] = None
+    max_sessions: Annotated[int | None, _concurrency(whole(2))] = None
     """Most sessions of the run in the database: one of the parent, one of each worker, and the
     sessions of --max-db-load and --keep-snapshot."""
     # Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check.
-    max_cpu: Annotated[float | None, _concurrency(SHARE, example="75%")] = None
+    max_cpu: Annotated[float | None, _concurrency(SHARE)] = None
     """Use fewer workers while the CPUs of this host are busier than this, such as 75%. One worker
     always continues. Linux."""
-    max_db_load: Annotated[int | None, _concurrency(whole(1), example="40")] = None
+    max_db_load: Annotated[int | None, _concurrency(whole(1))] = None
     """Use fewer workers while more sessions than this are active in the database, including the
     sessions of the run. One worker always continues. Only PostgreSQL and Oracle."""
     slow_between: Annotated[
@@ -197,17 +188,15 @@ _retry = partial(Option, group="Safety", commands=READING, effect="none")
 class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an attempt is repeated, and when it is stalled."""
 
-    retries: Annotated[int, _retry(whole(0), example="5")] = 3
+    retries: Annotated[int, _retry(whole(0))] = 3
     """Number of retries of a failed work unit."""
-    delay_seconds: Annotated[float, _retry(SECONDS, name="retry-delay", example="10")] = 1.0
+    delay_seconds: Annotated[float, _retry(SECONDS, name="retry-delay")] = 1.0
     """Seconds before the first retry. The delay doubles before each further retry. Each work unit
     waits for a different part of the delay, at least half of it, so that not all work units are
     retried at the same time."""
-    delay_max_seconds: Annotated[float, _retry(SECONDS, name="retry-delay-max", example="5m")] = (
-        60.0
-    )
+    delay_max_seconds: Annotated[float, _retry(SECONDS, name="retry-delay-max")] = 60.0
     """Longest delay before a retry, in seconds. A longer --retry-delay is not shortened."""
-    stall_seconds: Annotated[float, _retry(SECONDS, name="stall-timeout", example="10m")] = 300.0
+    stall_seconds: Annotated[float, _retry(SECONDS, name="stall-timeout")] = 300.0
     """Seconds without progress after which an attempt fails. 0 sets no limit."""
 
 
@@ -290,12 +279,11 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     (none)."""
     values: ValueOptions = field(default_factory=ValueOptions)
     fetch_bytes: Annotated[
-        int,
-        _option(SIZE_FROM_1, effect="none", scope="table", name="fetch-memory", example="64MiB"),
+        int, _option(SIZE_FROM_1, effect="none", scope="table", name="fetch-memory")
     ] = 32 * 1024 * 1024
     """Memory of one worker for the array fetch, in bytes."""
     worker_memory_bytes: Annotated[
-        int, _option(SIZE, commands=READING, effect="none", name="worker-memory", example="2GiB")
+        int, _option(SIZE, commands=READING, effect="none", name="worker-memory")
     ] = 0
     """Replace a worker whose process holds more than this many bytes after a work unit. A memory
     leak in a driver then cannot fill the machine. 0 never replaces a worker. The limit is on

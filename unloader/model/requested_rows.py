@@ -82,7 +82,7 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Write the columns that match one of these patterns as exact text. Separate several with
     commas, or repeat the option."""
     # A share above 0 and up to 1; 1 and None mean all rows.
-    sample: Annotated[float | None, _selection(SHARE, example="1%")] = None
+    sample: Annotated[float | None, _selection(SHARE)] = None
     """Only a sample of about this size, such as 1%. The sample is the same each time. Without
     --sample-by it consists of whole work units. With --sample-by it has, for some values of the
     column, all rows with these values. 100% is everything."""
@@ -91,7 +91,7 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     """Sample by the values of this column. Every table and source that has the column gives the
     same values, so that samples of several tables can be joined."""
-    limit_rows: Annotated[int | None, _selection(COUNT, example="1000")] = None
+    limit_rows: Annotated[int | None, _selection(COUNT)] = None
     """At most this many rows: the first that the database returns. One worker reads them."""
     # The part of a plan that is read here; None means the whole plan.
     part: Annotated[

@@ -43,7 +43,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     confirm_fetch: Annotated[bool, _session()] = False
     """Before the run, fetch rows with the native fetch and with the driver, and compare every cell.
     If all cells are equal, later runs on this server use the native fetch. Only Oracle."""
-    scn: Annotated[int | None, _session(whole(1), effect="selects", example="8123456789")] = None
+    scn: Annotated[int | None, _session(whole(1), effect="selects")] = None
     """Read at this system change number instead of the current one. Only Oracle."""
     # Statements that each new session runs before anything else.
     session_sql: Annotated[
@@ -64,7 +64,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     direct_read: Annotated[bool, _session(opposite=True)] = True
     """Ask for direct path reads, which bypass the buffer cache. Only Oracle."""
     call_timeout_seconds: Annotated[
-        float, _session(SECONDS, commands=CONNECTING, name="call-timeout", example="60")
+        float, _session(SECONDS, commands=CONNECTING, name="call-timeout")
     ] = 0.0
     """Longest wait in seconds for an answer from the database; 0 sets no limit. Only Oracle."""
     # Directory of the vendor's client library, "" for where it is usually found, None for none.
@@ -96,7 +96,6 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             kept=False,
             name="keep-snapshot",
             not_for={"streams": "output to a stream cannot be resumed"},
-            example="12h",
         ),
     ] = 0.0
     """Keep the snapshot for this time from its start, such as 12h, so that a run that dies can be

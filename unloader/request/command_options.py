@@ -39,7 +39,7 @@ class DemoOptions:
     """Number of rows of the table, such as 200k, 50M or 10_000_000."""
     dir = Option(path("DIR", "directory"), empty=True, common=True, default="unloader-demo")
     """Directory for the database file and the output."""
-    parallelism = Option(PARALLELISM, planned=True, common=True, example="2", default=0)
+    parallelism = Option(PARALLELISM, planned=True, common=True, default=0)
     """Number of workers, at most one for each work unit. auto is the number of usable cores."""
 
 
@@ -47,9 +47,7 @@ class ResumeOptions:
     group, commands = "Resume", ("resume",)
     new_snapshot = Option(common=True)
     """Unload everything again at a new snapshot. Finished work units are dropped."""
-    parallelism = Option(
-        PARALLELISM, planned=True, default_text="as in the run", common=True, example="8"
-    )
+    parallelism = Option(PARALLELISM, planned=True, default_text="as in the run", common=True)
     """Number of workers for the rest of the run. auto is the number of usable cores. Only the
     command line sets it, and not a variable."""
     cluster = Option(CLUSTER, default_text="as in the run", example="tcp://scheduler:8786")
@@ -72,7 +70,7 @@ class VerifyOptions:
     """What to compare. count compares the files as a whole and the number of rows. full also
     compares the values in the files with the checksums of a run with --verify full. source also
     compares them with checksums that SOURCE computes."""
-    parallelism = Option(PARALLELISM, planned=True, common=True, example="8", default=0)
+    parallelism = Option(PARALLELISM, planned=True, common=True, default=0)
     """Number of files to read in parallel. auto is the number of usable cores."""
 
 
@@ -101,14 +99,14 @@ class SetOptions:
     parallelism = Option(RUN_PARALLELISM, common=True)
     """Number of workers from now on, up to the number of seats of the run. adaptive finds the best
     number by measuring. auto uses all seats."""
-    max_sessions = Option(whole(0), common=True, example="8")
+    max_sessions = Option(whole(0), common=True)
     """Most sessions of the run in the database. 0 sets no limit."""
-    max_cpu = Option(PERCENT, common=True, example="75%")
+    max_cpu = Option(PERCENT, common=True)
     """Highest load of the CPUs on the host of the run, such as 75%. 0 does not check."""
     slow_between = Option(HOURS_OR_NONE, example="08:00-18:00")
     """Hours with --slow-parallelism workers, in the local time of the host of the run. never
     removes the hours."""
-    slow_parallelism = Option(whole(1), example="2")
+    slow_parallelism = Option(whole(1))
     """Number of workers in the hours of --slow-between."""
     timeout = Option(SECONDS, group="Wait", default=30.0)
     """Seconds to wait until the run has applied the change. 0 does not wait."""
@@ -196,9 +194,7 @@ class AnalysisOptions:
 
 class TopologyOptions:
     group, commands = "Machine", ("topology",)
-    parallelism = Option(
-        PARALLELISM, group="Placement", planned=True, common=True, example="8", default=0
-    )
+    parallelism = Option(PARALLELISM, group="Placement", planned=True, common=True, default=0)
     """Number of workers to place. auto is the number of CPUs that can be used in parallel."""
     sysfs = Option(path("DIR|FILE"), empty=True)
     """Show another machine from its files. DIR has the layout of /sys/devices/system, with node/
@@ -215,7 +211,7 @@ class PreflightOptions:
     without = Option(GLOBS, empty=True)
     """Leave out disk, source, encoder or connection. Separate several with commas, or repeat the
     option."""
-    levels = Option(LEVELS, default_text="1,2,4 and so on up to --parallelism", example="1,2,4,8")
+    levels = Option(LEVELS, default_text="1,2,4 and so on up to --parallelism")
     """Numbers of workers that read the source, such as 1,2,4 or 32..4:-4."""
     source_seconds = Option(SECONDS, default=5.0)
     """Seconds of fetching for each number of workers."""
@@ -234,7 +230,7 @@ class PreflightOptions:
 
 class SamplingOptions:
     group, commands = "Output", ("codecs", "preflight")
-    sample = Option(SIZE_FROM_1, example="64MiB", default=33_554_432)
+    sample = Option(SIZE_FROM_1, default=33_554_432)
     """Size of the sample in memory, in bytes. It is read from at most five work units."""
 
 
@@ -248,11 +244,11 @@ class SizeOptions:
     """Time in which the unload must end, such as 3600, 90m or 1h."""
     cores = Option(whole(1, 1_000_000), default_text="none", common=True)
     """Cores of the machine to size. Threads of one core count once."""
-    disks = Option(whole(1, 100_000), default_text="not a limit", common=True, example="4")
+    disks = Option(whole(1, 100_000), default_text="not a limit", common=True)
     """Number of disks that the output is spread over."""
-    disk_rate = Option(SIZE_FROM_1, default_text="as measured", example="500MB")
+    disk_rate = Option(SIZE_FROM_1, default_text="as measured")
     """Bytes per second that one disk takes, such as 500MB."""
-    network_rate = Option(SIZE_FROM_1, default_text="not a limit", example="1250MB")
+    network_rate = Option(SIZE_FROM_1, default_text="not a limit")
     """Bytes per second of the network to the source. 1250MB is 10 Gbit/s."""
     cpu_ratio = Option(NUMBER, default=1.0)
     """Benchmark score of one core of the machine to size, divided by the score of the machine that
@@ -269,7 +265,7 @@ class SizeOptions:
     """Use the rates of a published record instead of your own. They are of another program and
     machine: ten billion rows in 58 minutes on 16 cores."""
     measured_cores = Option(
-        whole(1, 1_000_000), group="Measured", default_text="one for each worker", example="16"
+        whole(1, 1_000_000), group="Measured", default_text="one for each worker"
     )
     """Cores of the machine that measured, if its figures do not have them."""
 

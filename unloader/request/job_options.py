@@ -333,7 +333,6 @@ class TextFilesOptions:
         name="record-length",
         metavar="DIGITS",
         not_for={"fixed": "such records have no length before them"},
-        example="5",
     )
     """Write the length of each record in bytes before the record, with this many digits. 0 writes
     no length."""
@@ -368,11 +367,11 @@ _parquet = partial(
 
 class ParquetFilesOptions:
     owner = ParquetFormat
-    row_group_rows = _parquet(COUNT, example="500k")
+    row_group_rows = _parquet(COUNT)
     """Maximum number of rows in a row group."""
-    row_group_bytes = _parquet(SIZE_FROM_1, example="64MiB")
+    row_group_bytes = _parquet(SIZE_FROM_1)
     """Size in memory at which a row group ends, in bytes."""
-    version = _parquet(choice("1.0", "2.4", "2.6"), name="parquet-version", example="2.4")
+    version = _parquet(choice("1.0", "2.4", "2.6"), name="parquet-version")
     """Version of the format. It decides which types can be used."""
     data_page_version = _parquet(choice("1.0", "2.0"))
     """Version of the data pages. All readers support 1.0."""

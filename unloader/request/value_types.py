@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from unloader.request import settings
 
+_ANY_NUMBER = (str, int, float)
+
 
 class Kind(Struct, frozen=True):
     """A kind of value; by default it is plain text."""
@@ -24,10 +26,10 @@ class Kind(Struct, frozen=True):
     """Returns the shortest text that is read as the same value."""
     takes: tuple[Any, ...] = (str,)
     """Types of TOML values that a job file may have for it, lists aside."""
-    expected: str = "text in quotes"
-    """The same in words, for the user."""
     pattern: str = ""
     """Regular expression of the texts that mean something, for editors; empty for any text."""
+    example: str = ""
+    """A value for the example of a help page."""
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     maximum: int | None = None
@@ -43,13 +45,27 @@ class Kind(Struct, frozen=True):
         return self.takes[:1] == (int,)
 
     @property
+    def has_lists(self) -> bool:
+        return self.lists or isinstance(self, Items)
+
+    @property
     def toml(self) -> Any:
         """The type of its values in a job file, as `msgspec.convert` checks it."""
         if not self.takes:
             return None
         items: Any = Union[self.takes if self.lists else (str,)]  # noqa: UP007
         forms: Any = Union[self.takes]  # noqa: UP007
-        return forms | list[items] if self.lists or isinstance(self, Items) else forms
+        return forms | list[items] if self.has_lists else forms
+
+    @property
+    def expected(self) -> str:
+        """The same in words, for the user."""
+        number = "a number" if float in self.takes else "a whole number"
+        words = {bool: "true or false", int: number, str: "text in quotes"}
+        found = [word for kind, word in words.items() if kind in self.takes]
+        found += ["a list"] if self.has_lists else []
+        found += ["a table"] if len(self.takes) > 1 and isinstance(self, Items) else []
+        return " or ".join(found)
 
     def read(self, value: Any) -> Any:
         """Return the meaning of a text, or of a value of a job file.
@@ -77,7 +93,6 @@ class Kind(Struct, frozen=True):
 class Items(Kind, frozen=True):
     """Texts; the option may be repeated. A list of a job file is taken as it is."""
 
-    expected: str = "text in quotes, or a list of texts"
     split: Callable[[str], tuple[Any, ...]] = settings.split_list
     """Returns the items of one occurrence."""
     parsed: bool = False
@@ -137,9 +152,8 @@ def _integer(text: str) -> int:
 def whole(minimum: int, maximum: int | None = None) -> Kind:
     """Return the kind of whole numbers in a range, both ends included."""
     # A plan file has numbers as they were written on the command line.
-    return Kind(
-        "N", _integer, takes=(int, str), expected="a whole number", minimum=minimum, maximum=maximum
-    )
+    takes = (int, str)
+    return Kind("N", _integer, takes=takes, example="8", minimum=minimum, maximum=maximum)
 
 
 def path(shown: str, only: str = "") -> Kind:
@@ -156,94 +170,77 @@ def several(of: Kind) -> Kind:
     def write(value: Any) -> str:
         return ",".join(map(of.write, value if isinstance(value, tuple) else (value,)))
 
-    return Kind(f"{of.shown},...", read, write, takes=of.takes, lists=True)
-
-
-def _parsed(
-    shown: str,
-    parse: Callable[[str], Any],
-    write: Callable[[Any], str] = str,
-    numbers: tuple[type, ...] = (),
-    pattern: str = "",
-) -> Kind:
-    """Return the kind of values that are made out of text, or of numbers of a job file."""
-    number = "a number" if float in numbers else "a whole number"
-    expected = f"{number}, or text in quotes" if numbers else "text in quotes"
-    return Kind(shown, parse, write, (str, *numbers), expected, pattern)
+    return Kind(f"{of.shown},...", read, write, of.takes, lists=True)
 
 
 def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) -> Items:
     """Return the kind of `NAME=TEXT`; in a job file a list, or a table."""
-    expected = "text in quotes, a list of texts, or a table"
-    return Items(shown, parse, takes=(str, dict[str, int | str]), expected=expected, split=_one)
+    return Items(shown, parse, takes=(str, dict[str, int | str]), split=_one)
 
 
-_WHOLE, _ANY = (int,), (int, float)
+_in_units = partial(settings.in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB"))
+_in_thousands = partial(settings.in_largest_unit, step=1000, units=("k", "M", "G"))
+_percent = partial(Kind, "PERCENT", write=settings.percent_text, takes=_ANY_NUMBER, example="5%")
+_seconds = partial(Kind, write="{:g}".format, takes=_ANY_NUMBER)
 
-FLAG = Kind(
-    "", settings.boolean, lambda value: str(value).lower(), takes=(bool,), expected="true or false"
-)
+FLAG = Kind("", settings.boolean, lambda value: str(value).lower(), (bool,))
 FILE = path("FILE", "file")
-SIZE = _parsed(
-    "SIZE",
-    settings.parse_size,
-    partial(settings.in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB")),
-    _WHOLE,
-    settings.SIZE_PATTERN,
-)
+SIZE = Kind("SIZE", settings.parse_size, _in_units, (str, int), settings.SIZE_PATTERN, "64MiB")
 SIZE_FROM_1 = replace(SIZE, minimum=1)
-COUNT = replace(
-    _parsed(
-        "COUNT",
-        settings.parse_count,
-        partial(settings.in_largest_unit, step=1000, units=("k", "M", "G")),
-        _WHOLE,
-        settings.COUNT_PATTERN,
-    ),
-    minimum=1,
+COUNT = Kind(
+    "COUNT", settings.parse_count, _in_thousands, (str, int), settings.COUNT_PATTERN, "1000", (), 1
 )
-SECONDS = _parsed("SECONDS", settings.parse_seconds, "{:g}".format, _ANY, settings.SECONDS_PATTERN)
-KEEPING = _parsed("DURATION", settings.keeping, "{:g}".format, _ANY)
-HOURS = _parsed(
+SECONDS = _seconds(
+    "SECONDS", settings.parse_seconds, pattern=settings.SECONDS_PATTERN, example="60"
+)
+KEEPING = _seconds("DURATION", settings.keeping, example="12h")
+NUMBER = _seconds("NUMBER", settings.number)
+HOURS = Kind(
     "HH:MM-HH:MM", settings.hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$"
 )
-HOURS_OR_NONE = _parsed(
+HOURS_OR_NONE = Kind(
     "HH:MM-HH:MM|never",
     lambda text: "never" if text.strip().lower() == "never" else settings.hours(text),
 )
-SHARE = _parsed(
-    "PERCENT", partial(settings.any_percent, positive=True), settings.percent_text, _ANY
+SHARE = _percent(partial(settings.any_percent, positive=True))
+PERCENT = _percent(settings.any_percent)
+PERCENT_BELOW_100 = _percent(settings.parse_percent)
+PARALLELISM = Kind(
+    "N|auto", settings.parallelism, settings.parallelism_text, (str, int), example="8"
 )
-PERCENT = _parsed("PERCENT", settings.any_percent, settings.percent_text, _ANY)
-PERCENT_BELOW_100 = _parsed("PERCENT", settings.parse_percent, settings.percent_text, _ANY)
-NUMBER = _parsed("NUMBER", settings.number, "{:g}".format, _ANY)
-PARALLELISM = _parsed("N|auto", settings.parallelism, settings.parallelism_text, _WHOLE)
-RUN_PARALLELISM = _parsed(
+RUN_PARALLELISM = Kind(
     "N|auto|adaptive",
     partial(settings.parallelism, words={"auto": 0, "adaptive": settings.ADAPTIVE}),
     settings.parallelism_text,
-    _WHOLE,
+    (str, int),
     r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
+    example="8",
 )
-LEVELS = _parsed("LEVELS", settings.parse_levels, lambda levels: ",".join(map(str, levels)), _WHOLE)
-PART = _parsed("K/N", settings.parse_part, settings.part_text, pattern=settings.PART_PATTERN)
-CLUSTER = _parsed("ADDRESS", settings.parse_cluster)
-NUMBER_FORM = _parsed("FORM", settings.number_form)
-COMPRESSION = _parsed(
+LEVELS = Kind(
+    "LEVELS",
+    settings.parse_levels,
+    lambda levels: ",".join(map(str, levels)),
+    (str, int),
+    example="1,2,4,8",
+)
+PART = Kind("K/N", settings.parse_part, settings.part_text, pattern=settings.PART_PATTERN)
+CLUSTER = Kind("ADDRESS", settings.parse_cluster)
+NUMBER_FORM = Kind("FORM", settings.number_form)
+COMPRESSION = Kind(
     "CODEC[:LEVEL]",
     settings.parse_compression,
     pattern=rf"^\s*({'|'.join((*settings.CODECS, *settings.PRESETS))})(:-?[0-9]+)?\s*$",
 )
-TEXT = _parsed("TEXT", settings.unescape)
-END_OF_LINE = _parsed("lf|crlf|TEXT", settings.end_of_line)
-ENCODING = _parsed("NAME", settings.encoding)
-MODE = _parsed("OCTAL", settings.file_mode, "{:03o}".format)
-OWNER_GROUP = _parsed("[USER][:GROUP]", settings.owner_group)
+TEXT = Kind("TEXT", settings.unescape)
+END_OF_LINE = Kind("lf|crlf|TEXT", settings.end_of_line)
+ENCODING = Kind("NAME", settings.encoding)
+MODE = Kind("OCTAL", settings.file_mode, "{:03o}".format, example="640")
+OWNER_GROUP = Kind("[USER][:GROUP]", settings.owner_group)
 NUMBERS = Kind(
     "LIST",
     lambda text: () if text.strip().lower() == "all" else settings.parse_numbers(text),
     takes=(str, int),
-    expected="text in quotes, a whole number, or a list of whole numbers",
+    example="0,1",
     lists=True,
 )
 NAMES = Items("NAMES")
@@ -257,13 +254,7 @@ FILES = Items("FILE|DEST", split=settings.plain_names)
 RECIPIENTS = Items("RECIPIENT", split=settings.plain_names)
 VARIABLES = Items("NAME", settings.variable)
 STATEMENTS = Items("SQL", settings.statement, split=_one, parsed=True)
-WIDTHS = Items(
-    "COLUMN=BYTES",
-    settings.parse_width,
-    takes=(str, dict[str, int | str]),
-    expected="text in quotes, a list of texts, or a table of whole numbers",
-    parsed=True,
-)
+WIDTHS = Items("COLUMN=BYTES", settings.parse_width, takes=(str, dict[str, int | str]), parsed=True)
 RENAMES = _pairs("COLUMN=NAME")
 CASTS = _pairs("COLUMN=TYPE")
 CONSTANTS = _pairs("COLUMN=TEXT")
@@ -273,9 +264,4 @@ MASKS = replace(
     takes=(str, dict[str, int | str | dict[str, int | str]]),
 )
 KEY_PLACES = replace(_pairs("[NAME=]PLACE", settings.parse_key_place), quoted=False)
-ROUTES = Items(
-    "NAME:KEY=VALUE,...",
-    takes=(),
-    expected="entries [[route]]",
-    split=lambda text: (settings.parse_route(text),),
-)
+ROUTES = Items("NAME:KEY=VALUE,...", takes=(), split=lambda text: (settings.parse_route(text),))

@@ -16,7 +16,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from unloader.checking import Checked, CheckedOutput, Problem, check
+from unloader.checking import Checked, CheckedOutput, check
 from unloader.cli.display import render
 from unloader.cli.display.columns import column_table
 from unloader.cli.invocation import Invocation
@@ -25,7 +25,6 @@ from unloader.cli.mistakes import usage_error
 from unloader.cli.options import rules
 from unloader.cli.options.parameter import JobOption, entry_context, given, settings_of
 from unloader.cli.options.request_of import connect_to, request_of
-from unloader.cli.options.rules import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.cli.options.source_argument import check_statements, source_of_job
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request
@@ -41,7 +40,7 @@ from writers.model import TextFormat
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
-class JobOutput(Struct, frozen=True, kw_only=True):
+class JobOutput(Struct, kw_only=True):
     """One table with one route."""
 
     table: Entry | None
@@ -60,33 +59,19 @@ class JobOutput(Struct, frozen=True, kw_only=True):
     def mistake(self, error: UnloaderError, key: str = "") -> Mistake:
         """Return an error with the place of the key that it is about, named or mentioned in it."""
         mentioned = (name.replace("-", "_") for name in _OPTION.findall(error.message))
-        keys = (*([key] if key else []), *mentioned)
-        found = next((self.values[each] for each in keys if each in self.values), None)
-        entry = self.route or self.table
-        path = next((each.place.path for each in self.values.values()), "")
-        place = found.place if found else entry.place if entry else Place(path=path)
-        return Mistake(
-            error=error,
-            place=place,
-            key=found.key.replace("_", "-") if found else "",
-            entry=self.label,
-        )
-
-    def asked(self) -> AskedTables:
-        assert self.request is not None
-        selection = replace(self.request.selection, table=None)
-        return AskedTables(
-            request=replace(self.request, selection=selection),
-            choice=self.choice,
-            label=self.label,
-            group="the job" if self.table is None else self.table.label,
-        )
+        found = next((self.values[each] for each in (key, *mentioned) if each in self.values), None)
+        known = found or self.route or self.table or next(iter(self.values.values()), None)
+        place = known.place if known else Place(path="")
+        if not (found or self.route or self.table):
+            place = Place(path=place.path)
+        key = found.key.replace("_", "-") if found else ""
+        return Mistake(error=error, place=place, key=key, entry=self.label)
 
 
 class JobCheck(Struct, frozen=True, kw_only=True):
     path: str
     mistakes: tuple[Mistake, ...]
-    outputs: tuple[tuple[JobOutput, CheckedOutput | None], ...]
+    outputs: tuple[tuple[JobOutput, CheckedOutput | None], ...] = ()
     server_version: str = ""
     notices: tuple[str, ...] = ()
 
@@ -125,38 +110,56 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     except click.UsageError as error:
         # A variable is wrong, for each output.
         mistakes.append(Mistake(error=usage_error(error), place=Place(path=path)))
-        return JobCheck(path=path, mistakes=tuple(mistakes), outputs=())
-    outputs, asked = [], False
+        return JobCheck(path=path, mistakes=tuple(mistakes))
+    outputs: list[JobOutput] = []
     every = [(each, at) for each in job.tables or (None,) for at in job.routes_of(each) or (None,)]
     for table, route in every:
-        values = job.values_of(table, route)
-        context = entry_context(around, Invocation(job_file=path, job_values=values))
+        output = JobOutput(table=table, route=route, values=job.values_of(table, route))
+        context = entry_context(around, Invocation(job_file=path, job_values=output.values))
         # Where the password is found: this command line comes first.
         context.params.update((k, v) for k, v in passwords.items() if v not in (None, False))
-        context.params[ONE_OF_SEVERAL] = len(job.tables) > 1
-        prompts = context.params["password_prompt"]
-        context.params["password_prompt"] = prompts and not asked
-        output = JobOutput(table=table, route=route, values=values)
-        found = list(_read(output, context, job, url, wrong))
-        asked = asked or (prompts and bool(url))
-        outputs.append(next((each for each in found if isinstance(each, JobOutput)), output))
+        context.params[rules.ONE_OF_SEVERAL] = len(job.tables) > 1
+        if outputs and url:
+            context.params["password_prompt"] = False  # It was asked for already.
+        outputs.append(output)
         known = {(each.place, each.key, each.error.message) for each in mistakes}
+        # A mistake of all outputs of a table is reported once.
         mistakes += (
             each
-            for each in found
-            # A mistake of all outputs of a table is reported once.
-            if isinstance(each, Mistake) and (each.place, each.key, each.error.message) not in known
+            for each in _read(output, context, job, url, wrong)
+            if (each.place, each.key, each.error.message) not in known
         )
     ready = [each for each in outputs if each.request is not None]
     checked = Checked(outputs=(), problems=())
     if ready:
-        entries = tuple(each.asked() for each in ready)
+        entries = tuple(
+            AskedTables(
+                request=replace(request, selection=replace(request.selection, table=None)),
+                choice=each.choice,
+                label=each.label,
+                group="the job" if each.table is None else each.table.label,
+            )
+            for each in ready
+            if (request := each.request) is not None
+        )
         # Of a table with several routes, the first has the directory of the run.
         firsts = tuple({each.group: each for each in reversed(entries)}.values())
         is_single = len(firsts) == 1 and firsts[0].is_of_one
         home = "" if is_single else home_template(common_place(job, firsts))
         checked = check(entries, home=home)
-    mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
+    for problem in checked.problems:
+        # The subjects have the names of keys, except for the run as a whole.
+        key, failed = "" if problem.about == "run" else problem.about, problem.error
+        if problem.entry is not None:
+            output = ready[problem.entry]
+            subject = "query" if key == "table" and "query" in output.values else key
+            mentions = f"--{subject}" in failed.message or "--" not in failed.message
+            mistakes.append(output.mistake(failed, subject if mentions else ""))
+        elif key == "source" and job.source is not None:
+            mistakes.append(Mistake(error=failed, place=job.source.place, key=key))
+        else:
+            of_job = Mistake(error=failed, place=Place(path=job.path))
+            mistakes.append(ready[0].mistake(failed) if key else of_job)
     shown: list[tuple[JobOutput, CheckedOutput | None]] = []
     for output in outputs:
         tables = [each for each in checked.outputs if ready[each.entry] is output]
@@ -172,17 +175,16 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
 
 def _read(
     output: JobOutput, context: click.Context, job: JobFile, url: str, wrong: frozenset[str]
-) -> Iterator[Mistake | JobOutput]:
-    """Yield the mistakes of an output, without consequences of earlier ones; then its request."""
-    options, is_broken = context.params, False
+) -> Iterator[Mistake]:
+    """Give an output its request; yield its mistakes, without consequences of earlier ones."""
+    options, broken = context.params, []
     if not options["to"] and "to" not in wrong:
-        is_broken = True
-        yield output.mistake(UsageError("the output has no destination", "set the key 'to'"))
+        broken.append(UsageError("the output has no destination", "set the key 'to'"))
     for error in rules.broken(options, given(context)):
         if not (error.message.startswith("no table or query") and wrong & {"table", "query"}):
-            is_broken = True
-            yield output.mistake(error)
-    tables = table_names(options) or options["schema"] or options["tables_from"]
+            broken.append(error)
+    yield from map(output.mistake, broken)
+    tables = rules.table_names(options) or options["schema"] or options["tables_from"]
     if not url or bool(tables) == (options["query"] is not None):
         return  # The source, the tables or the query are not clear.
     try:
@@ -196,27 +198,11 @@ def _read(
     try:
         check_statements(output.values)
         request = request_of(options, source, settings_of(context, source.kind))
-        yield replace(output, request=request, choice=choice_of(options))
+        output.choice = rules.choice_of(options)
+        output.request = request
     except UnloaderError as failure:
-        if not is_broken:
+        if not broken:
             yield output.mistake(failure)
-
-
-def _mistake(problem: Problem, job: JobFile, ready: list[JobOutput]) -> Mistake:
-    """Return a problem with the place in the job file that it is about."""
-    # The subjects have the names of keys, except for the run as a whole.
-    key = "" if problem.about == "run" else problem.about
-    if problem.entry is None:
-        source = job.source
-        if key == "source" and source is not None:
-            return Mistake(error=problem.error, place=source.place, key=key)
-        if key:
-            return ready[0].mistake(problem.error)
-        return Mistake(error=problem.error, place=Place(path=job.path))
-    output = ready[problem.entry]
-    subject = "query" if key == "table" and "query" in output.values else key
-    mentions = f"--{subject}" in problem.error.message or "--" not in problem.error.message
-    return output.mistake(problem.error, subject if mentions else "")
 
 
 MOST_COLUMNS = 3
@@ -266,30 +252,24 @@ def document(check: JobCheck) -> dict[str, Any]:
 def text(check: JobCheck) -> str:
     """Return what a person reads: the outputs, then every problem, then their number."""
     known = [(output, found) for output, found in check.outputs if found is not None]
-    parts = []
-    if known:
-        parts.append(
-            render.table(
-                ("table", "entry", "to", ">columns", ">rows", ">bytes", ">units"),
-                (
-                    (
-                        render.name(found.table),
-                        output.label or render.UNKNOWN,
-                        render.visible(", ".join(found.places)) or render.UNKNOWN,
-                        render.count(len(found.columns) or None),
-                        render.count(found.rows),
-                        render.size(found.bytes),
-                        render.count(found.units),
-                    )
-                    for output, found in known
-                ),
-            )
+    rows = [
+        (
+            render.name(found.table),
+            output.label or render.UNKNOWN,
+            render.visible(", ".join(found.places)) or render.UNKNOWN,
+            render.count(len(found.columns) or None),
+            render.count(found.rows),
+            render.size(found.bytes),
+            render.count(found.units),
         )
+        for output, found in known
+    ]
+    heads = ("table", "entry", "to", ">columns", ">rows", ">bytes", ">units")
+    parts = [render.table(heads, rows)] if rows else []
     for output, found in known if len(known) <= MOST_COLUMNS else ():
         if found.columns:
             written = None if output.request is None else output.request.output.format
-            head = f"column of {render.name(found.table)}"
-            is_text = isinstance(written, TextFormat)
+            head, is_text = f"column of {render.name(found.table)}", isinstance(written, TextFormat)
             parts.append(column_table(found.columns, is_text=is_text, head=head))
     notices = [f"notice: {each}" for each in check.notices]
     notices += [

@@ -156,7 +156,7 @@ def examples_with(command: click.Command, options: Iterable[click.Option]) -> li
     if fitting or not isinstance(first, JobOption):
         return fitting[:1] or known[:1]
     option, kind = first.declared, first.declared.kind
-    value = option.example
+    value = option.example or kind.example
     if value.startswith("unloader run "):
         if command.name in READING:
             return [value.replace("unloader run", f"unloader {command.name}", 1)]
