@@ -10,6 +10,7 @@ from typing import Literal
 
 from unloader.errors import SourceError, UsageError
 from unloader.model import NamePart, TableName, TableSummary
+from unloader.request.settings import plain_name
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]*[^".\s]))\s*')
 """One part with the blanks around it."""
@@ -30,9 +31,9 @@ def parse_table(text: str) -> TableName:
     while (match := _PART.match(text, position)) is not None:
         quoted, plain = match.groups()
         parts.append(
-            NamePart(text=quoted.replace('""', '"'), quoted=True)
-            if quoted is not None
-            else NamePart(text=plain)
+            NamePart(text=plain)
+            if quoted is None
+            else NamePart(text=quoted.replace('""', '"'), quoted=True)
         )
         position = match.end() + 1
         if text[match.end() : position] != ".":
@@ -82,9 +83,8 @@ def meant(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[
 def matching(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
     """Return the candidates that `part` may mean, best kind of match only.
 
-    That is the name that the database would read. Where the database would find none, a plain part
-    means the name as it was typed. Failing that, it means any name that equals it without regard to
-    case.
+    The best match is the name that the database would read. For a plain part, the next best is the
+    name as it was typed, and after that any name that equals it without regard to case.
     """
     names = tuple(candidates)
     found = meant(part, names, folding)
@@ -169,39 +169,37 @@ def choose_columns(
         UsageError: An unknown or ambiguous name, one named twice, a pattern that matches nothing,
             or nothing left.
     """
-    plain = [one_column(names, name, folding) for name in include if not is_pattern(names, name)]
-    twice = {name for name in plain if plain.count(name) > 1}
-    if twice:
-        raise UsageError(f"--columns names {sorted(twice)[0]!r} twice", "name each column once")
-    chosen: dict[str, None] = {}
-    for wanted in include:
-        chosen.update(dict.fromkeys(_columns_of(names, wanted, folding, "--columns")))
-    dropped = {
-        name for wanted in exclude for name in _columns_of(names, wanted, folding, "--exclude")
-    }
+    plain = [one_column(names, name, folding) for name in include if not _is_pattern(names, name)]
+    if twice := sorted(name for name in plain if plain.count(name) > 1):
+        raise UsageError(f"--columns names {twice[0]!r} twice", "name each column once")
+    found: dict[str, dict[str, None]] = {"--columns": {}, "--exclude": {}}
+    for option, words in (("--columns", include), ("--exclude", exclude)):
+        for wanted in words:
+            columns = _columns_of(names, wanted, folding)
+            if not columns:
+                raise UsageError(
+                    f"{option} {wanted.strip()} matches no column",
+                    "use one of: " + ", ".join(names[:50]),
+                )
+            found[option].update(dict.fromkeys(columns))
+    chosen, dropped = found.values()
     left = tuple(name for name in (chosen or names) if name not in dropped)
     if not left:
         raise UsageError("no column is left to unload", "exclude fewer columns")
     return left
 
 
-def is_pattern(names: Iterable[str], wanted: str) -> bool:
+def _is_pattern(names: Iterable[str], wanted: str) -> bool:
     """Return whether a typed text is a pattern: one that is a column's name means that column."""
     stripped = wanted.strip()
     return not stripped.startswith('"') and stripped not in names and bool(_WILD.search(stripped))
 
 
-def _columns_of(
-    names: Sequence[str], wanted: str, folding: Folding, option: str
-) -> tuple[str, ...]:
+def _columns_of(names: Sequence[str], wanted: str, folding: Folding) -> tuple[str, ...]:
     """Return the columns that a name or a pattern means, in table order."""
-    if not is_pattern(names, wanted):
+    if not _is_pattern(names, wanted):
         return (one_column(names, wanted, folding),)
     found = matching_any(names, (wanted.strip(),))
-    if not found:
-        raise UsageError(
-            f"{option} {wanted.strip()} matches no column", "use one of: " + ", ".join(names[:50])
-        )
     return tuple(name for name in names if name in found)
 
 
@@ -223,7 +221,7 @@ def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
 
 def means_a_column(names: Sequence[str], wanted: str, folding: Folding) -> bool:
     """Return whether a typed name or pattern means any of the columns."""
-    if is_pattern(names, wanted):
+    if _is_pattern(names, wanted):
         return bool(matching_any(names, (wanted.strip(),)))
     return bool(matching(_typed_part(wanted), names, folding))
 
@@ -231,8 +229,7 @@ def means_a_column(names: Sequence[str], wanted: str, folding: Folding) -> bool:
 def _typed_part(wanted: str) -> NamePart:
     stripped = wanted.strip()
     quoted = len(stripped) > 1 and stripped.startswith('"') and stripped.endswith('"')
-    text = stripped[1:-1].replace('""', '"') if quoted else stripped
-    return NamePart(text=text, quoted=quoted)
+    return NamePart(text=plain_name(stripped), quoted=quoted)
 
 
 def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
@@ -241,13 +238,9 @@ def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str
     A pattern that is one of the names means just that one, not others that differ in case.
     """
     known = frozenset(names)
-    globs = [pattern for pattern in patterns if pattern not in known]
-    exact = known.intersection(patterns)
-    return exact | {
-        name
-        for name in known
-        if any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in globs)
-    }
+    globs = [pattern.casefold() for pattern in patterns if pattern not in known]
+    matched = (name for name in known if any(fnmatchcase(name.casefold(), each) for each in globs))
+    return known.intersection(patterns).union(matched)
 
 
 def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
