@@ -1,10 +1,9 @@
-"""Options of single commands, and options on progress and results: none is part of a request."""
+"""Options of single commands; a run does not load them."""
 
 from __future__ import annotations
 
-from unloader.request.option import ANSWERING, WATCHED, Option
+from unloader.request.option import Option
 from unloader.request.value_types import (
-    CLUSTER,
     COUNT,
     FILE,
     FILES,
@@ -27,12 +26,6 @@ from unloader.request.value_types import (
 )
 
 
-class ProgramOptions:
-    group, commands = "Options", ("",)
-    debug = Option()
-    """Show tracebacks and debug messages."""
-
-
 class DemoOptions:
     group, commands = "Table", ("demo",)
     rows = Option(COUNT, common=True, default=10_000_000)
@@ -41,25 +34,6 @@ class DemoOptions:
     """Directory for the database file and the output."""
     parallelism = Option(PARALLELISM, planned=True, common=True, default=0)
     """Number of workers, at most one for each work unit. auto is the number of usable cores."""
-
-
-class ResumeOptions:
-    group, commands = "Resume", ("resume",)
-    new_snapshot = Option(common=True)
-    """Unload everything again at a new snapshot. Finished work units are dropped."""
-    parallelism = Option(PARALLELISM, planned=True, default_text="as in the run", common=True)
-    """Number of workers for the rest of the run. auto is the number of usable cores. Only the
-    command line sets it, and not a variable."""
-    cluster = Option(CLUSTER, default_text="as in the run", example="tcp://scheduler:8786")
-    """Cluster for the rest of the run: tcp://HOST:PORT, tls://HOST:PORT, local:N or none. none
-    reads the rest on this machine."""
-    cluster_security = Option(
-        path("PATH"),
-        default_text="as in the run",
-        example="certificates --cluster tls://scheduler:8786",
-    )
-    """Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and key.pem, or
-    a TOML file with the paths ca, cert and key."""
 
 
 class VerifyOptions:
@@ -268,19 +242,3 @@ class SizeOptions:
         whole(1, 1_000_000), group="Measured", default_text="one for each worker"
     )
     """Cores of the machine that measured, if its figures do not have them."""
-
-
-class DisplayOptions:
-    group, commands = "Display", WATCHED
-    units = Option(commands=("plan",), kept=False)
-    """Show all work units with their statements."""
-    progress = Option(choice("auto", "bar", "log", "none"), example="log", default="auto")
-    """Progress on stderr. auto is a bar on a terminal, and a log elsewhere."""
-    log_format = Option(choice("text", "json"), default="text")
-    """Write the log as text, or as a JSON object on each line."""
-    log_interval = Option(SECONDS, default=30.0)
-    """Seconds between two lines of progress in the log."""
-    json = Option(commands=ANSWERING, kept=False)
-    """Write the result to stdout as one JSON object."""
-    quiet = Option(commands=ANSWERING, kept=False)
-    """Write only errors, and the result with --json."""

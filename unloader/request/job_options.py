@@ -1,13 +1,22 @@
-"""Options of a run that are not fields of its request, and options of the formats of files."""
+"""Options of a run that are not fields of its request, of the formats of files, and of results."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from unloader.model.request import TWO_ROUTES
-from unloader.request.option import ONE_VALUE, PASSWORDS, PLANNING, READING, Option
+from unloader.request.option import (
+    ANSWERING,
+    ONE_VALUE,
+    PASSWORDS,
+    PLANNING,
+    READING,
+    WATCHED,
+    Option,
+)
 from unloader.request.value_types import (
     CASTS,
+    CLUSTER,
     COMPRESSION,
     CONSTANTS,
     COUNT,
@@ -20,6 +29,7 @@ from unloader.request.value_types import (
     MASKS,
     NAMES,
     ORDER,
+    PARALLELISM,
     PLACES,
     RECIPIENTS,
     RENAMES,
@@ -32,6 +42,7 @@ from unloader.request.value_types import (
     VARIABLES,
     Kind,
     choice,
+    path,
     whole,
 )
 from writers.model import ParquetFormat, TextFormat
@@ -388,3 +399,44 @@ class ParquetFilesOptions:
     sorted_by = _parquet(ORDER, empty=True, example="'DAY,ID desc'")
     """Order of the rows in each file, such as DAY,ID desc. The file records it. If the rows come in
     another order, the run fails. Separate several with commas, or repeat the option."""
+
+
+class ProgramOptions:
+    group, commands = "Options", ("",)
+    debug = Option()
+    """Show tracebacks and debug messages."""
+
+
+class ResumeOptions:
+    group, commands = "Resume", ("resume",)
+    new_snapshot = Option(common=True)
+    """Unload everything again at a new snapshot. Finished work units are dropped."""
+    parallelism = Option(PARALLELISM, planned=True, default_text="as in the run", common=True)
+    """Number of workers for the rest of the run. auto is the number of usable cores. Only the
+    command line sets it, and not a variable."""
+    cluster = Option(CLUSTER, default_text="as in the run", example="tcp://scheduler:8786")
+    """Cluster for the rest of the run: tcp://HOST:PORT, tls://HOST:PORT, local:N or none. none
+    reads the rest on this machine."""
+    cluster_security = Option(
+        path("PATH"),
+        default_text="as in the run",
+        example="certificates --cluster tls://scheduler:8786",
+    )
+    """Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and key.pem, or
+    a TOML file with the paths ca, cert and key."""
+
+
+class DisplayOptions:
+    group, commands = "Display", WATCHED
+    units = Option(commands=("plan",), kept=False)
+    """Show all work units with their statements."""
+    progress = Option(choice("auto", "bar", "log", "none"), example="log", default="auto")
+    """Progress on stderr. auto is a bar on a terminal, and a log elsewhere."""
+    log_format = Option(choice("text", "json"), default="text")
+    """Write the log as text, or as a JSON object on each line."""
+    log_interval = Option(SECONDS, default=30.0)
+    """Seconds between two lines of progress in the log."""
+    json = Option(commands=ANSWERING, kept=False)
+    """Write the result to stdout as one JSON object."""
+    quiet = Option(commands=ANSWERING, kept=False)
+    """Write only errors, and the result with --json."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -24,23 +24,13 @@ from unloader.model import (
     SessionOptions,
     ValueOptions,
 )
-from unloader.request import command_options, job_options
+from unloader.request import job_options
 from unloader.request.option import Option
 from unloader.request.value_types import FLAG, Items, choice, several
 
 DECLARING: tuple[type, ...] = (
-    command_options.ProgramOptions,
-    command_options.DemoOptions,
-    command_options.ResumeOptions,
-    command_options.VerifyOptions,
-    command_options.StatusOptions,
-    command_options.RunsOptions,
-    command_options.StopOptions,
-    command_options.SetOptions,
-    command_options.ReportOptions,
-    command_options.InitOptions,
-    command_options.CleanOptions,
-    command_options.KeepersOptions,
+    job_options.ProgramOptions,
+    job_options.ResumeOptions,
     job_options.PasswordsOptions,
     Selection,
     job_options.TablesOptions,
@@ -48,9 +38,7 @@ DECLARING: tuple[type, ...] = (
     SessionOptions,
     PlanOptions,
     ConcurrencyOptions,
-    command_options.SweepOptions,
     job_options.DestinationOptions,
-    command_options.SamplingOptions,
     job_options.EncryptionOptions,
     job_options.TransformsOptions,
     OutputOptions,
@@ -59,19 +47,15 @@ DECLARING: tuple[type, ...] = (
     FixedWidths,
     job_options.ParquetFilesOptions,
     job_options.RoutesOptions,
-    command_options.TopologyOptions,
     SeatOptions,
     ClusterOptions,
     Request,
     job_options.RestartOptions,
     RetryOptions,
-    command_options.PreflightOptions,
-    command_options.SizeOptions,
     job_options.OperationsOptions,
-    command_options.AnalysisOptions,
-    command_options.DisplayOptions,
+    job_options.DisplayOptions,
 )
-"""The classes with all options, in the order of the help pages."""
+"""The classes with the options of a run, in the order of the help pages."""
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """Options that a sweep may vary beside parallelism; all others are the same for all points."""
@@ -83,8 +67,14 @@ POINTS = "Points"
 @cache
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, by groups, in the order of the help pages."""
-    found = [option for each in DECLARING for option in _declared(each)]
-    for option in tuple(found):
+    # Imported on use: a run has none of them.
+    from unloader.request import command_options as commands
+
+    own = (each for each in vars(commands).values() if isinstance(each, type))
+    of_commands = [each for each in own if each.__module__ == commands.__name__]
+    found = [option for each in of_commands for option in _declared(each)]
+    for option in shared_options():
+        found.append(option)
         if option.name in AXES and "run" in option.commands:
             found.append(
                 replace(
@@ -98,8 +88,18 @@ def every_option() -> tuple[Option, ...]:
                     more="Several values are measured one after another.",
                 )
             )
+    return _grouped(found)
+
+
+@cache
+def shared_options() -> tuple[Option, ...]:
+    """Return the options of `run`, `resume` and the program; other commands share some of them."""
+    return _grouped(option for each in DECLARING for option in _declared(each))
+
+
+def _grouped(options: Iterable[Option]) -> tuple[Option, ...]:
     groups: dict[str, list[Option]] = {}
-    for option in found:
+    for option in options:
         groups.setdefault(option.group, []).append(option)
     return tuple(itertools.chain.from_iterable(groups.values()))
 
@@ -134,7 +134,8 @@ def _declared(place: type) -> Iterator[Option]:
 @cache
 def options_of(command: str) -> tuple[Option, ...]:
     """Return the options that a command takes, in the order of the help page."""
-    return tuple(option for option in every_option() if command in option.commands)
+    every = shared_options() if command in ("", "run", "resume", "plan") else every_option()
+    return tuple(option for option in every if command in option.commands)
 
 
 def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
         values: The options by their keys; an option that a command does not take is missing.
     """
     found: dict[str, Any] = {}
-    for option in every_option():
+    for option in shared_options():
         value = values.get(option.key)
         if option.owner is owner and value is not None and option.knows(values.get("format", "")):
             kind = option.kind
