@@ -108,20 +108,13 @@ class Catalog(Protocol):
     server_version: str
 
     def tables(self) -> tuple[TableSummary, ...]:
-        """Return the tables and views the user may read, by schema and name.
-
-        Raises:
-            SourceError: The database refused.
-        """
+        """Return the tables and views the user may read, by schema and name."""
 
     def list_tables(self) -> Listing:
         """Return all tables and views, also known ones that the user may not read.
 
         Partitions are not listed. A source that reads its catalogue at the snapshot lists the
         tables of that time, with the rights of the present. Optional: the result of `tables`.
-
-        Raises:
-            SourceError: The database refused.
         """
         return Listing.of(
             [ListedTable.of(table) for table in self.tables()],
@@ -134,29 +127,19 @@ class Catalog(Protocol):
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, leaf partitions and estimates of one table or view.
 
-        Names in the result are written as in the database. Partitions are in table order.
-
-        Args:
-            table: The name as the user typed it.
-            observe: Called as each slow step begins: `columns`, `partitions`, `extents`.
-
-        Raises:
-            SourceError: No such table, an ambiguous name, or no right to read it.
+        Names in the result are written as in the database, and partitions are in table order.
+        `observe` is called as each slow step begins: `columns`, `partitions`, `extents`.
+        `SourceError` where the table does not exist, its name is ambiguous, or the user may not
+        read it.
         """
 
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return for each table, in order, the result of `describe` for its name in quotes.
+        """Return for each table of the listing, in order, the result of `describe`.
 
-        An obstacle takes the place of a table that cannot be described. Optional: one by one.
-
-        Args:
-            tables: Tables of the listing, without obstacles.
-            observe: As in `describe`.
-
-        Raises:
-            SourceError: The database refused all of it, or the connection is lost.
+        An obstacle takes the place of a table that cannot be described. An error concerns all
+        tables. Optional: tables are described one by one.
         """
         return tuple(
             described_or_obstacle(self, quoted_name(table.schema, table.name), observe)
@@ -166,10 +149,8 @@ class Catalog(Protocol):
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of a query as a table named `query` without partitions.
 
-        Optional: `--query` is refused.
-
-        Raises:
-            SourceError: The query is not valid, or columns share a name.
+        `SourceError` where the query is not valid, or columns share a name. Optional: `--query` is
+        refused.
         """
         raise UsageError(
             "--query does not apply to this source, which does not have queries", "give --table"
@@ -180,10 +161,7 @@ class Catalog(Protocol):
         return ()
 
     def address_column(self, table: TableInfo) -> str | None:
-        """Return the column whose values the addresses of a table's extents are.
-
-        Optional: None, as addresses show no value.
-        """
+        """Return the column whose values the addresses of a table's extents are; optional: None."""
         return None
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
@@ -191,19 +169,14 @@ class Catalog(Protocol):
 
         Called before `describe`, so that the description is of that state, too. A catalog that was
         opened with the result of `Source.at_snapshot` enters that snapshot. If it returns another
-        kind or value than the earlier run had, the snapshot is gone.
-
-        Raises:
-            SourceError: The database cannot give one; the hint names the way out.
-            SnapshotGone: The state to enter does not exist any more.
+        kind or value than the earlier run had, or raises `SnapshotGone`, the snapshot is gone.
         """
 
     def check_snapshot(self) -> None:
         """Return if the snapshot is still held. Optional: it is always held.
 
-        Raises:
-            SourceError: No further worker can enter it; `SnapshotGone` where no later process can,
-                either.
+        `SourceError` if no further worker can enter it; `SnapshotGone` if no later process can,
+        either.
         """
         return
 
@@ -211,33 +184,21 @@ class Catalog(Protocol):
         """Keep the snapshot beyond the death of the run, if the user asked for that.
 
         A snapshot that ends with the process which took it cannot serve a resumed run, so another
-        process keeps it. Before this call it ends with the run. Optional: nothing is kept.
+        process keeps it. Before this call it ends with the run. The result is as of `kept_until`.
+        Optional: nothing is kept.
 
         Args:
-            marks: Absolute paths of files that hold the run's id while it can be continued;
-                without any the snapshot ends with the run.
-
-        Returns:
-            As `kept_until`.
-
-        Raises:
-            SnapshotGone: The snapshot is gone.
+            marks: Absolute paths of files that hold the run's id while it can be continued; without
+                any the snapshot ends with the run.
         """
         return ""
 
     def kept_until(self) -> str:
-        """Return until when the snapshot outlives the run, in ISO 8601, or nothing. Never raises.
-
-        Optional: it does not.
-        """
+        """Return until when the snapshot outlives the run, in ISO 8601, or nothing; never raise."""
         return ""
 
     def end_keeping(self) -> None:
-        """Stop keeping the snapshot, because the run is complete.
-
-        Raises:
-            ConfigError: The process that keeps the snapshot cannot be reached.
-        """
+        """Stop keeping the snapshot of a complete run; `ConfigError` where that fails."""
         return
 
     def readings(
@@ -246,14 +207,12 @@ class Catalog(Protocol):
         """Return for the columns of `table`, in their order, how each can be read.
 
         Each column needs a reading for every use, whether `--as-text` names it or not.
+        `SourceError` names a column that cannot be read exactly, and `--exclude`.
 
         Args:
             table: The table, its columns cut down to the chosen ones.
             query: The query of a table from `describe_query`, else None.
             values: The fields that options of this source set are used.
-
-        Raises:
-            SourceError: A column cannot be read exactly; names it and `--exclude`.
         """
 
     def encodes(self, text: TextFormat) -> bool:
@@ -266,11 +225,9 @@ class Catalog(Protocol):
     def check_where(self, extract: Extract) -> None:
         """Check the user's condition, if there is one, before any worker sees it.
 
-        Readers read, and `count` counts, only the rows for which `extract.where` holds. Optional:
-        `--where` is refused.
-
-        Raises:
-            SourceError: The database does not take it as one condition.
+        Readers read, and `count` counts, only the rows for which `extract.where` holds.
+        `SourceError` where the database does not take it as one condition. Optional: `--where` is
+        refused.
         """
         if extract.where is not None:
             raise UsageError(
@@ -281,31 +238,23 @@ class Catalog(Protocol):
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Keep the selectors' rows as at the snapshot until `close`; called before a run.
 
-        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Optional
-        without a snapshot, or if other processes cannot write.
-
-        Raises:
-            SnapshotGone: A change since the snapshot has removed its rows.
-            SourceError: A table cannot be held.
+        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. `SnapshotGone`
+        where a change since the snapshot has removed its rows. Optional without a snapshot, or if
+        other processes cannot write.
         """
         return
 
     def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
-        """Hold each table as `hold` does; return the error of each, or None.
+        """Hold each table as `hold` does; return the error of each, or None. Optional: one by one.
 
-        All tables together wait for locks no longer than one table may. Optional: one by one.
-
-        Raises:
-            SourceError: The connection is lost, or the snapshot of all tables.
+        All tables together wait for locks no longer than one table may. What concerns all is
+        raised.
         """
         found = [result_or_error(partial(self.hold, *each)) for each in tables]
         return tuple(each if isinstance(each, SourceError) else None for each in found)
 
     def unheld(self) -> tuple[str, ...]:
-        """Return a sentence for each kind of object that `hold` could not keep unchanged.
-
-        Optional: empty.
-        """
+        """Return a sentence for each kind of object that `hold` could not keep unchanged."""
         return ()
 
     def statement(self, extract: Extract, selector: Selector) -> str:
@@ -319,17 +268,10 @@ class Catalog(Protocol):
 
         The count checks the plan, so it must not use it. It uses the table or the query, the
         condition and the patterns of `extract.partitions`, at the snapshot.
-
-        Raises:
-            SourceError: The database refused or the snapshot is gone.
         """
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-        """Return for each extract the result or the error of `count`. Optional: one by one.
-
-        Raises:
-            SourceError: The connection is lost, or the snapshot of all tables.
-        """
+        """Return for each extract the result or the error of `count`. Optional: one by one."""
         return tuple(result_or_error(partial(self.count, each)) for each in extracts)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
@@ -337,11 +279,7 @@ class Catalog(Protocol):
         return None
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
-        """Return how many rows some selectors select, counted by the database.
-
-        Raises:
-            SourceError: The database refused or the snapshot is gone.
-        """
+        """Return how many rows some selectors select, counted by the database."""
         raise UsageError("this source cannot choose rows")
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
@@ -360,23 +298,14 @@ class Catalog(Protocol):
         return ""
 
     def ping(self) -> bool:
-        """Send the database something small and wait for its answer.
-
-        Optional: False, for a source without a connection.
-
-        Raises:
-            SourceError: The connection is lost.
-        """
+        """Send the database something small and wait for its answer; optional: False."""
         return False
 
     def open_load(self) -> LoadReader:
         """Open a session that counts active sessions; may be called from any thread.
 
-        Optional: `--max-db-load` is refused.
-
-        Raises:
-            ConfigError: The user may not see the sessions of others; the hint names the grant.
-            SourceError: The database refused.
+        `ConfigError` names the grant to see the sessions of others. Optional: `--max-db-load` is
+        refused.
         """
         raise UsageError(
             "--max-db-load does not apply to this source, which does not report active sessions",
@@ -430,13 +359,9 @@ class TextReader(Reader, Protocol):
     ) -> Iterator[tuple[Text, ...]]:
         """Yield the rows of a piece as finished text in the dialect.
 
-        Each item is some chunks in order, each chunk whole records.
-
-        Only called where the projection's route is `encoded`. After the last piece
-        `encoded_rows` holds the database's own count of the rows it sent.
-
-        Raises:
-            SourceError: The database failed; `TransientSourceError` where a retry may help.
+        Each item is some chunks in order, each chunk whole records. Only called where the
+        projection's route is `encoded`. After the last piece `encoded_rows` holds the database's
+        own count of the rows it sent.
         """
 
     @property
@@ -447,8 +372,7 @@ class TextReader(Reader, Protocol):
 class Source(Protocol):
     """A kind of source: how a URL is opened, in the parent and in a worker.
 
-    A class may inherit from this one and leave out the fields with defaults and the optional
-    methods.
+    A class may inherit from this one and leave out fields with defaults and optional methods.
     """
 
     scheme: str
@@ -469,43 +393,29 @@ class Source(Protocol):
     thread, which a signal abandons. The catalog is used in a third thread afterwards."""
 
     def driver_warning(self, version: str) -> str | None:
-        """Return a sentence if the driver in this version was not found exact.
-
-        Optional: None.
-        """
+        """Return a sentence if the driver in this version was not found exact. Optional: None."""
         return None
 
     def declared(self, source_type: str) -> Declared:
         """Return the length of values that a column's type declares, for `--fixed`.
 
-        Optional: nothing, so that the user has to give widths of texts.
-
-        Args:
-            source_type: The column's own type, or the type of its domain (`base_type` in the
-                metadata of its Arrow field); in capitals and with single blanks.
+        The type is the column's own, or the type of its domain (`base_type` in the metadata of its
+        Arrow field), in capitals and with single blanks. Optional: nothing, so that the user has to
+        give widths of texts.
         """
         return Declared()
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
         """Return the source with which `open_catalog` reads at the snapshot of an earlier run.
 
-        The catalog's `snapshot` then returns the same kind and value if that state still exists.
-        If not, it raises `SnapshotGone` or returns another value. This method does not connect.
-        Optional: None, as the source cannot go back to a snapshot.
-
-        Args:
-            spec: The source of the present command.
-            kind: The kind of the run's `Snapshot`.
-            value: The value of the run's `Snapshot`.
+        `kind` and `value` are from the run's `Snapshot`. The catalog's `snapshot` then returns the
+        same if that state still exists. If not, it raises `SnapshotGone` or returns another value.
+        This method does not connect. Optional: None, as the source cannot go back to a snapshot.
         """
         return None
 
     def load(self) -> None:
-        """Import the driver and the other modules of a reader before its first use. Optional.
-
-        Raises:
-            ImportError: The driver is not installed.
-        """
+        """Import the driver and the other modules of a reader before its first use. Optional."""
         return
 
     def share(self, spec: SourceSpec) -> None:
@@ -516,29 +426,14 @@ class Source(Protocol):
         return
 
     def open_catalog(self, spec: SourceSpec) -> Catalog:
-        """Connect in the parent.
-
-        Raises:
-            ConfigError: The driver is missing or the URL is malformed.
-            SourceError: The database refused.
-        """
+        """Connect in the parent; `ConfigError` without the driver or for a malformed URL."""
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> Reader:
-        """Connect in a worker and enter the snapshot.
-
-        Raises:
-            ConfigError: The driver is missing.
-            SourceError: The database refused.
-            SnapshotGone: The state at the snapshot does not exist any more.
-        """
+        """Connect in a worker and enter the snapshot; `SnapshotGone` where it is gone."""
 
 
 def read_again(read: Callable[[], T]) -> T:
-    """Return the result of `read`, which is called again after each `ReadAgain`.
-
-    Raises:
-        ReadAgain: The reader asked for more than `MOST_TIMES` further readings.
-    """
+    """Return the result of `read`, which is called again after each `ReadAgain`."""
     for _ in range(ReadAgain.MOST_TIMES):
         with suppress(ReadAgain):
             return read()
@@ -571,12 +466,7 @@ def unit_text(
 ) -> Iterator[tuple[Text, ...]]:
     """Yield the rows of a unit as text; errors as for `TextReader.encoded`.
 
-    Args:
-        reader: A worker's connection.
-        extract: The table or query.
-        unit: The unit to read.
-        text: The dialect.
-        counted: Called after each piece with the rows that the database counted.
+    `counted` is called after each piece with the rows that the database counted.
     """
     left = extract.limit_rows
     for piece in unit.pieces:
@@ -616,12 +506,7 @@ def quoted_name(schema: str | None, name: str) -> TableName:
 def described_or_obstacle(
     catalog: Catalog, name: TableName, observe: Observer = silent
 ) -> TableInfo | Obstacle:
-    """Describe one table; an obstacle if the database refuses that table.
-
-    Raises:
-        TransientSourceError: The connection is lost.
-        SnapshotGone: The snapshot is lost.
-    """
+    """Describe one table; an obstacle if the database refuses that table."""
     return info_or_obstacle(result_or_error(partial(catalog.describe, name, observe)))
 
 
@@ -632,11 +517,9 @@ def info_or_obstacle(found: TableInfo | SourceError) -> TableInfo | Obstacle:
 
 
 def result_or_error(act: Callable[[], T]) -> T | SourceError:
-    """Return the result of a call, or the error of its table.
+    """Return the result of a call, or the error of its table; raise what concerns all tables.
 
-    Raises:
-        TransientSourceError: The connection may be lost; another attempt may succeed.
-        SnapshotGone: The snapshot of all tables is lost.
+    That is a lost snapshot, or a `TransientSourceError`, as the connection may be lost.
     """
     try:
         return act()

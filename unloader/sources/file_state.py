@@ -34,12 +34,7 @@ _HASHED_AT_ONCE = 1 << 20
 
 
 def database_path(spec: SourceSpec) -> str:
-    """Return the absolute path that `duckdb:///absolute/path.db` names, percent-decoded.
-
-    Raises:
-        ConfigError: The URL has a host, a relative path, or anything after the path.
-        SourceError: The file does not exist, or is not a regular file.
-    """
+    """Return the absolute path that `duckdb:///absolute/path.db` names, percent-decoded."""
     parts = urlsplit(spec.location)
     path = os.fsdecode(unquote_to_bytes(parts.path))
     plain = not (parts.netloc or parts.query or parts.fragment)
@@ -58,8 +53,8 @@ def database_path(spec: SourceSpec) -> str:
 def header_of(path: str, length: int) -> bytes:
     """Return the first bytes of a file, read by another process, which takes 10 ms.
 
-    POSIX drops all locks that a process has on a file as soon as the process closes any descriptor
-    of it. This process may have such locks, and so may the program that calls `unloader.api`.
+    POSIX drops all locks of a process on a file as soon as the process closes any descriptor of it.
+    This process may have such locks, and so may the program that calls `unloader.api`.
     """
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _READ, path, str(length)],
@@ -74,9 +69,9 @@ def header_of(path: str, length: int) -> bytes:
 
 
 def kept_header_of(path: str, length: int) -> bytes:
-    """Return the first bytes of a file as `header_of` does, for a worker.
+    """Return the first bytes of a file for a worker.
 
-    No lock is dropped, because the descriptor stays open until the process ends.
+    The descriptor stays open until the process ends, so no lock is lost.
     """
     try:
         status = os.stat(path)
@@ -100,11 +95,8 @@ def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -
 
     Args:
         logs: Pattern of the suffixes that the names of its logs add to the name of the file.
-        with_ctime: Take in the time of the last change of the inode, which no program can set. A
+        with_ctime: Include the time of the last change of the inode, which no program can set. A
             copy of the file is another state then.
-
-    Raises:
-        SourceError: The file is gone, or a log cannot be read.
     """
     # Logs are beside the file itself, also where the path is a symbolic link.
     path = os.path.realpath(path)
@@ -132,10 +124,7 @@ def _digest_of(path: str) -> str:
 
 
 class FileCatalog(Catalog):
-    """The parent's view of a database file, which has no access rights.
-
-    While the parent has it open, its dictionary has one state.
-    """
+    """The parent's view of a database file, which has no access rights."""
 
     path: str
 
@@ -227,24 +216,20 @@ class FileAtSnapshot:
     """
 
     def __init__(self, path: str, state: Callable[[], str]) -> None:
-        """Remember the file; to be called before the database opens it.
+        """Remember the file before the database opens it.
 
-        Args:
-            state: Returns the state in which the file is, as far as it must not change.
+        `state` returns its state, as far as it must not change.
         """
         self._path, self._state = path, state
         self._wanted: str | None = None
         self._inode, self._stamp = inode_of(path), _stamp(path)
 
     def check_opened(self, wanted: str | None, state: str | None = None) -> None:
-        """Check that the database has opened the file of the snapshot.
+        """Check that the database has opened the file of the snapshot, or raise `SnapshotGone`.
 
         Args:
             wanted: The state at the snapshot, None without a snapshot.
             state: The state of the file when the database opened it, None for the current state.
-
-        Raises:
-            SnapshotGone: It is another file.
         """
         self._wanted = wanted
         if wanted is None:
@@ -255,12 +240,9 @@ class FileAtSnapshot:
 
     @contextmanager
     def read(self) -> Iterator[None]:
-        """Check after a unit that nothing was written into the file since it was opened.
+        """Raise `SnapshotGone` after a unit if the file was written since it was opened.
 
         A file that was moved or deleted meanwhile stays as it was for those who have it open.
-
-        Raises:
-            SnapshotGone: Something was written.
         """
         try:
             yield

@@ -13,9 +13,7 @@ from unloader.secrets.secret_places import keyring_password, secret_in
 def password_of(spec: SourceSpec) -> str | None:
     """Return the password the reference points at, None to leave it to the driver's own ways.
 
-    Raises:
-        ConfigError: The password file cannot be read, or others can read it, too; or the keyring
-            does not have the password.
+    `ConfigError` where its file or keyring cannot be used.
     """
     password = None
     if spec.secret.kind == "environment":

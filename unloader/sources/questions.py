@@ -42,15 +42,10 @@ class DescribedTables(Struct, frozen=True, kw_only=True):
 def describe_tables(
     catalog: Catalog, chosen: Chosen, observe: Observer = silent
 ) -> DescribedTables:
-    """Describe the chosen tables that have no obstacle yet.
+    """Describe the chosen tables that have no obstacle yet; raise what concerns all of them.
 
     The source resolves a name that is not in the listing. If the name means a table that is chosen
     or excluded already, it adds no table.
-
-    Raises:
-        TransientSourceError: The connection is lost.
-        SnapshotGone: The snapshot is lost.
-        SourceError: The database refused all of it.
     """
     problems: list[TableProblem] = []
     notices: list[str] = []
@@ -82,13 +77,10 @@ def describe_tables(
 def hold_tables(
     catalog: Catalog, tables: Sequence[Held], observe: Observer = silent
 ) -> tuple[SourceError | None, ...]:
-    """Hold each table unchanged, and observe a notice for each kind of object that is not held.
+    """Hold each table unchanged; return the error of each, or None.
 
-    Returns:
-        The error of each table, or None.
-
-    Raises:
-        SourceError: The connection is lost, or the snapshot of all.
+    A notice is observed for each kind of object that is not held. What concerns all tables is
+    raised.
     """
     found = catalog.hold_tables(tables)
     for text in catalog.unheld():
@@ -97,12 +89,7 @@ def hold_tables(
 
 
 def describe_query(catalog: Catalog, query: str) -> TableInfo:
-    """Return the columns of a query; an error that the database finds in it names the option.
-
-    Raises:
-        UsageError: The source knows no queries.
-        SourceError: The query is not valid, or columns share a name.
-    """
+    """Return the columns of a query; an error that the database finds in it names the option."""
     try:
         return catalog.describe_query(query)
     except SourceError as error:
@@ -123,11 +110,7 @@ def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
 
 
 def check_able(catalog: Catalog, option: str) -> None:
-    """Make sure that a source can read a part of the rows.
-
-    Raises:
-        UsageError: It cannot.
-    """
+    """Raise `UsageError` if the source cannot read a part of the rows."""
     if not catalog.capabilities.samples:
         raise UsageError(
             f"--{option} does not apply to this source, which cannot choose rows", "leave it out"
@@ -135,13 +118,9 @@ def check_able(catalog: Catalog, option: str) -> None:
 
 
 def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float) -> SampledKeys:
-    """Return the sample of a column's values.
+    """Return the sample of a column's values, a share between 0 and 1.
 
-    Args:
-        share: Above 0 and below 1.
-
-    Raises:
-        UsageError: Values of the column's type cannot be keys.
+    `UsageError` where values of the column's type cannot be keys.
     """
     found = catalog.sampled_keys(column, share)
     if found is None:
@@ -164,8 +143,7 @@ def project(
 ) -> Projection:
     """Return the projection of a table or query for some outputs, from the source's readings.
 
-    Raises:
-        SourceError: A column cannot be read exactly, or an added one has another's name.
+    `SourceError` where a column cannot be read exactly, or an added one has another's name.
     """
     readings = catalog.readings(table, query, values or ValueOptions())
     return choose(readings, outputs, as_text=as_text, encodes=catalog.encodes)

@@ -99,8 +99,7 @@ def type_named(name: str) -> pa.DataType:
 def recorded_type(name: str) -> pa.DataType:
     """Return the Arrow type that printed as `name`, as far as checksums depend on it.
 
-    A nested type is recognized as nested, without its contents. Any other type that
-    `type_named` does not know is text.
+    A nested type is recognized without its contents. A type unknown to `type_named` is text.
     """
     import pyarrow as pa
 
@@ -160,9 +159,6 @@ def text_length(
         source_type: In capitals.
         names: The names of the text types that have a length.
         padded: The names of the types padded with blanks, with a length or without.
-
-    Returns:
-        None if the type is not in `names` or `padded`.
     """
     name = source_type.partition("(")[0].strip()
     match = _LENGTH.fullmatch(source_type)
@@ -217,16 +213,13 @@ def choose(
 ) -> Projection:
     """Return one set of columns that serves all outputs, and which of them each output takes.
 
-    Only the columns that an output takes or its filter uses are read. The filter has the values
-    as they would be in Parquet, for every kind of output. The database renders the text itself if
+    Only the columns that an output takes or its filter uses are read. The filter has the values as
+    they would be in Parquet, for every kind of output. The database renders the text itself if
     there is one output and it is text that the database can render.
 
     Args:
         as_text: Globs of the columns to be written as exact text.
         encodes: Returns whether the database can render a dialect to the byte.
-
-    Raises:
-        SourceError: No reading of a column serves an output, or an added one has another's name.
     """
     output, text = outputs[0], outputs[0].text
     encoded = (
@@ -365,7 +358,7 @@ def with_origin(extract: Extract) -> Extract:
     """Return an extract whose schema has the source's kind, and the table or query, as metadata.
 
     A Parquet file records it. Files of two runs over the same rows are equal byte by byte, so
-    neither the run nor its snapshot is among it; the manifest has both.
+    neither the run nor its snapshot is in it; the manifest has both.
     """
     projection = extract.projection
     if not projection.schema:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from unloader.errors import ConfigError, Interrupted
 from unloader.model import SourceSpec
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
     from unloader.sources.base import Catalog, Source
 
+
+T = TypeVar("T")
 
 SOURCES = {
     "oracle": "unloader.sources.oracle.source:OracleSource",
@@ -67,11 +68,7 @@ def schemes() -> tuple[str, ...]:
 
 
 def source_of(scheme: str) -> Source:
-    """Return the source for a URL scheme.
-
-    Raises:
-        ConfigError: No such scheme; the hint lists the known ones.
-    """
+    """Return the source for a URL scheme; `ConfigError` with the known ones for any other."""
     scheme = ALIASES.get(scheme, scheme)
     target = SOURCES.get(scheme)
     if target is None:
@@ -158,13 +155,9 @@ _PATIENCE_SECONDS = 5.0
 def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
     """Cancel the catalog's call inside the block as soon as `stop` returns True.
 
-    Without this, a long count or a wait for a lock would ignore Ctrl-C until it returns.
-
-    Args:
-        stop: Called several times a second, in a separate thread.
-
-    Raises:
-        Interrupted: In place of the error of the cancelled call.
+    Without this, a long count or a wait for a lock would ignore Ctrl-C until it returns. `stop` is
+    called several times a second, in a separate thread. `Interrupted` takes the place of the error
+    of the cancelled call.
     """
     over = threading.Event()
 
@@ -178,9 +171,6 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
     watcher.start()
     try:
         yield
-        if stop():
-            # The block did other work than a call of the source, which a cancel does not end.
-            raise Interrupted("stopped by a signal")
     except Interrupted:
         raise
     except (Exception, KeyboardInterrupt) as error:
@@ -190,38 +180,37 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
+    if stop():
+        # The block did other work than a call of the source, which a cancel does not end.
+        raise Interrupted("stopped by a signal")
 
 
 def open_unless(stop: Callable[[], bool], spec: SourceSpec) -> Catalog:
     """Open a source in the parent; stop waiting for it as soon as `stop` returns True.
 
     Without this, a host that accepts the connection and does not answer would block Ctrl-C until
-    the driver gives up.
-
-    Args:
-        stop: Called several times a second.
-
-    Raises:
-        Interrupted: `stop` returned True.
-        UnloaderError: As `Source.open_catalog` raises it.
+    the driver gives up. `stop` is called several times a second; `Interrupted` where it stops.
     """
     source = source_of(spec.kind)
     if not source.waits_for_network:
         return source.open_catalog(spec)
-    done: Future[Catalog] = Future()
+    connecting = in_thread(lambda: source.open_catalog(spec))
+    while not connecting.done():
+        if stop():
+            raise Interrupted("stopped by a signal while connecting")
+        wait([connecting], _POLL_SECONDS)
+    return connecting.result()
 
-    def connect() -> None:
+
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """Call in a thread that its caller may abandon."""
+    done: Future[T] = Future()
+
+    def run() -> None:
         try:
-            done.set_result(source.open_catalog(spec))
+            done.set_result(call())
         except BaseException as error:
             done.set_exception(error)
 
-    threading.Thread(target=connect, name="connect", daemon=True).start()
-    while True:
-        try:
-            return done.result(_POLL_SECONDS)
-        except NotYet:
-            if done.done():
-                raise  # The source's own.
-        if stop():
-            raise Interrupted("stopped by a signal while connecting")
+    threading.Thread(target=run, name="connect", daemon=True).start()
+    return done

@@ -119,12 +119,8 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
     """Let the database parse the user's condition, bare and in its parentheses.
 
     The bare check is needed: `a) OR (b` would close the parentheses and read rows of other units.
-
-    Args:
-        explain: Has one statement parsed and planned without running it.
-
-    Raises:
-        SourceError: It is not a condition; the message has the database's own words.
+    `explain` has one statement parsed and planned without running it. `SourceError` has the
+    database's words.
     """
     for wanted in (f"{where}\n", condition(where)):
         try:
@@ -135,13 +131,10 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
 
 
 def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
-    """Return the database's error on SQL of the user as one of the option.
+    """Return the database's error on SQL of the user as an error of the option `given`.
 
-    A lost connection or snapshot has nothing to do with the SQL and is returned unchanged.
-
-    Args:
-        given: The option, with its text if that is short.
-        hint: The next step for the user, if the database's error has no better one.
+    A lost connection or snapshot has nothing to do with the SQL and is returned unchanged. `hint`
+    is used if the database's error has no better one.
     """
     if error.retryable or isinstance(error, SnapshotGone):
         return error
@@ -162,11 +155,7 @@ def below(share: float) -> str:
 
 
 def is_sampled(text: bytes | None, share: float) -> bool:
-    """Return whether a key is in a sample.
-
-    Args:
-        text: The key's text in UTF-8.
-    """
+    """Return whether a key, as text in UTF-8, is in a sample."""
     return bool(text) and hashlib.sha256(text or b"").hexdigest() < below(share)
 
 

@@ -49,10 +49,10 @@ _WINDOW_BYTES = 64 * 1024
 
 
 def requested_schema(plan: FetchPlan) -> pa.Schema:
-    """Return the schema of the fetched batches, with one field for each item.
+    """Return the schema of the fetched batches, whose types make the driver change no value.
 
-    The types are chosen so that the driver changes no value. For other types it silently truncates
-    fractions (int64, seconds), wraps nanoseconds and rounds to double.
+    For other types it silently truncates fractions (int64, seconds), wraps nanoseconds and rounds
+    to double.
     """
     return pa.schema(
         [(f"c{index}", type_named(item.fetched)) for index, item in enumerate(plan.items)]
@@ -66,13 +66,9 @@ class BatchMaker(Struct, kw_only=True):
     schema: pa.Schema
 
     def batch(self, fetched: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return one batch of the schema; LOBs that did not come with their row are null.
+        """Return one batch of the schema for an array of each item; LOBs fetched later are null.
 
-        Args:
-            fetched: An array for each item of the plan.
-
-        Raises:
-            OutputFailed: A value cannot be held exactly; names its column.
+        `OutputFailed` names a column whose value cannot be held exactly.
         """
         checked = isinstance(fetched, CheckedText)
         arrays = [
@@ -199,11 +195,9 @@ def number_texts(texts: pa.Array) -> pa.Array:
 
 
 def moment_texts(texts: pa.Array, digits: int) -> pa.Array:
-    """Return dates and times without the blank before years after Christ.
+    """Return texts of `TO_CHAR` without the blank before years after Christ.
 
-    Args:
-        texts: As `TO_CHAR` made them.
-        digits: The digits of the fraction of a second; 0 without a fraction.
+    `digits` are those of the fraction of a second; 0 without a fraction.
     """
     trimmed = pc.ascii_ltrim(texts, " ")
     if not digits:
@@ -236,8 +230,7 @@ def zoned_texts(texts: pa.Array, digits: int) -> pa.Array:
 def zone_names(zones: pa.Array) -> pa.Array:
     """Return offsets as they are, and regions as the time zone database spells them.
 
-    Oracle shows EUROPE/BERLIN, which some readers do not accept as a zone. A name that is missing
-    in the system's database is not changed.
+    Oracle shows EUROPE/BERLIN, which some readers do not accept. Unknown names are not changed.
     """
     encoded = zones.dictionary_encode()
     names = [_regions().get(name.upper(), name) for name in encoded.dictionary.to_pylist()]
@@ -254,14 +247,10 @@ def _joined(left: pa.Array, right: pa.Array | pa.Scalar, separator: str) -> pa.A
 
 
 def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
-    """Parse texts into timestamps, by the fields of the Gregorian calendar.
+    """Parse texts of `TO_CHAR` into timestamps in UTC, by the fields of the Gregorian calendar.
 
-    Args:
-        texts: As `TO_CHAR` made them, with no more digits of a fraction than the type has.
-        kind: The type; it has the zone UTC, like the texts, or no zone.
-
-    Raises:
-        MomentRefused: A text has no value of the type; the first such one is named.
+    The texts have no more digits of a fraction than the type. `MomentRefused` names the first text
+    that has no value of the type.
     """
     _refuse(texts, pc.invert(pc.match_substring_regex(texts, _FORM)), "is not a date")
 
@@ -342,11 +331,8 @@ def arrow_batches(
 ) -> Generator[Fetched, None, None]:
     """Yield what a statement fetches, `rows` rows at a time.
 
-    Raises:
-        NumberRefused: A number does not fit.
-        ValueError: There is a date that the driver cannot make.
-        OutputFailed: A batch is larger than Arrow's columns can be.
-        SourceError: The driver makes no Arrow values of a column's type.
+    `NumberRefused` where a number does not fit; `ValueError` for a date that the driver cannot
+    make.
     """
     import oracledb
 
@@ -411,11 +397,7 @@ class NumberRefused(Exception):
 def tuple_batches(
     connection: oracledb.Connection, sql: str, plan: FetchPlan, rows: int
 ) -> Generator[Fetched, None, None]:
-    """Yield what a statement fetches, `rows` rows at a time.
-
-    Raises:
-        NumberRefused: A number does not fit.
-    """
+    """Yield what a statement fetches, `rows` rows at a time; as `arrow_batches`."""
     kinds = [type_named(item.fetched) for item in plan.items]
     with connection.cursor() as cursor:
         cursor.arraysize = cursor.prefetchrows = rows
@@ -453,10 +435,7 @@ def type_handler(items: Sequence[Item]) -> Callable[..., Any]:
 
 
 def as_stored(cursor: oracledb.Cursor, metadata: oracledb.FetchInfo) -> Any:
-    """Make the driver return text and LOBs with an IS JSON check unchanged.
-
-    Without this handler, the driver converts them to dictionaries.
-    """
+    """Make the driver return text and LOBs with an IS JSON check unchanged, not as dictionaries."""
     if not metadata.is_json or metadata.type_code.name == "DB_TYPE_JSON":
         return None
     size = metadata.internal_size or 0

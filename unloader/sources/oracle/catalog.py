@@ -217,11 +217,10 @@ class OracleCatalog(Catalog):
         return self._snapshot
 
     def check_snapshot(self) -> None:
-        """Check that the tables read so far can still be read at the SCN.
+        """Check that the tables read so far can still be read at the SCN, as lost undo stays lost.
 
-        A lost connection does not fail this check, as the workers have other connections. Lost undo
-        does not come back. A session that was killed on purpose has to end the run: a retry would
-        open it again.
+        A lost connection does not fail this check, as the workers have other connections. A session
+        that was killed on purpose has to end the run: a retry would open it again.
         """
         at = as_of(self._snapshot)
         if not at or not self._session.alive:
@@ -230,7 +229,7 @@ class OracleCatalog(Catalog):
             for source in self._readable:
                 self._session.run(f"SELECT 1 FROM {source}{at} WHERE 1 = 0")
         except SnapshotGone as error:
-            raise SnapshotGone(error.message, error.hint) from error
+            raise SnapshotGone(error.message, error.hint) from error  # Not one to be retried.
         except TransientSourceError as error:
             if _KILLED in error.message:
                 raise SourceError(
@@ -316,9 +315,9 @@ class OracleCatalog(Catalog):
         return selector_statement(select_columns(extract), extract, selector)
 
     def count(self, extract: Extract) -> int:
-        """Return the number of rows of the query, the table or the selected partitions.
+        """Count the query, the table or the selected partitions that were described.
 
-        Only described partitions are counted: a later partition has no rows at the SCN.
+        A later partition has no rows at the SCN.
         """
         most = extract.limit_rows
         if not extract.partitions:
@@ -414,29 +413,16 @@ _NO_CODE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Literals, quoted names and comments."""
-_INNERMOST = re.compile(r"\(([^()]*)\)")
-_SUBQUERY = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
 _ROW_NUMBER = re.compile(r"(?<![\w$#])ROWNUM(?![\w$#])", re.IGNORECASE)
 
 
 def refuse_row_numbers(where: str) -> None:
-    """Refuse ROWNUM, which restarts in each work unit; a sub-query may use ROWNUM.
-
-    Raises:
-        SourceError: The condition itself depends on ROWNUM.
-    """
-    code, last = _NO_CODE.sub(" ", where), ""
-    while code != last:
-        last, code = code, _INNERMOST.sub(_opened, code)
-    if _ROW_NUMBER.search(code):
+    """Refuse ROWNUM, which restarts in each work unit."""
+    if _ROW_NUMBER.search(_NO_CODE.sub(" ", where)):
         raise SourceError(
             "--where uses ROWNUM, which starts from 1 in each work unit",
             "use --query instead, which is read as one work unit",
         )
-
-
-def _opened(found: re.Match[str]) -> str:
-    return " " if _SUBQUERY.match(found[1]) else f" {found[1]} "
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:

@@ -59,12 +59,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Dictionary:
-    """Asks each question once for all tables, when it first comes up; refusals are remembered.
-
-    Args:
-        session: The parent's session.
-        tables: Owner and name of each table that will be asked about.
-    """
+    """Asks each question once for all tables, when it first comes up; refusals are remembered."""
 
     def __init__(self, session: Session, tables: Iterable[tuple[str, str]]) -> None:
         self.session = session
@@ -74,11 +69,7 @@ class Dictionary:
         self._answers: dict[tuple[Question, str], dict[str, list[Row]] | SourceError] = {}
 
     def rows(self, question: Question, owner: str, name: str) -> list[Row]:
-        """Return the answer for one table.
-
-        Raises:
-            SourceError: The user may not see the view, or the connection is lost.
-        """
+        """Return the answer for one table; `SourceError` where the user may not see the view."""
         asked = (question, owner)
         if asked not in self._answers:
             self._answers[asked] = self._asked(question, owner)
@@ -160,8 +151,8 @@ TABLE = Question(
 )
 IS_EXTERNAL = Question(select="1", view="ALL_EXTERNAL_TABLES")
 COLUMNS = Question(
-    select="COLUMN_NAME, DATA_TYPE, DATA_TYPE_OWNER, DATA_LENGTH, DATA_PRECISION, DATA_SCALE, "
-    "NULLABLE, CHAR_LENGTH, CHAR_USED",
+    select="COLUMN_NAME, NULLABLE, DATA_TYPE, DATA_TYPE_OWNER, DATA_LENGTH, DATA_PRECISION, "
+    "DATA_SCALE, CHAR_LENGTH, CHAR_USED",
     view="ALL_TAB_COLS",
     where="HIDDEN_COLUMN = 'NO'",
     order="COLUMN_ID",
@@ -235,11 +226,7 @@ def candidates(session: Session, name: str) -> tuple[TableSummary, ...]:
 
 
 def relation(dictionary: Dictionary, owner: str, name: str, kind: str) -> Relation:
-    """Describe one table or view from the dictionary.
-
-    Args:
-        kind: table, view or materialized view, as far as is known.
-    """
+    """Describe one table or view; `kind` is table, view or materialized view, as far as known."""
     found = [] if kind == "view" else dictionary.rows(TABLE, owner, name)
     if not found:
         return Relation(owner=owner, name=name, kind=kind)
@@ -283,9 +270,8 @@ def columns(dictionary: Dictionary, table: Relation) -> tuple[ColumnInfo, ...]:
             nullable=nullable == "Y",
             attributes=attributes,
         )
-        for name, data_type, type_owner, length, *facts, nullable in (
-            (row[0], row[1], row[2], row[3], row[4], row[5], row[7], row[8], row[6])
-            for row in dictionary.rows(COLUMNS, table.owner, table.name)
+        for name, nullable, data_type, type_owner, length, *facts in dictionary.rows(
+            COLUMNS, table.owner, table.name
         )
     )
 
@@ -293,11 +279,10 @@ def columns(dictionary: Dictionary, table: Relation) -> tuple[ColumnInfo, ...]:
 def column_type(
     data_type: str, type_owner: str | None, length: int | None, facts: list[int | str | None]
 ) -> str:
-    """Return a column's type as `native` prints it.
+    """Return a column's type as `native_text` prints it.
 
-    Args:
-        type_owner: DATA_TYPE_OWNER; only types of users have one.
-        facts: DATA_PRECISION, DATA_SCALE, CHAR_LENGTH and CHAR_USED.
+    `type_owner` is DATA_TYPE_OWNER: only types of users have one. `facts` are DATA_PRECISION,
+    DATA_SCALE, CHAR_LENGTH and CHAR_USED.
     """
     precision, scale, characters, used = facts
     if type_owner is not None:
@@ -387,8 +372,7 @@ class _Rights(Struct, frozen=True, kw_only=True):
 def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTable]:
     """Return the tables and views of all users of whom this one sees any, in no order.
 
-    Args:
-        at_scn: They are to be read as of an SCN, which needs an additional right.
+    `at_scn`: to read them takes the right to read as of an SCN, too.
     """
     schemas: list[tuple[str, str]] = []
     if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
@@ -458,10 +442,7 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
 
     As in Oracle: a plain name means the one in upper case, and without a schema first the session's
     own, then public synonyms. Another user's table is never meant without its schema. Where Oracle
-    would find nothing, a plain name means one that only differs in case.
-
-    Raises:
-        SourceError: The table is missing, ambiguous, or on another database (a link).
+    would find nothing, a plain name means one that only differs in case. A link is refused.
     """
     found = candidates(session, wanted.name.text)
     near = {schema, PUBLIC}

@@ -148,10 +148,7 @@ HINTS = {
 }
 
 REFUSED = frozenset(
-    (
-        *("ORA-00018", "ORA-00020", "ORA-02391", "ORA-12516", "ORA-12518", "ORA-12519"),
-        *("ORA-12520",),
-    )
+    ["ORA-00018", "ORA-00020", "ORA-02391", "ORA-12516", "ORA-12518", "ORA-12519", "ORA-12520"]
 )
 """Codes of a database or listener that takes no more sessions. A listener learns late, after
 minutes, that others have ended."""
@@ -195,8 +192,8 @@ CONFIGURATION = frozenset(
 def code_of(error: BaseException) -> str:
     """Return the code that matters, such as ORA-01555; empty if the error has no code.
 
-    The first code of the database that does not merely introduce another one counts. Without a
-    code of the database, the first such code of the driver counts.
+    The first code of the database that does not merely introduce another one counts, else the first
+    such code of the driver.
     """
     found = _CODE.findall(_text(error))
     database = [number for kind, number in found if kind in ("ORA", "TNS")]
@@ -234,10 +231,9 @@ def one_line(error: BaseException) -> str:
 
 
 def translated(error: BaseException, *, connecting: bool = False) -> UnloaderError:
-    """Translate a driver error into the user's error; an `UnloaderError` is returned unchanged.
+    """Return the user's error for a driver error; an `UnloaderError` is returned unchanged.
 
-    Args:
-        connecting: No session was open yet.
+    `connecting`: no session was open yet.
     """
     if isinstance(error, UnloaderError):
         return error

@@ -113,11 +113,7 @@ def lay_out(
     user: str,
     observe: Observer = silent,
 ) -> Layout:
-    """Return the parts of a table, with extents or keys as far as they can be known.
-
-    Raises:
-        SourceError: The connection is lost, or partitions cannot be listed.
-    """
+    """Return the parts of a table, with extents or keys as far as they can be known."""
     whole = PartitionInfo(name="", position=0, rows=table.rows, bytes=table.bytes)
     if not (table.has_rowids or table.is_index):
         return Layout(parts=(whole,), partitioned=False)
@@ -286,11 +282,8 @@ def _sample_blocks(
 ) -> dict[str, PartitionInfo]:
     """Return the parts with some of their blocks as extents, by name.
 
-    Each part is sampled at the same rate. One whose size was not known gets an estimate.
-
-    Args:
-        percent: Percentage of the blocks, from the known size; None if the size is unknown.
-        exact: The size is exact, not estimated.
+    Each part is sampled at the same rate: `percent` of its blocks, from the known size, None if it
+    is unknown. A part whose size was not known gets an estimate. `exact`: sizes are not estimates.
     """
     if percent is None:
         percent = FIRST_PERCENT
@@ -351,7 +344,7 @@ def _keys(
 def key_literal(value: Any) -> str | None:
     """Return SQL for a key, None for a text that no literal can hold.
 
-    A fraction of a second finer than Python's is cut off: a boundary between keys need not be one.
+    A fraction of a second finer than Python's is cut off: a boundary need not be a key.
     """
     if isinstance(value, datetime):
         text = f"{value.year:04d}-{value:%m-%d %H:%M:%S}"
@@ -397,9 +390,9 @@ def partition_leaves(dictionary: Dictionary, table: Relation) -> tuple[Partition
 def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]:
     """Return the segments' numbers, by the name of partition or sub-partition, None for neither.
 
-    TRUNCATE, EXCHANGE and MOVE change a number, and ROWIDs contain it. For another user's table,
-    ALL_OBJECTS shows partitions to a user who may read the table. It shows sub-partitions only to
-    a user who may read any table. DBA_OBJECTS is read instead, if the user may see it.
+    TRUNCATE, EXCHANGE and MOVE change a number, and ROWIDs contain it. Of another user's table,
+    ALL_OBJECTS shows sub-partitions only to a user who may read any table. DBA_OBJECTS is read
+    instead, if the user may see it.
     """
     found = dictionary.rows(OBJECTS, table.owner, table.name)
     if not found:

@@ -68,11 +68,7 @@ class OracleReader:
     """A worker's session; units are read at the snapshot that their extract names."""
 
     def __init__(self, spec: SourceSpec, snapshot: Snapshot | None) -> None:
-        """Connect.
-
-        Args:
-            snapshot: The run's; each statement names it, so there is nothing to enter.
-        """
+        """Connect; each statement names the snapshot, so there is nothing to enter."""
         self._connect: Callable[[], Session] = lambda: Session(spec, action="worker")
         self._session = self._connect()
         self._route = Route(spec)
@@ -165,26 +161,26 @@ class OracleReader:
     def _misfit(
         self, error: NumberRefused, plan: FetchPlan, extract: Extract, piece: Piece
     ) -> OutputFailed:
-        names = [
-            plan.columns[item.column].name
-            for item in plan.items
-            if item.fetched == f"decimal128({error.digits[0]}, {error.digits[1]})"
-        ]
+        """Return the error with the column and the row, for which its value is searched."""
+        precision, scale = error.digits
+        kind = f"decimal128({precision}, {scale})"
+        names = [plan.columns[each.column].name for each in plan.items if each.fetched == kind]
         where, column = "", " or ".join(names)
         for name in names:
             with suppress(UnloaderError):
                 alone = f"{quoted(name)} = {error.value}"
                 asked = f"({extract.where}\n) AND {alone}" if extract.where else alone
                 same = replace(extract, where=asked, limit_rows=None)
-                sql = selector_statement("ROWIDTOCHAR(ROWID)", same, piece.selector)
                 self._stale = True
-                rowid = self._connected().value(sql)
+                rowid = self._connected().value(
+                    selector_statement("ROWIDTOCHAR(ROWID)", same, piece.selector)
+                )
                 if rowid is not None:
                     where, column = f" in the row with ROWID {rowid}", name
                     break
         return OutputFailed(
             f"column {column} holds {error.value}{where}, which does not fit "
-            f"decimal({error.digits[0]},{error.digits[1]})",
+            f"decimal({precision},{scale})",
             f"write the column as exact text with --as-text {column}; for a NUMBER without "
             "precision, --number-without-precision string has the same effect",
         )
@@ -211,9 +207,7 @@ class StoredLob(Struct, frozen=True, kw_only=True):
     def pieces(self) -> Iterator[Any]:
         """Read the LOB from its start.
 
-        Raises:
-            SourceError: The database failed, or the row is gone.
-            OutputFailed: It holds half a character.
+        `SourceError` where the row is gone; `OutputFailed` where it holds half a character.
         """
         lob: Any = self.place
         if isinstance(lob, str):
@@ -267,12 +261,8 @@ def _large_rows(
 ) -> Iterator[pa.RecordBatch | LargeRow]:
     """Yield the rows of a batch in order; each row with large values is a `LargeRow`.
 
-    Args:
-        batch: Of the run's schema.
-        fetched: The columns of the batch as they were fetched.
-        plan: The columns and items to fetch.
-        session: Reads the large values.
-        read_from: The table or query that the unit reads, at the snapshot.
+    `fetched` has the columns as they were fetched; `session` reads the large values from
+    `read_from`, the table or query of the unit at the snapshot.
     """
     large: dict[int, list[tuple[int, LargeValue]]] = {}
     for item, values in zip(plan.items, fetched, strict=True):
@@ -313,8 +303,7 @@ class Route:
     def batches(self, plan: FetchPlan, session: Session) -> Batches:
         """Return how the rows of a plan come over a session.
 
-        Raises:
-            ConfigError: The native fetch was asked for, and cannot be used on this machine.
+        `ConfigError` where the native fetch was asked for, and its library is not usable.
         """
         way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
         ordinary = arrow_batches if way == "arrow" else tuple_batches

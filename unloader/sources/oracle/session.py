@@ -27,12 +27,10 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -50,7 +48,12 @@ from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE, redact
 from unloader.secrets.secret_places import check_private, secret_in
 from unloader.sources.oracle.errors import code_of, is_dead, one_line, translated
 from unloader.sources.password import password_of
-from unloader.sources.registry import TOKEN_FILE, TOKEN_KEY_FILE, WALLET_PASSWORD_FILE
+from unloader.sources.registry import (
+    TOKEN_FILE,
+    TOKEN_KEY_FILE,
+    WALLET_PASSWORD_FILE,
+    in_thread,
+)
 from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
@@ -103,9 +106,6 @@ class Session:
             action: The purpose of the session, as V$SESSION.ACTION shows it.
             scans: The session reads whole units; one that asks the dictionary does better with the
                 buffer cache.
-
-        Raises:
-            ConfigError: The URL, a secret or the client library is not usable.
         """
         import oracledb
 
@@ -143,11 +143,7 @@ class Session:
 
     @property
     def connection(self) -> oracledb.Connection:
-        """The driver's connection.
-
-        Raises:
-            SourceError: It is lost.
-        """
+        """The driver's connection; `TransientSourceError` where it is lost."""
         if self._dead:
             raise TransientSourceError("Oracle: the connection was lost before", "run again")
         return self._connection
@@ -196,8 +192,7 @@ class Session:
     def parse(self, sql: str) -> tuple[oracledb.FetchInfo, ...]:
         """Return a query's columns; the database parses the statement and does not run it.
 
-        Raises:
-            SourceError: The statement is not valid, or has bind variables.
+        `SourceError` where the statement is not valid, or has bind variables.
         """
         with self.translating(), self.cursor() as cursor:
             cursor.parse(sql)
@@ -280,11 +275,8 @@ def open_connection(
 ) -> oracledb.Connection:
     """Return a new connection as the URL asks for.
 
-    Args:
-        patience_seconds: Longest wait for all of it, every host and every retry included.
-
-    Raises:
-        ConfigError: The URL, a file with a secret or the client library is not usable.
+    `patience_seconds` is the longest wait for all of it, every host and every retry included.
+    `ConfigError` where the URL, a file with a secret or the client library is not usable.
     """
     import oracledb
 
@@ -331,21 +323,10 @@ def _connected(
     """
     import oracledb
 
-    done: Future[oracledb.Connection] = Future()
-
-    def connect() -> None:
-        try:
-            done.set_result(oracledb.connect(connect_string, **arguments))
-        except BaseException as error:
-            done.set_exception(error)
-
-    Thread(target=connect, name="oracle-connect", daemon=True).start()
-    try:
-        return done.result(patience_seconds)
-    except FutureTimeout as error:
-        if done.done():
-            raise  # The driver's own.
-        raise TimeoutError(f"no answer in {patience_seconds:g} s") from error
+    connecting = in_thread(lambda: oracledb.connect(connect_string, **arguments))
+    if not wait([connecting], patience_seconds).done:
+        raise TimeoutError(f"no answer in {patience_seconds:g} s")
+    return connecting.result()
 
 
 def _token() -> str | tuple[str, str] | None:
@@ -401,11 +382,7 @@ TEXT = "ewallet.pem"
 
 
 def check_wallet(directory: Path) -> None:
-    """Check that only the current user can use the keys of a wallet, if it has keys.
-
-    Raises:
-        ConfigError: Another user can.
-    """
+    """Check that only the current user can use the keys of a wallet, or raise `ConfigError`."""
     check_private(directory / AUTO_LOGIN, "wallet")
     try:
         text = read_regular(directory / TEXT, follow=True)
@@ -469,9 +446,8 @@ class OracleAddress(Struct, frozen=True, kw_only=True):
 def parse_location(location: str) -> OracleAddress:
     """Parse the URL of an Oracle database.
 
-    Raises:
-        UsageError: It holds a password.
-        ConfigError: It lacks a database or a service, or names an unknown setting.
+    `UsageError` where it holds a password; `ConfigError` where it lacks a database or a service, or
+    names an unknown setting.
     """
     _, found, rest = location.partition("://")
     if not found:

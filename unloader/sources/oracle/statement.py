@@ -69,10 +69,7 @@ def selector_statement(columns_sql: str, extract: Extract, selector: Selector) -
 
 
 def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
-    """Return the COUNT of all rows of the table or query, or of one leaf of the table.
-
-    It counts no further than to the limit of the rows.
-    """
+    """Return the COUNT of the table or query, or of one leaf, as far as the limit of the rows."""
     clause = "" if leaf is None else partition_clause(leaf.kind, leaf.name)
     source, conditions = _relation(extract, clause), row_conditions(extract)
     if extract.limit_rows is None:
@@ -106,7 +103,7 @@ def as_of(snapshot: Snapshot | None) -> str:
 def partition_name(*levels: str) -> str:
     """Return the name of a leaf: `PARTITION` or `PARTITION/SUBPARTITION`.
 
-    A name that has the slash itself is put into double quotes, which no name in Oracle can have.
+    A name with a slash is put into double quotes, which no name in Oracle can have.
     """
     return "/".join(quoted(level) if "/" in level else level for level in levels)
 
@@ -201,15 +198,10 @@ def current_scn(session: Session) -> tuple[int, bool] | None:
 def take_snapshot(
     session: Session, user: str, consistency: Consistency, wanted: int | None
 ) -> Snapshot:
-    """Return the SCN to read at.
+    """Return the SCN to read at, or none for the consistency `none`.
 
-    Args:
-        consistency: none: no SCN at all.
-        wanted: An SCN that was asked for; whether undo reaches back to it turns out on reading.
-
-    Raises:
-        SourceError: The user may not know the SCN.
-        SnapshotGone: The wanted SCN is in the future.
+    Whether undo reaches back to a wanted SCN turns out on reading. `SnapshotGone` where it is in
+    the future; `SourceError` where the user may not know the SCN.
     """
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     if consistency == "none":
@@ -234,12 +226,8 @@ def take_snapshot(
 def check_readable(session: Session, user: str, relation: str, at: str, owner_hint: str) -> None:
     """Return if the user may read a relation as of the snapshot; no row is read.
 
-    Args:
-        at: The AS OF clause with a blank before it, empty without a snapshot.
-        owner_hint: The table as a GRANT names it; empty for a query.
-
-    Raises:
-        SourceError: The right to select or to look back is missing, or the snapshot is gone.
+    `at` is the AS OF clause with a blank before it. `owner_hint` is the table as a GRANT names it;
+    empty for a query.
     """
     try:
         session.run(f"SELECT 1 FROM {relation}{at} WHERE 1 = 0")
@@ -396,11 +384,7 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
 
 
 def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
-    """Return the plan that fetches the projection of an extract.
-
-    Args:
-        moments_as_text: Fetch dates and timestamps as the database's text of them.
-    """
+    """Return the plan that fetches an extract, with moments as themselves or as text."""
     rowid = extract.query is None and not any(
         dict(column.attributes).get(ROWID) == "no" for column in extract.table.columns
     )
@@ -469,11 +453,9 @@ def _lob_items(column: ReadColumn, index: int, *, rowid: bool) -> tuple[Item, ..
 
 
 def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
-    """Return the rows of one fetch.
+    """Return the rows of one fetch: as many as suit rows of usual width, fewer of wide ones.
 
-    Args:
-        usual_rows: The number of rows that suits rows of usual width.
-        batch_bytes: What a batch should take; even of the widest rows it takes a few times that.
+    A batch of the widest rows takes a few times `batch_bytes`.
     """
     widest = sum(_widest_bytes(plan.columns[item.column], item) for item in plan.items)
     lobs = sum(

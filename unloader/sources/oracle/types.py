@@ -198,12 +198,7 @@ _NUMBER_TEXT = "TO_CHAR({},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
 def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReadings, ...]:
     """Return how a column can be read: one column, or two where its zone is asked for.
 
-    Args:
-        column: Its native type is as `native` prints it.
-        values: What becomes of values that the usual Arrow types cannot hold.
-
-    Raises:
-        SourceError: The type cannot be read exactly; names the column and `--exclude`.
+    `SourceError` names a column whose type cannot be read exactly, and `--exclude`.
     """
     native = parse_native(column.native_type)
     rule = TYPES.get(native.name)
@@ -403,10 +398,8 @@ def native_text(
 ) -> str:
     """Return a type as Oracle prints it, from the facts that the dictionary has of a column.
 
-    Args:
-        name: DATA_TYPE, which has the digits of timestamps and intervals in it already.
-        length: CHAR_LENGTH of character types, DATA_LENGTH of RAW and UROWID.
-        in_chars: CHAR_USED is C.
+    `name` is DATA_TYPE, with the digits of timestamps and intervals. `length` is CHAR_LENGTH, or
+    DATA_LENGTH of RAW and UROWID. `in_chars`: CHAR_USED is C.
     """
     if name == "NUMBER":
         if precision is None:
@@ -422,10 +415,7 @@ def native_text(
 
 
 def described_column(info: oracledb.FetchInfo) -> ColumnInfo:
-    """Return a column of a query as the driver describes it.
-
-    Such a column has no ROWID to its rows.
-    """
+    """Return a column of a query as the driver describes it; its rows have no ROWID."""
     driver_name = str(info.type_code.name)
     name = _DESCRIBED.get(driver_name, driver_name.removeprefix("DB_TYPE_"))
     if name == "OBJECT" and info.type is not None:

@@ -122,8 +122,7 @@ class PostgresCatalog(Catalog):
         self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
 
     def tables(self) -> tuple[TableSummary, ...]:
-        rows = self._session.rows(relations.RELATIONS, None)
-        found = [row for row in rows if not row.is_partition]
+        found = relations.readable(self._session)
         oids = [row.oid for row in found]
         sizes = {row.root: row for row in relations.sized(self._session, relations.SIZES, oids)}
         return tuple(_summary(row, sizes.get(row.oid)) for row in found)
@@ -182,10 +181,9 @@ class PostgresCatalog(Catalog):
         return (*missing, f"BYPASSRLS is missing: {found}") if found else tuple(missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Open a read-only transaction with a snapshot; held until `close`.
+        """Open a read-only transaction with a snapshot, which is held until `close`.
 
-        The snapshot is exported or a keeper's. If the source was opened for the snapshot of an
-        earlier run, it is that snapshot.
+        It is exported, or a keeper's, or the snapshot of an earlier run.
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         seconds = self._spec.session.keep_snapshot_seconds
@@ -302,13 +300,9 @@ class PostgresCatalog(Catalog):
     def _lock(self, tables: Sequence[Held]) -> None:
         """Lock relations against the changes that a snapshot does not cover, as pg_dump does.
 
-        After TRUNCATE, or an ALTER TABLE that rewrites the table, older snapshots see it empty,
-        and a count would find no rows. LOCK TABLE locks many partitions, ten times as fast. EXPLAIN
+        After TRUNCATE, or an ALTER TABLE that rewrites the table, older snapshots see it empty, and
+        a count would find no rows. LOCK TABLE locks many partitions, ten times as fast. EXPLAIN
         locks the rest: it takes the lock that a SELECT takes, with the same rights.
-
-        Raises:
-            SnapshotGone: A relation is not as it was at the snapshot.
-            SourceError: A lock is not to be had, or policies may hide rows.
         """
         extracts = [extract for extract, _ in tables if extract.query is None]
         own = [qualified(each.table.schema, each.table.name) for each in extracts]
@@ -467,12 +461,12 @@ class PostgresCatalog(Catalog):
         Another spelling in its search path counts only if the server finds nothing.
         """
         oid = relations.meant(self._session, table)
-        rows = self._session.rows(relations.RELATIONS, oid)
-        listed = [_summary(row) for row in rows]
+        rows = relations.readable(self._session, oid)
         if oid is not None:
             if not rows:
                 raise no_such_table(table, (), self.capabilities.folding, self._where)
             return oid, rows[0].schema, rows[0].name
+        listed = [_summary(row) for row in rows]
         found = resolve(
             table,
             listed,

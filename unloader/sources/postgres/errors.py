@@ -95,11 +95,7 @@ Phase = Literal["connecting", "open", "closed"]
 
 
 class LibpqError(Exception):
-    """An error of a session, in the words of libpq or of the server.
-
-    Attributes:
-        sqlstate: The server's code of five characters, empty where it is libpq's own error.
-    """
+    """An error of a session, in the words of libpq or of the server, which adds its SQLSTATE."""
 
     def __init__(self, text: str, sqlstate: str = "") -> None:
         super().__init__(text.strip())
@@ -109,8 +105,7 @@ class LibpqError(Exception):
 class ServerError(LibpqError):
     """The server refused a statement.
 
-    Attributes:
-        ends_session: The session may have ended with it: its severity is not ERROR, or not known.
+    `ends_session`: its severity is not ERROR, or not known, so the session may have ended with it.
     """
 
     def __init__(self, text: str, sqlstate: str = "", *, ends_session: bool = True) -> None:

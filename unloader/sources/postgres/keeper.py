@@ -44,14 +44,7 @@ class _Keeper:
     ) -> None:
         """Connect, take the snapshot, put it on record.
 
-        Args:
-            pipe: To the run.
-            source: The database, and how long the snapshot is kept where no run uses it.
-            folder: Of the records.
-            tick_seconds: The time between two looks at connection, run and clock.
-
-        Raises:
-            OSError: The record cannot be written.
+        `folder` has the records; `tick_seconds` are between two looks at connection, run and clock.
         """
         self._pipe: Connection | None = pipe
         self._tick = tick_seconds

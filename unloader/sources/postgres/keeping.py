@@ -30,6 +30,7 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.json import Decoder, encode
+from msgspec.structs import asdict
 
 from partition_planner.model import Selector
 from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
@@ -120,8 +121,7 @@ class OwnRecord:
 def folder() -> Path:
     """Return the directory of the records, made where it is missing.
 
-    Raises:
-        ConfigError: It cannot be made, or others may write it.
+    `ConfigError` where it cannot be made, or others may write it.
     """
     path = _place()
     try:
@@ -166,47 +166,30 @@ def boundary() -> str:
 
 
 def living() -> tuple[Keeper, ...]:
-    """Return the keepers of this user, by run; records of dead keepers are removed.
-
-    Raises:
-        ConfigError: Others may write their directory.
-    """
+    """Return the keepers of this user, by run; records of dead keepers are removed."""
     found = []
     if not os.path.lexists(_place()):
         return ()
     _check(_place())
     for path in sorted(_place().glob(f"*{RECORD_SUFFIX}")):
-        if not _is_locked(path):
+        if not is_alive(path):
             _remove(path)
         elif (record := _read(path)) is not None:
             found.append(Keeper(path=path, record=record, in_use=_is_used(path)))
     return tuple(found)
 
 
-def keeper_of(snapshot: str) -> Keeper | None:
-    return next((each for each in living() if each.record.snapshot == snapshot), None)
-
-
 def use(path: Path) -> int:
-    """Keep the snapshot from being let go until the descriptor that is returned is closed.
-
-    Raises:
-        OSError: The keeper has ended.
-    """
+    """Keep the snapshot until the descriptor is closed; `OSError` where the keeper has ended."""
     descriptor = open_regular(_use_of(path), os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
-def is_alive(path: Path) -> bool:
-    return _is_locked(path)
-
-
 def end(keeper: Keeper) -> None:
     """End a keeper, and with it the snapshot; return when it is gone.
 
-    Raises:
-        ConfigError: It runs on another machine, or in another container.
+    `ConfigError` where it runs on another machine, or in another container.
     """
     record = keeper.record
     if record.boundary != boundary():
@@ -217,7 +200,7 @@ def end(keeper: Keeper) -> None:
             f"{record.server_process})",
         )
     if not hasattr(os, "pidfd_open"):  # Not Linux.
-        if _is_locked(keeper.path):
+        if is_alive(keeper.path):
             os.kill(record.process, signal.SIGTERM)
         return
     try:
@@ -227,7 +210,7 @@ def end(keeper: Keeper) -> None:
         return
     try:
         # It holds the lock now, so it had the number when the handle was made.
-        if _is_locked(keeper.path):
+        if is_alive(keeper.path):
             _end_process(handle)
     finally:
         os.close(handle)
@@ -251,7 +234,7 @@ def _read(path: Path) -> Record | None:
         return None
 
 
-def _is_locked(path: Path) -> bool:
+def is_alive(path: Path) -> bool:
     return _locked_by_another(path, fcntl.LOCK_SH)
 
 
@@ -305,9 +288,6 @@ class Kept:
     A run that has started the keeper has a pipe to it. Requests are tuples of a name and arguments:
     `hold`, `keep_until_gone` and `check`. A refusal is answered with an `AttemptFailure`. The
     keeper of an earlier run has locked the relations and knows the files already.
-
-    Raises:
-        OSError: The keeper has ended.
     """
 
     def __init__(
@@ -361,13 +341,7 @@ class Kept:
 def start_keeper(source: SourceSpec, cancelled: Callable[[], bool]) -> Kept:
     """Start a keeper that takes the snapshot, and end earlier keepers of the same run.
 
-    Args:
-        source: Its database, and how long it keeps the snapshot.
-        cancelled: True ends the wait for an answer, now and later.
-
-    Raises:
-        ConfigError: Its record cannot be stored, or a driver is missing.
-        SourceError: The server refused.
+    True of `cancelled` ends the wait for an answer, now and later.
     """
     pipe = _start()
 
@@ -410,7 +384,7 @@ def _ended() -> SnapshotGone:
 
 def kept_by_another(value: str) -> Kept | None:
     """Return the snapshot of an earlier run if a keeper of this user is known to hold it."""
-    keeper = keeper_of(value)
+    keeper = next((each for each in living() if each.record.snapshot == value), None)
     if keeper is None:
         return None
     with suppress(OSError):
@@ -452,32 +426,17 @@ def _start() -> Connection:
 
 def listed(ended: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the keepers that live, as values for JSON, and the runs whose keepers were ended."""
-    found = [
-        {
-            "run_id": record.run_id,
-            "source": record.source,
-            "snapshot": record.snapshot,
-            "taken_at": record.taken_at,
-            "kept_until": record.kept_until,
-            "in_use": keeper.in_use,
-            "server_process": record.server_process,
-            "process": record.process,
-            "host": record.host,
-            "destinations": [str(Path(mark).parents[1]) for mark in record.marks],
-        }
-        for keeper in living()
-        for record in (keeper.record,)
-    ]
+    found = []
+    for keeper in living():
+        record = asdict(keeper.record)
+        destinations = [str(Path(mark).parents[1]) for mark in record.pop("marks")]
+        del record["boundary"]
+        found.append({**record, "in_use": keeper.in_use, "destinations": destinations})
     return {"keepers": found, "ended": list(ended)}
 
 
 def ended(run_id: str | None) -> dict[str, Any]:
-    """End the keepers of a run, or all keepers that no run uses; return as `listed`.
-
-    Raises:
-        UsageError: The run has no keeper, or is still running.
-        ConfigError: A keeper cannot be ended from here.
-    """
+    """End the keepers of a run, or all keepers that no run uses; return as `listed`."""
     found = [each for each in living() if run_id in (None, each.record.run_id)]
     if run_id is not None and not found:
         raise UsageError(

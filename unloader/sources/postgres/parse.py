@@ -34,14 +34,10 @@ _DAY_MICROSECONDS = 86_400 * 10**6
 
 
 def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return dates or timestamps, null for null.
+    """Return dates or timestamps of microseconds, null for null.
 
-    Args:
-        texts: Values as the server prints them, with `Z` for the offset of UTC.
-        kind: date32, or a timestamp of microseconds.
-
-    Raises:
-        ValueError: A text has no value of the type; its message is the reason.
+    Texts are as the server prints them, with `Z` for the offset of UTC. The message of a
+    `ValueError` is why a text has no value of the type.
     """
     odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, _ORDINARY)), False)
     ordinary = pc.cast(pc.if_else(odd, pa.scalar(None, texts.type), texts), kind)
@@ -86,10 +82,7 @@ _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
 
 
 class CopyParser:
-    """Parses whole records of `COPY ... (FORMAT csv)` into batches.
-
-    NULL is the bare empty field, an empty string is the enclosed one.
-    """
+    """Parses records of `COPY ... (FORMAT csv)`; NULL is the bare empty field."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -104,9 +97,7 @@ class CopyParser:
     def parse(self, *chunks: Text) -> pa.RecordBatch:
         """Return the records in some chunks, each of whole ones, as one batch.
 
-        Raises:
-            OutputFailed: A value does not fit the Arrow type of its column; names every such
-                column in them.
+        `OutputFailed` names every column with a value that does not fit its Arrow type.
         """
         table, refused = self._table(_joined(chunks))
         arrays: list[pa.Array] = []
@@ -304,8 +295,7 @@ def _ends_in_half_a_pair(piece: bytes) -> bool:
 class WideRows:
     """Makes batches of the usual rows of a text, and a separate row of each wide row.
 
-    Args:
-        least_bytes: A row whose text has at least this size is wide.
+    The text of a wide row has at least `least_bytes`.
     """
 
     def __init__(self, schema: pa.Schema, parser: CopyParser, least_bytes: int) -> None:

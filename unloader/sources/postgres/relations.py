@@ -37,19 +37,6 @@ from unloader.sources.statement import (
     select_count,
 )
 
-RELATIONS = """
-SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relispartition AS is_partition,
-       CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
-            WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END AS kind
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
-  AND has_schema_privilege(n.oid, 'USAGE')
-  AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
-  AND ($1::oid IS NULL OR c.oid = $1)
-ORDER BY 2, 3
-"""
-
 SIZES = """
 WITH RECURSIVE tree (root, oid) AS (
   SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY($1::oid[])
@@ -176,11 +163,6 @@ WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' ORDER BY 1
 MAY_READ_TABLEOID = "SELECT has_column_privilege($1::oid, 'tableoid', 'SELECT')"
 """It takes a right on all of the table."""
 
-OIDS = """
-SELECT given.at, to_regclass(given.name)::oid AS oid
-FROM unnest($1::text[]) WITH ORDINALITY AS given (name, at)
-"""
-
 LOCKABLE = """
 SELECT given.name FROM unnest($1::text[]) AS given (name)
 JOIN pg_class c ON c.oid = to_regclass(given.name)
@@ -235,8 +217,7 @@ def meant(session: Session, table: TableName) -> int | None:
 def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
     """Return the schemas of the user's search path that exist, in its order.
 
-    Args:
-        implicit: Include schemas that are searched without being named, such as `pg_catalog`.
+    `implicit` includes schemas that are searched without being named, such as `pg_catalog`.
     """
     sql = "SELECT pg_catalog.current_schemas($1::boolean)::pg_catalog.text[]"
     with session.users_path():
@@ -247,8 +228,7 @@ def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
     """Return the rows of a statement that asks for sizes.
 
     A function that returns a size waits for a session with an exclusive lock on the relation. Many
-    tables must not wait for one: the size of such a relation comes from its last ANALYZE. The later
-    lock shows whether it can be read.
+    tables must not wait for one: the size of such a relation comes from its last ANALYZE.
     """
     if not session.in_transaction:
         return session.rows(sql, oids, [])
@@ -264,10 +244,7 @@ def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
 
 
 def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
-    """Return the columns of tables in table order, by oid; one that is gone is left out.
-
-    Domains come with the type behind them.
-    """
+    """Return the columns of tables, by oid; domains come with the type behind them."""
     found: dict[int, list[tuple[str, str, bool, str]]] = {}
     for oid, *column in session.rows(COLUMNS, oids):
         found.setdefault(oid, []).append(tuple(column))
@@ -320,19 +297,10 @@ def hiding(names: str) -> str:
     return f"by policy {names}" if names else "because no policy shows any row to this user"
 
 
-def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
-    """Return the oids of relations, None for one that is not there; names quoted as in SQL."""
-    rows = session.rows(OIDS, list(names))
-    return [row.oid for row in sorted(rows, key=lambda row: int(row.at))]
-
-
 def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> list[str]:
     """Lock relations as a SELECT does, without their children; return the locked relations.
 
-    Args:
-        session: Within a transaction, which holds the locks.
-        names: Quoted as in SQL.
-        whole: Names among them that are not locked if they have children.
+    Names are quoted as in SQL; those in `whole` are not locked if they have children.
     """
     if not names:
         return []
@@ -351,7 +319,6 @@ def changed(session: Session, names: Sequence[str] = (), *, by_name: bool = True
     `pg_relation_filenode` show the latest committed state.
 
     Args:
-        session: A session within a snapshot that has locked every relation that will be read.
         names: Relations that are read by name, schema and name quoted.
         by_name: Texts of the user or of functions name further relations.
     """
@@ -406,10 +373,11 @@ CROSS JOIN LATERAL (SELECT
   n.nspname IN ('pg_catalog', 'information_schema') AS system,
   coalesce(has_schema_privilege(n.oid, 'USAGE'), false) AS enter,
   has_table_privilege(c.oid, 'SELECT') AS read) AS may
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
-  AND n.nspname !~ '^pg_(toast|temp)' AND ($1::oid[] IS NULL OR c.oid = ANY ($1))
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_(toast|temp)'
+  AND ($1::oid[] IS NULL AND NOT c.relispartition OR c.oid = ANY ($1))
 """
-"""A function that is asked for a table which is gone returns NULL."""
+"""All relations except partitions, or the given ones. A function that is asked for a table which is
+gone returns NULL."""
 
 SEE_CHANGES = "SELECT pg_relation_size('pg_catalog.pg_conversion'::regclass)"
 """Makes the results of the session's functions include later commits of other sessions.
@@ -419,13 +387,15 @@ lock that it does not hold yet. This statement takes such a lock and releases it
 """
 
 
-def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable]:
-    """Return all tables, including the tables of the database itself, in any order.
+def readable(session: Session, oid: int | None = None) -> list[Any]:
+    """Return the rows of `TABLES` that the user may read, by schema and name, or only one."""
+    rows = session.rows(TABLES, None if oid is None else [oid])
+    found = (row for row in rows if row.enter and (row.read or row.read_some) and not row.system)
+    return sorted(found, key=lambda row: (row.schema, row.name))
 
-    Args:
-        session: The parent's session.
-        policies_apply: The user asked for the rows that policies let through.
-    """
+
+def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable]:
+    """Return all tables, including the tables of the database itself, in any order."""
     session.value(SEE_CHANGES)
     return [
         ListedTable(
@@ -482,7 +452,7 @@ def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
         )
 
 
-LISTED_OIDS = """
+OIDS = """
 SELECT given.at, c.oid
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (schema, name, at)
 JOIN pg_namespace n ON n.nspname = given.schema
@@ -504,14 +474,12 @@ def described_tables(
 ) -> tuple[TableInfo | Obstacle, ...]:
     """Return each table's description in the order of `tables`, or its obstacle in its place."""
     observe(PhaseStarted(phase="columns"))
-    schemas, names = [table.schema for table in tables], [table.name for table in tables]
-    oids = {row.at - 1: int(row.oid) for row in session.rows(LISTED_OIDS, schemas, names)}
-    keys = {oid: (tables[at].schema or "", tables[at].name) for at, oid in oids.items()}
-    infos = described(session, keys, observe)
+    oids = oids_of(session, [table.key for table in tables])
+    infos = described(session, {oid: tables[at].key for at, oid in oids.items()}, observe)
     # Last, so that tables dropped during the other queries are known, too.
     session.value(SEE_CHANGES)
     against: dict[int, Obstacle] = {}
-    for row in session.rows(TABLES, list(keys)):
+    for row in session.rows(TABLES, list(infos)):
         for obstacle in _obstacles(row, policies_apply):
             against.setdefault(int(row.oid), obstacle)
     return tuple(
@@ -519,15 +487,18 @@ def described_tables(
     )
 
 
+def oids_of(session: Session, keys: Sequence[tuple[str, str]]) -> dict[int, int]:
+    """Return the oids of the tables that exist at the snapshot, by their places in `keys`."""
+    rows = session.rows(OIDS, [schema for schema, _ in keys], [name for _, name in keys])
+    return {row.at - 1: int(row.oid) for row in rows}
+
+
 def described(
     session: Session, keys: Mapping[int, tuple[str, str]], observe: Observer = silent
 ) -> dict[int, TableInfo]:
     """Return what follows from the columns and leaves of tables, by oid.
 
-    Args:
-        session: The parent's session.
-        keys: Schema and name of each table, by its oid.
-        observe: Called as each slow step begins.
+    `keys` has schema and name of each table.
     """
     columns = columns_of(session, list(keys))
     observe(PhaseStarted(phase="partitions"))
@@ -624,13 +595,14 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
 
     Each has a separate count, which reads only its relation. They share one round trip.
     """
-    names = [qualified(each.table.schema, each.table.name) for each in extracts.values()]
-    oids = oids_of(session, names)
-    leaves = leaves_of(session, [oid for oid in oids if oid is not None])
+    tables = [each.table for each in extracts.values()]
+    oids = oids_of(session, [(table.schema or "", table.name) for table in tables])
+    leaves = leaves_of(session, list(oids.values()))
     counts = []
-    for (at, extract), name, oid in zip(extracts.items(), names, oids, strict=True):
-        own = leaves.get(oid, ()) if oid is not None else ()
-        if [leaf.oid for leaf in own] == [oid]:
+    for place, (at, extract) in enumerate(extracts.items()):
+        oid = oids.get(place)
+        if oid is not None and [leaf.oid for leaf in leaves.get(oid, ())] == [oid]:
+            name = qualified(extract.table.schema, extract.table.name)
             relation = f"ONLY {name} AS {quoted(extract.table.name)}"
             items = f"{at} AS at, {ROWS} AS rows"
             counts.append(select(items, relation, row_conditions(extract)))

@@ -108,14 +108,12 @@ class Session:
         Args:
             gather: Parallel workers that the server may use for a query.
             program: Its name in the server's list of sessions, followed by the run's id.
-
-        Raises:
-            ConfigError: psycopg is missing, or the password file cannot be read.
         """
         self._connection: Connection | None = None
         self._lost = False
         self._lock_timeout = "DEFAULT"
-        self._rows_copied = 0
+        self.rows_copied = 0
+        """Rows of the last finished `copy`, from the server's own `COPY n`."""
         self._wants_own_path = self._has_own_path = True
         try:
             self._connection = self._connect(spec)
@@ -125,7 +123,7 @@ class Session:
             since = [each for first, each in SETTINGS_SINCE.items() if self.version[0] >= first]
             self._run("; SET ".join([settings, *since]))
             if spec.session.lock_timeout_seconds:
-                self._lock_timeout = str(_lock_timeout(spec))
+                self._lock_timeout = _milliseconds(spec.session.lock_timeout_seconds)
                 self._run(f"SET lock_timeout = {self._lock_timeout}")
             if self.version[0] >= CHECKING_VERSION:
                 # The server ends a query whose client was killed; where it cannot, it finds out
@@ -172,11 +170,6 @@ class Session:
     def version(self) -> tuple[int, int]:
         return self._open.version
 
-    @property
-    def rows_copied(self) -> int:
-        """Rows of the last finished `copy`, from the server's own `COPY n`."""
-        return self._rows_copied
-
     def execute(self, sql: str) -> None:
         self._set_path()
         self._run(sql)
@@ -186,8 +179,8 @@ class Session:
         """Resolve names in the block by the search path that the user's own sessions have.
 
         It is for statements that contain text of the user, resolve a name of the user, or read
-        rows: a function in a view resolves names as it runs. In such a statement, our own names and
-        operators have their schema. In all other statements names come from `pg_catalog`.
+        rows: a function in a view resolves names as it runs. There our own names and operators have
+        their schema. In all other statements names come from `pg_catalog`.
         """
         before, self._wants_own_path = self._wants_own_path, False
         try:
@@ -201,9 +194,6 @@ class Session:
 
         After an error the server refuses every further statement of a transaction, unless it goes
         back to a savepoint. Locks that the block has taken are released with it.
-
-        Raises:
-            SourceError: The block raised it.
         """
         self._run("SAVEPOINT unloader")
         has_own_path = self._has_own_path
@@ -220,8 +210,7 @@ class Session:
     @contextmanager
     def waiting(self, seconds: float) -> Iterator[None]:
         """Wait no longer than that for a lock within the block, inside a transaction."""
-        milliseconds = max(1, min(round(seconds * 1000), LONGEST_LOCK_MILLISECONDS))
-        self._run(f"SET LOCAL lock_timeout = {milliseconds}")
+        self._run(f"SET LOCAL lock_timeout = {_milliseconds(seconds)}")
         try:
             yield
         finally:
@@ -247,20 +236,15 @@ class Session:
     ) -> Iterator[tuple[Text, ...]]:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
 
-        Names are resolved as in `users_path`.
-
-        A row that may have `piece_bytes` or more is a separate piece, and is in memory twice while
-        it is read. The socket is read only while the caller waits for a piece. An interrupted copy
-        ends the connection.
-
-        Args:
-            piece_bytes: Limit of the size of a piece.
-            columns: Names of all columns of the result. With them the server may be asked for its
-                text form, whose rows are turned into the bytes of the CSV form as they come.
+        Names are resolved as in `users_path`. A row that may have `piece_bytes` or more is a
+        separate piece, and is in memory twice while it is read. The socket is read only while the
+        caller waits for a piece. An interrupted copy ends the connection. With the names of all
+        columns, the server may be asked for its text form, whose rows are turned into the bytes of
+        the CSV form as they come.
         """
         with self.users_path():
             self._set_path()
-        self._rows_copied = 0
+        self.rows_copied = 0
         form = text_form(dialect, columns) if self._open.converts_text_form else None
         statement = copy_statement(sql, dialect if form is None else None)
         with closing(self._open.copy(statement, piece_bytes, form)) as chunks:
@@ -268,7 +252,7 @@ class Session:
                 try:
                     chunk = self._calling(lambda: next(chunks))
                 except StopIteration as end:
-                    self._rows_copied = int(end.value)
+                    self.rows_copied = int(end.value)
                     return
                 yield (chunk,)
                 del chunk
@@ -309,9 +293,8 @@ class Session:
             raise translated(error, phase=phase) from error
 
 
-def _lock_timeout(spec: SourceSpec) -> int:
-    milliseconds = round(spec.session.lock_timeout_seconds * 1000)
-    return max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, min(round(seconds * 1000), LONGEST_LOCK_MILLISECONDS)))
 
 
 EXPORTED = "exported-snapshot"
@@ -339,9 +322,7 @@ def is_exported(value: str) -> bool:
 def enter(session: Session, value: str) -> None:
     """Begin a transaction in an exported snapshot.
 
-    Raises:
-        SnapshotGone: It does not exist any more.
-        SourceError: The server refused; a lost connection says nothing of the snapshot.
+    `SnapshotGone` where it does not exist any more; a lost connection says nothing of the snapshot.
     """
     found = _VALUE.fullmatch(value)
     number = found["number"] if found else value
@@ -406,10 +387,8 @@ _NO_TLS = "does not support SSL"
 def verified(location: str) -> str:
     """Return the URL that the driver gets: the user's, with what makes TLS verified by default.
 
-    `sslrootcert=system` is understood as in libpq.
-
-    Raises:
-        ConfigError: The system's CAs are not found.
+    `sslrootcert=system` is understood as in libpq. `ConfigError` where the system's CAs are not
+    found.
     """
     if _SYSTEM.search(location):
         location = _SYSTEM.sub(lambda match: match[1] + quote(_system_bundle()), location)
@@ -423,11 +402,7 @@ def verified(location: str) -> str:
 
 
 def refusal(error: BaseException | None, location: str) -> SourceError | None:
-    """Return the user's error where TLS is not there or not to be trusted, None for others.
-
-    Args:
-        location: The URL as the user wrote it.
-    """
+    """Return the user's error where TLS is not there or not to be trusted, None for others."""
     while error is not None:
         if _UNTRUSTED.search(str(error)):
             return SourceError(

@@ -163,7 +163,8 @@ class PostgresReader:
         # A transaction takes no further statement after an error.
         self._session.close()
         self._session = self._connect()
-        bad = self._columns_without_utf8(extract, selector, extract.projection.columns)
+        columns = extract.projection.columns
+        bad = [each for each in columns if not self._has_utf8(extract, selector, each)]
         if not bad:
             return error
         encoding = self._session.value("SHOW server_encoding")
@@ -177,31 +178,18 @@ class PostgresReader:
             f"{column}",
         )
 
-    def _columns_without_utf8(
-        self, extract: Extract, selector: Selector, columns: Sequence[ReadColumn]
-    ) -> list[ReadColumn]:
-        items = ", ".join(
-            "pg_catalog.count(pg_catalog.convert_to("
-            f"pg_catalog.concat({column.expression}), 'UTF8'))"
-            for column in columns
-        )
+    def _has_utf8(self, extract: Extract, selector: Selector, column: ReadColumn) -> bool:
+        text = f"pg_catalog.convert_to(pg_catalog.concat({column.expression}), 'UTF8')"
+        sql = selector_statement(f"pg_catalog.count({text})", extract, selector)
         session = self._session
         try:
             with session.apart() if session.in_transaction else nullcontext(), session.users_path():
-                session.rows(selector_statement(items, extract, selector))
+                session.rows(sql)
         except SourceError as error:
             if state_of(error.__cause__) not in NOT_UTF8:
                 raise
-        else:
-            return []
-        if len(columns) == 1:
-            return list(columns)
-        half = len(columns) // 2
-        return [
-            column
-            for some in (columns[:half], columns[half:])
-            for column in self._columns_without_utf8(extract, selector, some)
-        ]
+            return False
+        return True
 
     def _connected(self) -> Session:
         if not self._session.alive:

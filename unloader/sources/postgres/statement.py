@@ -257,7 +257,7 @@ class CopyDialect(Struct, frozen=True, kw_only=True):
 
 
 class TextForm(Struct, frozen=True, kw_only=True):
-    """The CSV form that rows of COPY's text form are converted to.
+    r"""The CSV form that rows of COPY's text form are converted to.
 
     The text form takes an eighth less of the server's CPU. `libpq/src/text_form.cpp` converts a row
     into the bytes that the server would have sent in the CSV form. Source: "File Formats" on the
@@ -312,11 +312,11 @@ def reads_only_one(selector: Selector) -> bool:
 
 
 def reads_others(extract: Extract) -> bool:
-    """Return whether functions may be called for the rows, which read relations of their own.
+    """Return whether functions may be called for the rows, which may read other relations.
 
-    The session keeps the lock of every relation that it has read, directly or in a function, until
-    its transaction ends. So it is checked then that none of them has changed since the snapshot.
-    The parent locks ordinary tables, and only policies call functions for their rows.
+    The session keeps the lock of every relation that it has read until its transaction ends. So it
+    is checked then that none has changed since the snapshot. The parent locks ordinary tables, and
+    only policies call functions for their rows.
     """
     is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
     return not is_plain or extract.source.session.enable_row_security
@@ -423,10 +423,7 @@ def _key_text(value: str, kind: str) -> str | None:
 
 
 def text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
-    """Return how the text form is turned into a dialect; None where the server has to write it.
-
-    A dialect that the server would refuse is left to the server.
-    """
+    """Return how the text form is turned into a dialect; None where the server has to write it."""
     marks, null = (dialect.delimiter, dialect.quote), dialect.null
     if (
         not columns

@@ -419,7 +419,6 @@ def test_row_numbers_are_refused(where: str) -> None:
         'ID < 5 -- ROWNUM\n AND "ROWNUM" = 1 /* ROWNUM */',
         "MY_ROWNUM = 1 OR ROWNUM# = 2",
         "q'[it's ROWNUM]' = NAME OR q'!'ROWNUM!' = NAME",
-        "ID IN (SELECT MAX(ID) FROM (SELECT ID FROM T ORDER BY ID) WHERE ROWNUM <= NVL(10, 1))",
     ],
 )
 def test_what_only_looks_like_them_is_taken(where: str) -> None:

@@ -91,8 +91,7 @@ def tap_on(connection: oracledb.Connection) -> Tap | str:
 class NativeStatement:
     """One statement while its rows are fetched; a context manager.
 
-    Args:
-        tap: On a connection on which nothing else happens meanwhile.
+    Nothing else happens on the tapped connection meanwhile.
     """
 
     def __init__(self, tap: Tap, plan: FetchPlan) -> None:
@@ -112,11 +111,7 @@ class NativeStatement:
             self._cursor.close()
 
     def execute(self, sql: str) -> None:
-        """Execute the statement; no row is fetched yet.
-
-        Raises:
-            NotForNative: A column is not for the native fetch.
-        """
+        """Execute without fetching; `NotForNative` where a column is left to the driver."""
         cursor = self._cursor
         cursor.prefetchrows = PREFETCHED
         cursor.arraysize = FIRST_ROWS
@@ -128,14 +123,10 @@ class NativeStatement:
         self._decoder = RowDecoder(found)
 
     def compared(self, rows: int) -> tuple[list[pa.Array], bool]:
-        """Fetch rows both ways and compare every cell.
+        """Fetch rows both ways and compare every cell; return them and whether there may be more.
 
-        Returns:
-            The rows, and whether there may be more.
-
-        Raises:
-            Refused: A response is not read natively, or a cell differs.
-            ValueError: There is a date that the driver cannot make.
+        `Refused` where a response is not read natively or a cell differs; `ValueError` for a date
+        that the driver cannot make.
         """
         decoder = self._expect("copied", rows)
         with self._refusing():
@@ -149,14 +140,7 @@ class NativeStatement:
         return arrays, progress.error != NO_MORE_ROWS
 
     def taken(self, rows: int) -> tuple[list[pa.Array], bool]:
-        """Fetch rows natively.
-
-        Returns:
-            The rows, and whether there may be more.
-
-        Raises:
-            Refused: A response is not read natively.
-        """
+        """Fetch rows natively; return them and whether there may be more. `Refused` as above."""
         decoder = self._expect("taken", rows)
         with self._refusing():
             passed = self._cursor.fetchone()
@@ -214,11 +198,8 @@ def native_batches(
 ) -> Generator[Fetched, None, None]:
     """Yield the values that a statement fetches, `rows` rows at a time after the first few.
 
-    Raises:
-        NotForNative: A column is not for the native fetch; before the first row.
-        Refused: A response cannot be read natively. The yielded rows and the connection must not
-            be used any more.
-        ValueError: There is a date that the driver cannot make.
+    `NotForNative` comes before the first row. After `Refused` the yielded rows and the connection
+    must not be used any more. `ValueError` for a date that the driver cannot make.
     """
     with NativeStatement(tap, plan) as statement:
         statement.execute(sql)
@@ -262,11 +243,7 @@ def driver_socket(connection: oracledb.Connection) -> socket.socket | None:
 
 
 class Tap:
-    """The responses to the fetches of a statement; a context manager around each statement.
-
-    Args:
-        idle_seconds: Longest silence amid a response.
-    """
+    """The responses to the fetches of a statement; a context manager around each statement."""
 
     def __init__(
         self,
@@ -347,11 +324,7 @@ class Tap:
             raise
 
     def _wait(self) -> None:
-        """Wait for more of a response that has begun.
-
-        Raises:
-            Refused: Nothing comes.
-        """
+        """Wait for more of a response that has begun; `Refused` if nothing comes."""
         own = self._socket.gettimeout()
         if own is not None and own <= self._idle_seconds:
             return  # The driver's own limit comes first.
@@ -393,9 +366,7 @@ def confirm_fetch(
 ) -> None:
     """Compare rows of a table, and remember that the server of a session agrees.
 
-    Raises:
-        ConfigError: The result cannot be saved, or the comparison cannot run on this machine.
-        SourceError: The two ways differ, or the table is not for the native fetch.
+    `SourceError` where the two ways differ, or the table is not for the native fetch.
     """
     library()
     tap = tap_on(session.connection)
@@ -420,15 +391,11 @@ def compare(
 ) -> tuple[int, frozenset[str]]:
     """Fetch rows of a table both ways and compare every cell.
 
-    Args:
-        session: Nothing else happens on it meanwhile; lost if the two ways differ.
-        statements: The statements of a run's units, read in order until there are enough rows.
+    The statements of a run's units are read in order until there are enough rows. The session is
+    lost if the two ways differ.
 
     Returns:
         The number of rows, and the sorts of the columns with a value that is not NULL.
-
-    Raises:
-        SourceError: The two ways differ, or a statement is not for the native fetch.
     """
     sorts = sorts_of(plan)
     rows, seen = 0, set[str]()
@@ -501,7 +468,7 @@ def place() -> Path:
 
 
 def confirmed_sorts(peers: Peers) -> frozenset[str]:
-    """Return the sorts of columns that a server was seen to agree about; of no file none.
+    """Return the sorts of columns that a server was seen to agree about.
 
     A file that cannot be read, or is not ours, confirms nothing.
     """
@@ -513,11 +480,7 @@ def confirmed_sorts(peers: Peers) -> frozenset[str]:
 def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
     """Add sorts of columns to the confirmed sorts of a server; return the file.
 
-    Args:
-        rows: How many rows were compared this time.
-
-    Raises:
-        ConfigError: The file cannot be written.
+    `rows` were compared this time. `ConfigError` where the file cannot be written.
     """
     path = place()
     entries = dict(_entries())

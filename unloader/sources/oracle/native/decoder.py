@@ -47,10 +47,8 @@ _REASONS = {
 class Refused(Exception):
     """A response that is not read natively; nothing of it may be used.
 
-    Attributes:
-        reason: Why, as a part of a sentence.
-        column: Index of the column with the value, -1 if it is not about one.
-        is_moment: It is a date that timestamps of this program cannot hold.
+    `reason` is a part of a sentence. `column` is the index of the column with the value, -1 if it
+    is not about one. `is_moment`: a date that timestamps of this program cannot hold.
     """
 
     def __init__(self, reason: str, column: int = -1, *, is_moment: bool = False) -> None:
@@ -61,12 +59,7 @@ class Refused(Exception):
 
 
 class RowDecoder:
-    """Decodes the responses to the fetches of one statement, one after the other.
-
-    Raises:
-        Unusable: The library cannot be used.
-        MemoryError: The memory for the decoder cannot be allocated.
-    """
+    """Decodes the responses to the fetches of one statement, one after the other."""
 
     def __init__(self, columns: Sequence[Description]) -> None:
         self._library = library()
@@ -88,11 +81,7 @@ class RowDecoder:
         self._check(self._library.unloader_fetch_begin(self._decoder, most_rows))
 
     def feed(self, received: memoryview | bytes) -> None:
-        """Take bytes as they came from the server.
-
-        Raises:
-            Refused: The bytes are not a response that the decoder expects.
-        """
+        """Take bytes as they came from the server; `Refused` where they are not expected."""
         size = len(received)
         if isinstance(received, bytes):
             status = self._library.unloader_fetch_feed(self._decoder, received, size)
@@ -119,8 +108,7 @@ class RowDecoder:
     def finish(self) -> Progress:
         """Check a response that the driver has read to its end; return how far the rows are.
 
-        Raises:
-            Refused: It is not whole, or the server counts other rows.
+        `Refused` where it is not whole, or the server counts other rows.
         """
         self._check(self._library.unloader_fetch_finish(self._decoder))
         return self._now()
@@ -207,11 +195,7 @@ _FUNCTIONS = {
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """Return the library, loaded and of the right version.
-
-    Raises:
-        Unusable: The library is missing, cannot be loaded, or has another version.
-    """
+    """Return the library, loaded and of the right version; `Unusable` without one."""
     try:
         return built_library.load(NAME, OVERRIDE, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
     except built_library.Unusable as error:
@@ -258,9 +242,7 @@ def descriptions(
 ) -> list[Description] | None:
     """Describe each column for the library; None if it cannot decode one of them.
 
-    Args:
-        described: The columns as the server described them, in the order of the SELECT list.
-        items: The requested items, in the same order.
+    `described` is from the server and `items` were requested, both in the order of the SELECT list.
     """
     if len(described) != len(items):
         return None

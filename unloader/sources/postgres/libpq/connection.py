@@ -73,14 +73,8 @@ _NOT_TEXT = "22021"
 class Connection:
     """A session with a server.
 
-    Args:
-        location: A URL, or settings of libpq in one text.
-        password: None leaves it to the location and to libpq.
-
-    Raises:
-        BadSetting: A setting is not understood.
-        Broken: No server accepted the connection.
-        Cancelled: By another thread.
+    `location` is a URL, or settings of libpq in one text. Without a password it is left to the
+    location and to libpq. `BadSetting`, or `Broken` where no server accepted the connection.
     """
 
     def __init__(self, location: str, password: str | None = None) -> None:
@@ -154,9 +148,8 @@ class Connection:
     def query(self, sql: str, arguments: Sequence[object] = ()) -> list[Any]:
         """Run one statement and return its rows, as named tuples.
 
-        Args:
-            sql: With `$1` and so on for the arguments, cast where their types are not clear.
-            arguments: None, numbers, bools, texts, and lists of them for arrays.
+        Arguments, for `$1` and so on, are None, numbers, bools, texts, and lists of them for
+        arrays.
         """
         converter = Transformer()
         try:
@@ -174,8 +167,7 @@ class Connection:
     def describe(self, sql: str) -> list[tuple[str, int]]:
         """Return the name and the type's OID of each column of a statement, without running it.
 
-        Raises:
-            ServerError: It is not a statement, or it has parameters.
+        `ServerError` where it is not a statement, or has parameters.
         """
         self._begin()
         for _ in self._results(self._pgconn.send_prepare, b"", _c_text(sql)):
@@ -192,15 +184,12 @@ class Connection:
         """Yield what a `COPY ... TO STDOUT` sends, in chunks of whole rows; return their number.
 
         The socket is read only while the caller waits for a chunk. A COPY that ends early closes
-        the connection: the rest of the rows would have to be read.
+        the connection: the rest of the rows would have to be read. The server has confirmed the
+        number.
 
         Args:
             chunk_bytes: A chunk is smaller, except one row that may not be smaller.
-            form: The CSV form that rows of the text form are converted to, if `converts_text_form`;
-                None leaves rows as they are.
-
-        Returns:
-            The number of rows, which the server has confirmed.
+            form: The CSV form that rows of the text form are converted to, if `converts_text_form`.
 
         Raises:
             Broken: The connection is lost, or the counts differ.
@@ -285,8 +274,7 @@ class Connection:
     def _poll(self, wanted: int, deadline: float = float("inf")) -> bool:
         """Wait until the socket is ready or the deadline; return whether it is ready.
 
-        Raises:
-            Cancelled: Another thread called `cancel`, and the server has ended the call.
+        `Cancelled` when another thread called `cancel`, and the server has ended the call.
         """
         waiting = select.poll()
         waiting.register(self._pgconn.socket, wanted)
@@ -341,8 +329,7 @@ class Connection:
     def _request_cancel(self) -> threading.Thread:
         """Ask the server to cancel, over a second connection.
 
-        Returns:
-            The thread that asks: when it has ended, the server has handled the request.
+        When the thread that asks has ended, the server has handled the request.
         """
         # From libpq 17 on the request can use TLS.
         is_safe = capabilities.has_cancel_safe()
@@ -399,10 +386,9 @@ def _maker(names: tuple[str, ...]) -> Any:
 
 
 def _refused(text: str) -> LibpqError:
-    """Return the error of a connection that was not made.
+    """Return the error of a connection that was not made, from libpq's verbose message.
 
-    Args:
-        text: libpq's verbose message, one or more lines for each host that was tried.
+    The message has one or more lines for each host that was tried.
     """
     if _SETTINGS.match(text):
         return BadSetting(text)
@@ -414,11 +400,7 @@ def _refused(text: str) -> LibpqError:
 
 
 def _c_text(text: str) -> bytes:
-    """Return a text for a function of C.
-
-    Raises:
-        ServerError: It has a NUL, where C ends a text: a statement would lose its conditions.
-    """
+    """Return a text for C, where a NUL would end a statement before its conditions."""
     if "\0" in text:
         raise _has_nul()
     return text.encode()

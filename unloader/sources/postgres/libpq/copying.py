@@ -90,11 +90,9 @@ class Rows:
     """The rows of one COPY, until it is closed.
 
     Args:
-        pgconn: The connection, in the state of COPY to the client.
         wake: A descriptor that is ready to be read when the rows are not wanted any more.
         chunk_bytes: A chunk is smaller, except one row that may not be smaller.
-        form: Of the CSV that is made of rows in the text form; None leaves rows as they are.
-            Only where there is a native loop.
+        form: Of the CSV that is made of rows in the text form, only by a native loop.
     """
 
     def __init__(
@@ -120,9 +118,6 @@ class Rows:
 
         Its memory is from Arrow's pool, which keeps it for the next chunk: the C library would
         return it to the kernel each time. A row too long for a buffer is a view of libpq's memory.
-
-        Raises:
-            Malformed: A row is not in the text form.
         """
         most = self._chunk_bytes
         buffer = pa.allocate_buffer(min(self._buffer_bytes, most))
@@ -205,10 +200,7 @@ class _PlainLoop:
         self._waiting.register(wake, select.POLLIN)
 
     def fill(self, buffer: pa.Buffer, size: int, most: int) -> int:
-        """Put rows into a buffer after its first `size` bytes; return why it stopped.
-
-        It is full, too, for a row that may fit into a buffer of `most` bytes.
-        """
+        """Put rows into a buffer, as `_NativeLoop.fill` does."""
         filled, view = self.filled, _view(buffer)
         filled.size, filled.rows = size, 0
         while True:
