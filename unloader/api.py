@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from partition_planner.costs import Simulation, simulate
 from partition_planner.model import TableInfo
-from unloader.errors import translated
+from unloader.errors import SourceError, UsageError, translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.manifest.model import answer
 from unloader.model import (
@@ -36,6 +35,7 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
+from unloader.request.names import matching, parse_table, typed
 from unloader.resolve.broken_run import find_broken_run
 from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
@@ -51,7 +51,6 @@ from unloader.storage.place_names import AnyPlace, path_of
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from unloader.checking import SchemaTable
     from unloader.selection.listing import TableProblem
     from unloader.transforms.model import MaskingKey
     from unloader.verification.finished import Level
@@ -64,6 +63,19 @@ def never() -> bool:
     return False
 
 
+class SchemaTable(Struct, frozen=True, kw_only=True):
+    """One table or view."""
+
+    typed: str
+    """Its name as an option takes it: with its schema, quoted where it is not plain."""
+    summary: TableSummary
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its rows may be rows of other tables."""
+        return "view" in self.summary.kind and "materialized" not in self.summary.kind
+
+
 class TableDescription(Struct, frozen=True, kw_only=True):
     """One table, and what would become of its columns."""
 
@@ -74,6 +86,9 @@ class TableDescription(Struct, frozen=True, kw_only=True):
     missing_privileges: tuple[str, ...]
     server_version: str
 
+
+_SHOWN = 20
+"""An error lists at most this number of schemas."""
 
 FOR_THE_READER = (
     *("statements", "columns", "seats", "places", "notices", "compression_choice"),
@@ -104,16 +119,6 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
         """The work units of all tables."""
         return sum(len(run.plan.units) for run in self.tables)
 
-    @property
-    def simulation(self) -> Simulation:
-        """How the units of the only table would keep its workers busy."""
-        return simulate(self.run.plan, max(1, len(self.run.seating.seats)))
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Unit id of the only table to its file or pipe; empty without a destination."""
-        return places(self.run)
-
     def to_json(self) -> dict[str, Any]:
         """Return the plan file: the run, which `unload` takes again, and more for the reader."""
         run = self.run
@@ -133,7 +138,7 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
             "statements": self.statements,
             "columns": columns,
             "seats": to_builtins(run.seating.seats),
-            "places": self.places,
+            "places": places(run),
             "notices": list(run.seating.notices),
             "compression_choice": to_builtins(run.output.choice),
             **({"routes": routes_json(run)} if run.request.routes is not None else {}),
@@ -165,17 +170,48 @@ def schema_tables(
     """Return the tables and views of one schema, by name.
 
     Args:
-        source: Its kind and place.
         schema: As it was typed; None is the only one that has tables.
 
     Raises:
-        UnloaderError: UsageError if the database has several schemas and none is named, SourceError
-            if the schema is missing or the source refused.
+        UnloaderError: UsageError if the database has several schemas and none is named, or for an
+            invalid name. SourceError if the schema is missing or the source refused.
     """
-    from unloader.checking import schema_tables as listed
-
     with _opened(source, observe) as catalog:
-        return listed(catalog, schema)
+        tables, folding = catalog.tables(), catalog.capabilities.folding
+    known = list(dict.fromkeys(table.schema or "" for table in tables))
+    if not known:
+        raise SourceError(
+            "the source has no tables, or this user may not read them",
+            "see them with: unloader describe",
+        )
+    shown = ", ".join(typed(each, folding) for each in known[:_SHOWN])
+    if len(known) > _SHOWN:
+        shown += f" and {len(known) - _SHOWN} more"
+    wanted = known
+    if schema is not None:
+        name = parse_table(schema)
+        if name.schema is not None:
+            raise UsageError(
+                "--schema is the name of a schema, not of a table", "leave out the other names"
+            )
+        wanted = list(matching(name.name, known, folding))
+    if not wanted:
+        raise SourceError(
+            f"no schema {schema} has tables that this user may read", f"use one of: {shown}"
+        )
+    if len(wanted) > 1:
+        raise UsageError(
+            f"the source has tables in {len(known)} schemas, but a job file is made for one schema",
+            f"give --schema with one of: {shown}",
+        )
+    return tuple(
+        SchemaTable(
+            typed=".".join(typed(part, folding) for part in (each.schema, each.name) if part),
+            summary=each,
+        )
+        for each in tables
+        if (each.schema or "") == wanted[0]
+    )
 
 
 def describe(
@@ -252,6 +288,7 @@ def planned_run(document: Mapping[str, Any]) -> ResolvedTable:
     )
 
 
+@translated()
 def unload(
     asked: Request | TablesRequest,
     *,
@@ -278,12 +315,12 @@ def unload(
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong. PartialUnload if
             some tables are not complete, although the others are.
     """
-    with translated():
-        asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
-        begin = starting.resume_or_start if resume else starting.start
-        return answer(begin(asked, planned, observe=observe, stop=stop))
+    asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+    begin = starting.resume_or_start if resume else starting.start
+    return answer(begin(asked, planned, observe=observe, stop=stop))
 
 
+@translated()
 def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
     """Return the document of a finished run of the same job, or None.
 
@@ -293,12 +330,12 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
     Raises:
         UnloaderError: OutputFailed if a place cannot be looked at.
     """
-    with translated():
-        asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
-        found = starting.finished(asked)
-        return None if found is None else answer(found)
+    asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+    found = starting.finished(asked)
+    return None if found is None else answer(found)
 
 
+@translated()
 def interrupted(destination: AnyPlace) -> Request | None:
     """Return the request of an interrupted run in a directory, or None.
 
@@ -307,11 +344,11 @@ def interrupted(destination: AnyPlace) -> Request | None:
     Raises:
         UnloaderError: OutputFailed if that run is active, or cannot be read.
     """
-    with translated():
-        broken = find_broken_run(str(destination))
-        return None if broken is None else broken.request
+    broken = find_broken_run(str(destination))
+    return None if broken is None else broken.request
 
 
+@translated()
 def resume(
     destination: AnyPlace,
     *,
@@ -350,23 +387,23 @@ def resume(
         UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed without a
             run to resume, and all errors of `unload`.
     """
-    with translated():
-        return answer(
-            starting.resume(
-                str(destination),
-                secret=secret,
-                session_sql=session_sql,
-                parallelism=parallelism,
-                cluster=cluster,
-                new_snapshot=new_snapshot,
-                keys=keys,
-                masking_keys=masking_keys,
-                observe=observe,
-                stop=stop,
-            )
+    return answer(
+        starting.resume(
+            str(destination),
+            secret=secret,
+            session_sql=session_sql,
+            parallelism=parallelism,
+            cluster=cluster,
+            new_snapshot=new_snapshot,
+            keys=keys,
+            masking_keys=masking_keys,
+            observe=observe,
+            stop=stop,
         )
+    )
 
 
+@translated()
 def verify(
     destination: AnyPlace,
     source: SourceSpec | None = None,
@@ -395,13 +432,13 @@ def verify(
     """
     from unloader.verification import finished
 
-    with translated():
-        checks = finished.Checks(
-            source=source, level=level, strict=strict, parallelism=parallelism, keys=keys
-        )
-        return finished.verify(path_of(destination), checks, observe)
+    checks = finished.Checks(
+        source=source, level=level, strict=strict, parallelism=parallelism, keys=keys
+    )
+    return finished.verify(path_of(destination), checks, observe)
 
 
+@translated()
 def merge(destination: AnyPlace) -> dict[str, Any]:
     """Put the parts of a plan together under one manifest; return its JSON document.
 
@@ -413,10 +450,10 @@ def merge(destination: AnyPlace) -> dict[str, Any]:
     """
     from unloader.merging import merge as merged
 
-    with translated():
-        return answer((merged(path_of(destination)),))
+    return answer((merged(path_of(destination)),))
 
 
+@translated()
 def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str, Any]:
     """Remove what runs that died have left unpublished in directories; return what that was.
 
@@ -425,5 +462,4 @@ def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str
     Raises:
         UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
-    with translated():
-        return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()
+    return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()

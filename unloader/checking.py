@@ -17,13 +17,11 @@ from msgspec.structs import replace
 
 from partition_planner.cutting import estimated_bytes, unit_bytes
 from partition_planner.model import PlanLimits
-from unloader.errors import OutputFailed, SourceError, UnloaderError, UsageError, translate
-from unloader.events import Observer, PhaseStarted, silent
+from unloader.errors import OutputFailed, UnloaderError, translate
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
-from unloader.model import Extract, ReadColumn, Request, TableSummary
+from unloader.model import Extract, ReadColumn, Request
 from unloader.placement.seating import seat_request
 from unloader.request.name_templates import directory_name, has_fields
-from unloader.request.names import matching, parse_table, typed
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
@@ -98,37 +96,30 @@ def reported(report: Report, about: About, entry: int | None = None) -> Iterator
         report(Problem(error=known, about=about, entry=entry))
 
 
-def check(
-    entries: Sequence[AskedTables],
-    *,
-    home: str = "",
-    observe: Observer = silent,
-    stop: Callable[[], bool] = lambda: False,
-) -> Checked:
+def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
     """Check the tables of some entries; report every problem.
 
     No row is read, no snapshot taken, and nothing is written.
 
     Args:
+        entries: The user's entries; `AskedTables.of` makes one of a request. All have the same
+            source.
         home: Where the manifest of a run over several tables goes, with its fields; empty if that
             is not known.
-        stop: Asked several times a second while the source is opened.
     """
     problems: list[Problem] = []
     report = problems.append
     workers = 1
     with reported(report, "run"):
         workers = seat_request(entries[0].request).parallelism
-    observe(PhaseStarted(phase="connecting"))
     catalog: Catalog | None = None
     with reported(report, "source"):
-        catalog = open_unless(stop, entries[0].request.source)
+        catalog = open_unless(lambda: False, entries[0].request.source)
     chosen = ChosenTables(tables=())
     checks: list[_TableCheck] = []
     if catalog is not None:
         with closing(catalog), reported(report, "source"):
-            observe(PhaseStarted(phase="table"))
-            chosen = chosen_tables(catalog, entries, observe)
+            chosen = chosen_tables(catalog, entries)
             checks = _checks(catalog, entries, chosen, workers, report)
     for number, entry in enumerate(entries):
         with reported(report, "to", number):
@@ -238,6 +229,9 @@ class _Destinations(Struct, kw_only=True):
     """The entry of the job that each output belongs to."""
     run_id: str = field(default_factory=new_run_id)
 
+    def refuse(self, number: int, error: UnloaderError) -> None:
+        self.report(Problem(error=error, about="to", entry=self.entries[number]))
+
     def look(self, number: int, entry: int, extract: Extract | None, request: Request) -> None:
         """Check the places of one output; fields in them need the table to be known."""
         self.entries[number] = entry
@@ -249,68 +243,64 @@ class _Destinations(Struct, kw_only=True):
             self.places[number] = (options.destination,)
             folder, _ = pipe_template(options.destination)
             if not Path(folder).is_dir():
-                error = OutputFailed(
-                    f"{folder} is not a directory", "create it, and the pipes in it"
-                )
-                self.report(Problem(error=error, about="to", entry=entry))
+                hint = "create it, and the pipes in it"
+                self.refuse(number, OutputFailed(f"{folder} is not a directory", hint))
             return
-        if kind == "table":
-            # Whether the columns fit is checked by `plan`, which knows the columns of the table.
-            with reported(self.report, "to", entry):
+        with reported(self.report, "to", entry):
+            if kind == "table":
+                # Whether the columns fit is checked by `plan`, which knows the table's columns.
                 lake = lake_kind(options.destination)
                 assert lake is not None
                 self.places[number] = (lake_format(lake).data_place(options.destination),)
-            return
-        if any(map(has_fields, options.destinations)):
-            if extract is None:
                 return
-            with reported(self.report, "to", entry):
+            if extract is not None and any(map(has_fields, options.destinations)):
                 options = placed(options, extract, self.run_id)
-            if any(map(has_fields, options.destinations)):
-                return
+        if any(map(has_fields, options.destinations)):
+            return
         self.places[number] = options.destinations
         for place in options.destinations:
             refusal = storage_at(place).refusal(place, overwrite=options.overwrite)
             if refusal is not None:
-                self.report(Problem(error=refusal, about="to", entry=entry))
+                self.refuse(number, refusal)
 
     def look_at_home(self, checks: Sequence[_TableCheck], *, overwrite: bool) -> None:
         extract = next((each.extract for each in checks if each.extract is not None), None)
         if has_fields(self.home):
             values = None if extract is None else directory_values(extract, self.run_id)
             self.home = "" if values is None else directory_name(self.home, values)
-        if not self.home or not is_kept((self.home,)):
-            return
-        replaces = overwrite or not is_finished(self.home)
-        refusal = storage_at(self.home).refusal(self.home, overwrite=replaces)
-        if refusal is not None:
-            self.report(Problem(error=refusal, about="to", entry=0))
+        if self.home and is_kept((self.home,)):
+            replaces = overwrite or not is_finished(self.home)
+            refusal = storage_at(self.home).refusal(self.home, overwrite=replaces)
+            if refusal is not None:
+                self.report(Problem(error=refusal, about="to", entry=0))
 
     def compare(self, sizes: Mapping[int, int], requests: Sequence[Request]) -> None:
         """Look for outputs that would be written over each other, and at the room for all."""
         first: dict[PurePath, int] = {}
-        for number, places in self.places.items():
-            for place in places:
-                if first.setdefault(comparable(place), number) != number:
-                    self._collide(number, f"two outputs go to {place}")
+        every = [(number, place) for number, places in self.places.items() for place in places]
+        hint = (
+            "give each output a separate directory, such as --to '/extract/{schema}.{table}', "
+            "where the query-name of a query is its {table}"
+        )
+        for number, place in every:
+            if first.setdefault(comparable(place), number) != number:
+                self.refuse(number, OutputFailed(f"two outputs go to {place}", hint))
         for number, places in self.places.items():
             if self.home and comparable(self.home) in map(comparable, places):
-                error = at_home("it", self.home)
-                self.report(Problem(error=error, about="to", entry=self.entries[number]))
-        for number, places in self.places.items():
-            for path in map(comparable, places):
-                around = next((each for each in path.parents if each in first), None)
-                if around is not None and first[around] != number:
-                    self._collide(number, two_are_one(str(around), str(path), same=False))
+                self.refuse(number, at_home("it", self.home))
+        for number, path in ((number, comparable(place)) for number, place in every):
+            around = next((each for each in path.parents if each in first), None)
+            if around is not None and first[around] != number:
+                text = two_are_one(str(around), str(path), same=False)
+                self.refuse(number, OutputFailed(text, hint))
         # Compare the estimated output of all with the free space of each disk.
         wanted: dict[int, list[int]] = {}
         disks: dict[int, str] = {}
-        for number in sizes:
-            for place in self.places.get(number, ()):
-                disk = storage_at(place).disk(place) if is_kept((place,)) else None
-                if disk is not None:
-                    disks[disk.number] = disk.directory
-                    wanted.setdefault(disk.number, []).append(number)
+        for number, place in every:
+            disk = storage_at(place).disk(place) if is_kept((place,)) and number in sizes else None
+            if disk is not None:
+                disks[disk.number] = disk.directory
+                wanted.setdefault(disk.number, []).append(number)
         for disk_number, outputs in wanted.items():
             directory, options = disks[disk_number], [requests[each].output for each in outputs]
             free = free_bytes(directory)
@@ -326,83 +316,7 @@ class _Destinations(Struct, kw_only=True):
                 isinstance(each.format, TextFormat) and each.compression == Compression()
                 for each in options
             ):
-                hint = "free disk space there, or use --compression or another --to"
-                full = OutputFailed(text, hint)
-                self.report(Problem(error=full, about="to", entry=self.entries[outputs[0]]))
+                advice = "free disk space there, or use --compression or another --to"
+                self.refuse(outputs[0], OutputFailed(text, advice))
             else:
                 self.notices.setdefault(outputs[0], []).append(f"{text}; it may not fit")
-
-    def _collide(self, number: int, text: str) -> None:
-        hint = (
-            "give each output a separate directory, such as --to '/extract/{schema}.{table}', "
-            "where the query-name "
-        )
-        error = OutputFailed(text, f"{hint}of a query is its {{table}}")
-        self.report(Problem(error=error, about="to", entry=self.entries[number]))
-
-
-_SHOWN = 20
-
-
-class SchemaTable(Struct, frozen=True, kw_only=True):
-    """One table or view."""
-
-    typed: str
-    """Its name as an option takes it: with its schema, quoted where it is not plain."""
-    summary: TableSummary
-
-    @property
-    def is_view(self) -> bool:
-        """Whether its rows may be rows of other tables."""
-        return "view" in self.summary.kind and "materialized" not in self.summary.kind
-
-
-def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ...]:
-    """Return the tables and views of a schema, by name.
-
-    Args:
-        schema: As it was typed; None is the only one that has tables.
-
-    Raises:
-        UsageError: There are several and no schema is named, or the name is invalid.
-        SourceError: No such schema has a table, or no right to one.
-    """
-    tables, folding = catalog.tables(), catalog.capabilities.folding
-    known = list(dict.fromkeys(table.schema or "" for table in tables))
-    if not known:
-        raise SourceError(
-            "the source has no tables, or this user may not read them",
-            "see them with: unloader describe",
-        )
-    shown = [typed(each, folding) for each in known]
-    wanted = known
-    if schema is not None:
-        name = parse_table(schema)
-        if name.schema is not None:
-            raise UsageError(
-                "--schema is the name of a schema, not of a table", "leave out the other names"
-            )
-        wanted = list(matching(name.name, known, folding))
-    if not wanted:
-        raise SourceError(
-            f"no schema {schema} has tables that this user may read",
-            f"use one of: {_listed(shown)}",
-        )
-    if len(wanted) > 1:
-        raise UsageError(
-            f"the source has tables in {len(known)} schemas, but a job file is made for one schema",
-            f"give --schema with one of: {_listed(shown)}",
-        )
-    return tuple(
-        SchemaTable(
-            typed=".".join(typed(part, folding) for part in (each.schema, each.name) if part),
-            summary=each,
-        )
-        for each in tables
-        if (each.schema or "") == wanted[0]
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -109,7 +109,7 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         subset=_subset(manifests),
         parts=tuple(
             MergedPart(
-                number=each.number,
+                number=each.record.number,
                 directory=each.place,
                 run_id=each.manifest.run_id,
                 units=len(each.manifest.units),
@@ -136,7 +136,9 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         workers=(),
         nodes=(),
         warnings=tuple(
-            f"part {each.number}: {text}" for each in found for text in each.manifest.warnings
+            f"part {each.record.number}: {text}"
+            for each in found
+            for text in each.manifest.warnings
         ),
         not_measured=(
             "see the manifests of the parts for the places and the activity of the workers",
@@ -165,19 +167,18 @@ def _subset(manifests: Sequence[Manifest]) -> SubsetRecord | None:
 def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
     each = [manifest.totals for manifest in manifests]
     plain = [totals.uncompressed_bytes for totals in each]
+    added = ("rows", "bytes", "files")
+    cpu = ("cpu_seconds", "compress_cpu_seconds")
+    # How much of it was at the same time is not known here.
+    longest = ("seconds", "peak_worker_rss_bytes")
     return TotalsRecord(
-        rows=sum(totals.rows for totals in each),
-        bytes=sum(totals.bytes for totals in each),
-        files=sum(totals.files for totals in each),
-        # How much of it was at the same time is not known here.
-        seconds=max(totals.seconds for totals in each),
-        cpu_seconds=round(sum(totals.cpu_seconds for totals in each), 3),
-        compress_cpu_seconds=round(sum(totals.compress_cpu_seconds for totals in each), 3),
         uncompressed_bytes=None if None in plain else sum(filter(None, plain)),
         rows_per_second=None,
         bytes_per_second=None,
         lowest_parallelism=None,
-        peak_worker_rss_bytes=max(totals.peak_worker_rss_bytes for totals in each),
+        **{name: sum(getattr(totals, name) for totals in each) for name in added},
+        **{name: round(sum(getattr(totals, name) for totals in each), 3) for name in cpu},
+        **{name: max(getattr(totals, name) for totals in each) for name in longest},
     )
 
 
@@ -185,13 +186,13 @@ def _verified(manifests: Sequence[Manifest]) -> VerifiedRecord:
     each = [manifest.verified for manifest in manifests]
     rows = [verified.source_rows for verified in each]
     filtered = [verified.filtered_rows for verified in each]
-    results = sorted({verified.result for verified in each})
+    results = {verified.result for verified in each}
     left_out = [verified.not_compared for verified in each if verified.not_compared is not None]
     return VerifiedRecord(
         level=min((verified.level for verified in each), key=_LEVELS.index),
         source_rows=None if None in rows else sum(filter(None, rows)),
         filtered_rows=None if None in filtered else sum(filter(None, filtered)),
-        result=results[0] if len(results) == 1 else "not verified",
+        result=results.pop() if len(results) == 1 else "not verified",
         not_compared=tuple(dict.fromkeys(text for texts in left_out for text in texts))
         if left_out
         else None,
@@ -217,11 +218,6 @@ class FoundPart(Struct, frozen=True, kw_only=True):
     """As seen from the directory that the parts are in."""
     manifest: Manifest
     record: PlanPart
-
-    @property
-    def number(self) -> int:
-        """Which part it is, from 1."""
-        return self.record.number
 
 
 def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
@@ -266,7 +262,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
             f"{home} has no finished part of a plan",
             "run the parts first: unloader run plan.json --part 1/N, and so on to N/N",
         )
-    found.sort(key=lambda each: (each.number, each.place))
+    found.sort(key=lambda each: (each.record.number, each.place))
     first = found[0]
     for each in found[1:]:
         if why := _difference(first, each):
@@ -274,7 +270,19 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
                 f"{first.place} and {each.place} do not belong together: {why}",
                 "remove the part that does not belong to this plan, and run the missing part",
             )
-    _check_all_there(home, found, broken)
+    of, of_units = first.record.of, first.record.of_units
+    # Where there are more parts than units, the last ones have none and write nothing.
+    wanted = range(1, min(of, of_units) + 1)
+    missing = sorted(set(wanted) - {each.record.number for each in found})
+    names = [part_directory(Part(number=number, of=of)) for number in missing]
+    parts = f"{len(missing)} of {counted(of, 'part')} {are(len(missing))}"
+    if begun := [name for name in names if name in broken]:
+        raise OutputFailed(f"{parts} not finished: {_listed(names)}", _resume(home, begun))
+    if missing:
+        raise OutputFailed(
+            f"{parts} missing in {home}: {_listed(names)}",
+            f"run them, such as: unloader run plan.json --part {missing[0]}/{of}; then merge again",
+        )
     _check_units(found)
     return tuple(found)
 
@@ -287,10 +295,14 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         return "they are parts of different plans"
     if one.record.of != other.record.of:
         return f"one is part of {one.record.of}, the other is part of {other.record.of}"
-    if one.number == other.number:
-        return f"both are part {one.number} of {one.record.of}"
-    if _moment(here) != _moment(there):
-        return f"one was read at {_moment(here)}, the other at {_moment(there)}"
+    if one.record.number == other.record.number:
+        return f"both are part {one.record.number} of {one.record.of}"
+    moments = [
+        "no snapshot" if each is None else f"{each.kind} {each.value}".strip()
+        for each in (here.snapshot, there.snapshot)
+    ]
+    if moments[0] != moments[1]:
+        return f"one was read at {moments[0]}, the other at {moments[1]}"
     if (here.source.kind, here.table, here.query) != (there.source.kind, there.table, there.query):
         return "they contain different tables"
     routes = ["" if each.route is None else each.route.name for each in (here, there)]
@@ -306,32 +318,6 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         ):
             return f"they were written with different values of --{name.replace('_', '-')}"
     return ""
-
-
-def _moment(manifest: Manifest) -> str:
-    snapshot = manifest.snapshot
-    return "no snapshot" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip()
-
-
-def _check_all_there(home: str, found: Sequence[FoundPart], broken: Sequence[str]) -> None:
-    of, of_units = found[0].record.of, found[0].record.of_units
-    # Where there are more parts than units, the last ones have none and write nothing.
-    wanted = range(1, min(of, of_units) + 1)
-    missing = sorted(set(wanted) - {each.number for each in found})
-    if not missing:
-        return
-    names = {number: part_directory(Part(number=number, of=of)) for number in missing}
-    if begun := [name for name in names.values() if name in broken]:
-        raise OutputFailed(
-            f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} not finished: "
-            f"{_listed(list(names.values()))}",
-            _resume(home, begun),
-        )
-    raise OutputFailed(
-        f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} missing in {home}: "
-        f"{_listed(list(names.values()))}",
-        f"run them, such as: unloader run plan.json --part {missing[0]}/{of}; then merge again",
-    )
 
 
 def _resume(home: str, begun: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from partition_planner.costs import shares
+from partition_planner.costs import shares, simulate
 from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
@@ -33,6 +33,7 @@ from unloader.errors import OutputFailed, UsageError
 from unloader.model import Setting
 from unloader.nouns import counted
 from unloader.redaction import redact
+from unloader.resolve.places import places as places_of
 from writers.codecs.choice import label
 from writers.files.publish import write_atomically
 from writers.model import TextFormat
@@ -137,7 +138,7 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
     width = render.terminal_width()
     seating = seats.seat_table(run.topology, run.seating.seats, run.seating.memory_policy, width)
     # The worker that each unit would go to if the estimates held.
-    takers, places = shares(run.plan, len(run.seating.seats)), planned.places
+    takers, places = shares(run.plan, len(run.seating.seats)), places_of(run)
     heads = ("unit", "partition", ">rows", ">bytes", ">worker", *(("to",) if places else ()))
     rows = (
         (
@@ -164,7 +165,8 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
 
 def _overview(planned: api.PlannedRun, settings: tuple[Setting, ...]) -> str:
     run, plan, table = planned.run, planned.run.plan, planned.run.plan.table
-    simulation, most = planned.simulation, run.extract.limit_rows
+    simulation = simulate(plan, max(1, len(run.seating.seats)))
+    most = run.extract.limit_rows
     rows = _sum([unit.rows for unit in plan.units], table.rows)
     sizes = _sum([unit.bytes for unit in plan.units], table.bytes)
     scanned, estimate = round(sum(simulation.finish_times)), "estimate"

@@ -12,7 +12,7 @@ from unloader.nouns import counted
 from unloader.request.name_templates import DirectoryValues, directory_name
 
 if TYPE_CHECKING:
-    from unloader.checking import SchemaTable
+    from unloader.api import SchemaTable
 
 _HEAD = """\
 # A job file of unloader. Each key is an option of `unloader run`.
