@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from long_tests import OTHER_ROUTES
 
-from unloader.cli.commands.demo import DemoResult, run_demo
+from unloader.cli.commands.demo import run_demo
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, RunStarted, silent
 
@@ -23,7 +24,7 @@ def never() -> bool:
     return False
 
 
-def demo(directory: Path, rows: int = ROWS) -> DemoResult:
+def demo(directory: Path, rows: int = ROWS) -> dict[str, Any]:
     """Run a demonstration with two workers."""
     return run_demo(directory, rows, parallelism=2, observe=silent, stop=never)
 
@@ -31,25 +32,27 @@ def demo(directory: Path, rows: int = ROWS) -> DemoResult:
 def test_both_outputs_hold_the_table_and_are_verified(tmp_path: Path) -> None:
     """CSV and Parquet each have all rows, the figures match the files, and both are verified."""
     result = demo(tmp_path / "demo")
-    assert result.database.is_file()
-    assert [line.name for line in result.results] == ["csv", "parquet"]
-    for line in result.results:
-        files = sorted(line.directory.glob(f"*.{line.name}"))
-        read = pyarrow.csv.read_csv if line.name == "csv" else pyarrow.parquet.read_table
-        assert sum(len(read(file)) for file in files) == line.rows == ROWS
-        assert sum(file.stat().st_size for file in files) == line.bytes
-        assert line.verified
-        assert line.mb_per_second == pytest.approx(line.bytes / 1e6 / line.seconds)
-        assert json.loads((line.directory / "_manifest.json").read_text())["status"] == "complete"
+    assert result["database"].is_file()
+    assert [line["name"] for line in result["results"]] == ["csv", "parquet"]
+    for line in result["results"]:
+        files = sorted(line["directory"].glob(f"*.{line['name']}"))
+        read = pyarrow.csv.read_csv if line["name"] == "csv" else pyarrow.parquet.read_table
+        assert sum(len(read(file)) for file in files) == line["rows"] == ROWS
+        assert sum(file.stat().st_size for file in files) == line["bytes"]
+        assert line["verified"]
+        assert line["mb_per_second"] == pytest.approx(line["bytes"] / 1e6 / line["seconds"])
+        assert (
+            json.loads((line["directory"] / "_manifest.json").read_text())["status"] == "complete"
+        )
 
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_second_demo_takes_the_place_of_the_first(tmp_path: Path) -> None:
     """The same directory serves again: the table is kept, or built again for other rows."""
     first = demo(tmp_path)
-    built = first.database.stat().st_mtime_ns
-    assert demo(tmp_path).database.stat().st_mtime_ns == built
-    assert [line.rows for line in demo(tmp_path, rows=500).results] == [500, 500]
+    built = first["database"].stat().st_mtime_ns
+    assert demo(tmp_path)["database"].stat().st_mtime_ns == built
+    assert [line["rows"] for line in demo(tmp_path, rows=500)["results"]] == [500, 500]
 
 
 def test_a_directory_without_room_is_refused_before_anything_is_built(tmp_path: Path) -> None:

@@ -163,12 +163,7 @@ class _DebugHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; an unread log must not fail the run."""
-        text = self.format(record)
+        facts = {"level": record.levelname, "logger": record.name, "text": self.format(record)}
         with suppress(OSError):
-            if json_lines.is_on():
-                facts = {"level": record.levelname, "logger": record.name, "text": text}
-                json_lines.write("debug", facts)
-            else:
-                line = f"{record.levelname} {record.name}: {text}"
-                sys.stderr.write(render.lines(line) + "\n")
-                sys.stderr.flush()
+            line = render.lines("{level} {logger}: {text}".format(**facts))
+            json_lines.write("debug", facts, line)

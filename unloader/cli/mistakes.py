@@ -98,19 +98,16 @@ def report(error: BaseException, invocation: Invocation) -> int:
     }
     # The exit status reports the same where stderr is full or gone.
     try:
-        if json_lines.is_on():
-            json_lines.write("error", {**facts, "traceback": details or None})
-        else:
-            line = render.one_line(str(UnloaderError(message, hint))).strip()
-            sys.stderr.write(f"{render.lines(details)}unloader: error: {line}\n")
-            sys.stderr.flush()
+        line = render.one_line(str(UnloaderError(message, hint))).strip()
+        line = f"{render.lines(details)}unloader: error: {line}"
+        json_lines.write("error", {**facts, "traceback": details or None}, line)
     except OSError:
         give_up(sys.stderr)
     if invocation.json and not invocation.data_on_stdout:
         try:
             # Whole: it is for another program, and a part of it would mend a part.
             script = {"script": known.script} if known.script else {}
-            render.emit_json({"error": {**facts, **script}})
+            render.emit(render.json_text({"error": {**facts, **script}}))
         except OSError:
             give_up(sys.stdout)
         except UnloaderError:

@@ -236,7 +236,7 @@ class _Watch(Display):
         """
         self._account.end(time.time(), error)
         if self._traces is not None and (problem := self._traces.end()):
-            _notice(f"some traces could not be sent: {problem}")
+            json_lines.notice(f"some traces could not be sent: {problem}")
         self._write_metrics()
         event: Literal["on-success", "on-failure"] = "on-success" if error is None else "on-failure"
         command = self._values[event.replace("-", "_")]
@@ -245,7 +245,7 @@ class _Watch(Display):
             return
         failure = f"the command of --{event} failed: {why}"
         if error is not None:
-            _notice(failure)
+            json_lines.notice(failure)
             return
         failed = FollowUpFailed(
             f"the run is complete, but {failure}",
@@ -260,11 +260,15 @@ class _Watch(Display):
         from unloader.operations.hooks import run_hook
 
         def take(line: str) -> None:
-            _write("hook", {"hook": event, "text": line}, line)
+            # A command whose output has no reader must not end the run.
+            with suppress(OSError):
+                json_lines.write("hook", {"hook": event, "text": line}, line)
 
         variables = self._values["hook_env"]
         if missing := ", ".join(name for name in variables if name not in os.environ):
-            _notice(f"--hook-env: the command does not get these unset variables: {missing}")
+            json_lines.notice(
+                f"--hook-env: the command does not get these unset variables: {missing}"
+            )
         timeout = self._values["hook_timeout"]
         with stop_on_signals(lambda text: None, earlier=False) as stop:
             return run_hook(command, self._account, take, stop, timeout, variables)
@@ -276,18 +280,4 @@ class _Watch(Display):
             self._metrics.write()
         except OSError as error:
             path = self._values["metrics_file"]
-            _notice(f"--metrics-file {path} could not be written: {error}")
-
-
-def _notice(text: str) -> None:
-    _write("notice", {"text": text}, f"unloader: notice: {text}")
-
-
-def _write(event: str, facts: dict[str, str], text: str) -> None:
-    # A command whose output has no reader must not end the run.
-    with suppress(OSError):
-        if json_lines.is_on():
-            json_lines.write(event, facts)
-        else:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            json_lines.notice(f"--metrics-file {path} could not be written: {error}")

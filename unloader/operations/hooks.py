@@ -7,7 +7,7 @@ to each `unloader` that the command calls.
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import signal
 import subprocess
 import time
@@ -74,28 +74,46 @@ def run_hook(
         )
     except OSError as error:
         return f"it could not be started: {error.strerror or error}"
-    deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
-    ended_by = ""
+    assert process.stdout is not None
+    pipe, rest, ended_by, gave_up_at = process.stdout, b"", "", 0.0
+    deadline = time.monotonic() + timeout_seconds if timeout_seconds else float("inf")
+    os.set_blocking(pipe.fileno(), False)
     try:
-        with _Output(process, take) as output:
-            while process.poll() is None:
-                output.read(_LOOK_SECONDS)
-                if stop():
-                    ended_by = "it was ended by a signal"
-                elif deadline is not None and time.monotonic() > deadline:
-                    ended_by = f"it was ended after {timeout_seconds:g} s (--hook-timeout)"
-                if ended_by:
-                    _kill(process, signal.SIGTERM)
-                    grace = time.monotonic() + _GRACE_SECONDS
-                    while process.poll() is None and time.monotonic() < grace:
-                        output.read(_LOOK_SECONDS)
+        with pipe, selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while True:
+                ended, now = process.poll() is not None, time.monotonic()
+                # Processes that the shell has left may hold the pipe open after its end.
+                seconds = 0.0 if ended else _LOOK_SECONDS
+                if selector.get_map() and selector.select(seconds):
+                    data = os.read(pipe.fileno(), _LONGEST)
+                    *lines, rest = (rest + data).split(b"\n")
+                    if len(rest) > _LONGEST or not data:
+                        lines, rest = [*lines, rest], b""
+                    if not data:
+                        selector.unregister(pipe)
+                    for line in b"\n".join(lines).decode("utf-8", "backslashreplace").splitlines():
+                        take(line)
+                elif ended:
+                    break
+                elif not selector.get_map():
+                    time.sleep(_LOOK_SECONDS)
+                if ended_by and now > gave_up_at:
                     # This also ends processes that the shell has left.
                     _kill(process, signal.SIGKILL)
-                    process.wait()
-            output.read(0)
+                elif not ended_by and not ended and (now > deadline or stop()):
+                    ended_by = "it was ended by a signal"
+                    if now > deadline:
+                        ended_by = f"it was ended after {timeout_seconds:g} s (--hook-timeout)"
+                    _kill(process, signal.SIGTERM)
+                    gave_up_at = now + _GRACE_SECONDS
+            if rest:
+                take(rest.decode("utf-8", "backslashreplace"))
     except BaseException:
         _kill(process, signal.SIGKILL)
         raise
+    if ended_by:
+        _kill(process, signal.SIGKILL)
     code = process.returncode
     if code < 0:
         return ended_by or f"it was killed by {signal.Signals(-code).name}"
@@ -128,42 +146,6 @@ def facts(account: Account) -> dict[str, str]:
     }
     # No variable can hold that character.
     return {PREFIX + name: str(value).replace("\0", "") for name, value in known.items()}
-
-
-class _Output:
-    """The output of a command, line by line."""
-
-    def __init__(self, process: subprocess.Popen[bytes], take: Callable[[str], None]) -> None:
-        assert process.stdout is not None
-        self._pipe, self._take = process.stdout, take
-        os.set_blocking(self._pipe.fileno(), False)
-        self._rest, self._open = b"", True
-
-    def read(self, seconds: float) -> None:
-        """Read the output that is there, or that comes within a time."""
-        if not self._open:
-            time.sleep(seconds)
-            return
-        if not select.select([self._pipe], [], [], seconds)[0]:
-            return
-        with suppress(BlockingIOError):
-            while data := os.read(self._pipe.fileno(), _LONGEST):
-                whole, end, self._rest = (self._rest + data).rpartition(b"\n")
-                if len(self._rest) > _LONGEST:
-                    whole, self._rest = whole + end + self._rest, b""
-                self._hand_on(whole)
-            self._open = False
-
-    def __enter__(self) -> _Output:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._pipe.close()
-        self._hand_on(self._rest)
-
-    def _hand_on(self, data: bytes) -> None:
-        for line in data.decode("utf-8", "backslashreplace").splitlines():
-            self._take(line)
 
 
 def _route_line(route: RouteFinished) -> str:

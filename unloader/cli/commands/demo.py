@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from unloader import api
 from unloader.cli.commands import declared
 from unloader.cli.display import render
@@ -38,30 +36,6 @@ _NOTICES = 10
 """Lines that report the build, for any number of rows."""
 
 
-class DemoLine(Struct, frozen=True, kw_only=True):
-    """The figures of one of the unloads."""
-
-    name: str
-    """csv or parquet; also the name of its directory."""
-    rows: int
-    bytes: int
-    """Of the finished files, after compression."""
-    seconds: float
-    """Wall time of the unload, without building the table and without the verification."""
-    mb_per_second: float
-    """In units of 10**6 bytes."""
-    directory: Path
-    verified: bool
-    """The files match the manifest, and have as many rows as the database counts."""
-
-
-class DemoResult(Struct, frozen=True, kw_only=True):
-    """What a demonstration leaves behind."""
-
-    database: Path
-    results: tuple[DemoLine, ...]
-
-
 @declared(
     "demo",
     "Try everything on a generated table, without a server.",
@@ -73,7 +47,7 @@ class DemoResult(Struct, frozen=True, kw_only=True):
 def demo(**values: Any) -> None:
     """Create a table in a DuckDB file, unload it to CSV and Parquet, and verify the files."""
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        result = run_demo(
+        found = run_demo(
             Path(values["dir"]),
             values["rows"],
             parallelism=values["parallelism"],
@@ -82,19 +56,15 @@ def demo(**values: Any) -> None:
         )
     rows = (
         (
-            line.name,
-            render.count(line.rows),
-            render.size(line.bytes),
-            f"{line.seconds:.2f}",
-            f"{line.mb_per_second:,.1f} MB/s",
-            "yes" if line.verified else "no",
-            str(line.directory),
+            *(line["name"], line["rows"], render.size(line["bytes"]), f"{line['seconds']:.2f}"),
+            f"{line['mb_per_second']:,.1f} MB/s",
+            *(line["verified"], line["directory"]),
         )
-        for line in result.results
+        for line in found["results"]
     )
     heads = ("output", ">rows", ">bytes", ">seconds", ">speed", "verified", "directory")
-    place = render.facts((("database", str(result.database)),))
-    render.answer(values, result, lambda: f"{render.table(heads, rows)}\n\n{place}")
+    place = render.facts((("database", found["database"]),))
+    render.answer(values, found, lambda: f"{render.table(heads, rows)}\n\n{place}")
 
 
 def run_demo(
@@ -104,11 +74,12 @@ def run_demo(
     parallelism: int,
     observe: Observer,
     stop: Callable[[], bool],
-) -> DemoResult:
+) -> dict[str, Any]:
     """Build the table in `directory`, unload it to `csv/` and `parquet/` there, verify both.
 
     A database that an earlier demonstration with as many rows left there is used again; its output
-    is replaced.
+    is replaced. The seconds of a result are the wall time of the unload, without building the table
+    and without the verification.
 
     Args:
         directory: Where everything goes; created if need be.
@@ -164,16 +135,16 @@ def run_demo(
         if stop():
             raise Interrupted(f"the {name} files were not verified", "run the same command again")
         verdict = api.verify(place, source, observe=observe)
-        seconds = totals["seconds"]
+        seconds, size = totals["seconds"], totals["bytes"]
         results.append(
-            DemoLine(
-                name=name,
-                rows=totals["rows"],
-                bytes=totals["bytes"],
-                seconds=seconds,
-                mb_per_second=totals["bytes"] / 1e6 / seconds if seconds else 0.0,
-                directory=place,
-                verified=verdict["result"] == "ok",
-            )
+            {
+                "name": name,
+                "rows": totals["rows"],
+                "bytes": size,
+                "seconds": seconds,
+                "mb_per_second": size / 1e6 / seconds if seconds else 0.0,
+                "directory": place,
+                "verified": verdict["result"] == "ok",
+            }
         )
-    return DemoResult(database=database, results=tuple(results))
+    return {"database": database, "results": results}

@@ -50,63 +50,24 @@ def describe(context: click.Context, /, source: str, **values: Any) -> None:
                 (
                     render.name(each.schema or render.UNKNOWN),
                     render.shortened(render.name(each.name), 60),
-                    each.kind,
-                    render.count(each.rows),
-                    render.size(each.bytes),
-                    str(each.partitions),
+                    *(each.kind, each.rows, render.size(each.bytes), each.partitions),
                 )
                 for each in tables
             )
             heads = ("schema", "name", "kind", ">rows", ">bytes", ">partitions")
             text = render.table(heads, rows)
         else:
-            described = api.describe(spec, table, values["as_text"], display)
-            document, text = _document(spec.location, described), _text(described)
+            found = api.describe(spec, table, values["as_text"], display)
+            document, text = _described(found)
+            document = {"source": spec.location, **document}
     render.answer(values, document, lambda: text)
 
 
-def _text(described: api.TableDescription) -> str:
-    table = described.table
-    facts = (
-        ("table", render.shortened(render.name(table.label))),
-        ("server", described.server_version),
-        ("rows", render.about(render.count(table.rows), "estimate")),
-        ("bytes", render.about(render.size(table.bytes), "in the source")),
-        ("ranges from", table.ranges_from or render.UNKNOWN),
-    )
-    columns = (
-        (
-            render.shortened(render.name(text.name), 60),
-            text.source_type,
-            csv_form(text.output_type),
-            parquet.output_type,
-            "yes" if text.lossless and parquet.lossless else "no",
-            "; ".join(dict.fromkeys(note for note in (text.note, parquet.note) if note)),
-        )
-        for text, parquet in zip(described.columns, described.parquet_columns, strict=True)
-    )
-    heads = ("column", "type", "in CSV", "in Parquet", "lossless", "note")
-    parts = [render.facts(facts), render.table(heads, columns)]
-    if table.partitions:
-        partitions = (
-            (
-                str(each.position),
-                render.name(each.name),
-                render.count(each.rows),
-                render.size(each.bytes),
-            )
-            for each in table.partitions
-        )
-        parts.append(render.table((">position", "partition", ">rows", ">bytes"), partitions))
-    parts.extend(f"missing privilege: {each}" for each in described.missing_privileges)
-    return "\n\n".join(parts)
-
-
-def _document(location: str, described: api.TableDescription) -> dict[str, Any]:
-    table = described.table
-    return {
-        "source": location,
-        "server_version": described.server_version,
+def _described(found: api.TableDescription) -> tuple[dict[str, Any], str]:
+    """Return the description of a table for programs, and as text."""
+    table, pairs = found.table, tuple(zip(found.columns, found.parquet_columns, strict=True))
+    document = {
+        "server_version": found.server_version,
         **_fields(table, "schema", "name", "rows", "bytes", "ranges_from"),
         "columns": [
             {
@@ -114,13 +75,39 @@ def _document(location: str, described: api.TableDescription) -> dict[str, Any]:
                 "csv": _fields(text, "output_type", "lossless", "note"),
                 "parquet": _fields(parquet, "output_type", "lossless", "note"),
             }
-            for text, parquet in zip(described.columns, described.parquet_columns, strict=True)
+            for text, parquet in pairs
         ],
         "partitions": [
             _fields(each, "name", "position", "rows", "bytes") for each in table.partitions
         ],
-        "missing_privileges": described.missing_privileges,
+        "missing_privileges": found.missing_privileges,
     }
+    facts = (
+        ("table", render.shortened(render.name(table.label))),
+        ("server", found.server_version),
+        ("rows", render.about(render.count(table.rows), "estimate")),
+        ("bytes", render.about(render.size(table.bytes), "in the source")),
+        ("ranges from", table.ranges_from or render.UNKNOWN),
+    )
+    columns = (
+        (
+            *(render.shortened(render.name(text.name), 60), text.source_type),
+            *(csv_form(text.output_type), parquet.output_type),
+            bool(text.lossless and parquet.lossless),
+            "; ".join(dict.fromkeys(note for note in (text.note, parquet.note) if note)),
+        )
+        for text, parquet in pairs
+    )
+    heads = ("column", "type", "in CSV", "in Parquet", "lossless", "note")
+    parts = [render.facts(facts), render.table(heads, columns)]
+    if table.partitions:
+        partitions = (
+            (str(each.position), render.name(each.name), each.rows, render.size(each.bytes))
+            for each in table.partitions
+        )
+        parts.append(render.table((">position", "partition", ">rows", ">bytes"), partitions))
+    parts.extend(f"missing privilege: {each}" for each in found.missing_privileges)
+    return document, "\n\n".join(parts)
 
 
 def _fields(record: Any, *names: str) -> dict[str, Any]:
@@ -209,7 +196,7 @@ def check(context: click.Context, /, job: str, **values: Any) -> None:
     passwords = {name: value for name, value in values.items() if name.startswith("password_")}
     found = checking.check_job(job, passwords)
     if values["json"]:
-        render.emit_json(checking.document(found))
+        render.emit(render.json_text(checking.document(found)))
     elif not values["quiet"] or found.mistakes:
         render.emit(checking.text(found))
     context.exit(found.exit_code)

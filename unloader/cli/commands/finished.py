@@ -131,7 +131,7 @@ def report(destination: PlacePath, output: str | None, ceilings: str | None, **v
     if output is not None:
         report_page.write_page_file(Path(output), report_page.page_of(found))
     if values["json"]:
-        render.emit_json(found)
+        render.emit(render.json_text(found))
     elif output is None:
         render.emit(report_page.page_of(found))
     elif not values["quiet"]:

@@ -53,23 +53,32 @@ def formats(**values: Any) -> None:
     }
 
     def text() -> str:
+        heads = ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header")
+        ends = {"\r\n": "crlf", "\n": "lf"}
         parts = (
             render.table(("format",), ((name,) for name in registry.formats())),
             render.table(
                 ("compression", "formats", "levels", "library for text"),
                 (
                     (
-                        each["codec"],
-                        ", ".join(each["formats"]),
-                        "{} to {}".format(*each["levels"]) if each["levels"] else render.UNKNOWN,
-                        each["library"] or render.UNKNOWN,
+                        *(each["codec"], ", ".join(each["formats"])),
+                        "{} to {}".format(*each["levels"]) if each["levels"] else None,
+                        each["library"],
                     )
                     for each in codecs
                 ),
             ),
             render.table(
-                ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header"),
-                (_dialect(name, each) for name, each in known.items()),
+                heads,
+                (
+                    (
+                        *(name, _escaped(each.delimiter), _escaped(each.enclosure)),
+                        *(each.enclose, each.escape),
+                        each.null if each.null == r"\N" else _escaped(each.null),
+                        *(ends.get(each.eol) or _escaped(each.eol), each.header),
+                    )
+                    for name, each in known.items()
+                ),
             ),
             render.table(
                 ("table", "library", "version"),
@@ -78,12 +87,12 @@ def formats(**values: Any) -> None:
                     for name, found in tables.items()
                 ),
             ),
-            "\n".join(
-                f"{name} encoder".ljust(17)
-                + (
+            render.facts(
+                (
+                    f"{name} encoder",
                     f"plain, which is slower; the native encoder cannot be used: {reason}"
                     if reason
-                    else "native (compiled)"
+                    else "native (compiled)",
                 )
                 for name, reason in reasons.items()
             ),
@@ -100,22 +109,9 @@ def _installed(library: str) -> str | None:
         return None
 
 
-def _dialect(name: str, text: Any) -> tuple[str, ...]:
-    return (
-        name,
-        _escaped(text.delimiter),
-        _escaped(text.enclosure),
-        text.enclose,
-        text.escape,
-        _escaped(text.null) if text.null != r"\N" else text.null,
-        "crlf" if text.eol == "\r\n" else "lf" if text.eol == "\n" else _escaped(text.eol),
-        "yes" if text.header else "no",
-    )
-
-
-def _escaped(text: str) -> str:
-    """Return a text as the options take it, or the sign for an empty text."""
-    return text.encode("unicode_escape").decode() if text else render.UNKNOWN
+def _escaped(text: str) -> str | None:
+    """Return a text as the options take it, or None for an empty text."""
+    return text.encode("unicode_escape").decode() or None
 
 
 @declared(
@@ -130,10 +126,8 @@ def sources(**values: Any) -> None:
     found = [_entry(scheme) for scheme in schemes()]
     rows = (
         (
-            each["scheme"],
-            each["driver"] or render.UNKNOWN,
-            each["driver_version"] or each["install"] or render.UNKNOWN,
-            each["summary"],
+            *(each["scheme"], each["driver"]),
+            *(each["driver_version"] or each["install"], each["summary"]),
         )
         for each in found
     )

@@ -111,14 +111,13 @@ def plan(context: click.Context, /, argument: SourceArgument, **values: Any) -> 
                 "passwords",
                 "write it to a file with --output FILE",
             )
-        render.emit_json(document)
+        render.emit(render.json_text(document))
     elif not values["quiet"]:
         shown = _shown(planned, job.settings, every=values["units"])
         if output is not None:
             shown += f"\n\nthe plan was written to {render.visible(str(output))}"
         render.emit(shown, asked=not values["output"])
-        for notice in planned.run.seating.notices:
-            click.echo(f"unloader: notice: {notice}", err=True)
+        render.notices(planned.run.seating.notices)
 
 
 def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: bool) -> str:
@@ -142,11 +141,8 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
     heads = ("unit", "partition", ">rows", ">bytes", ">worker", *(("to",) if places else ()))
     rows = (
         (
-            unit.id,
-            render.name(unit.partition or render.UNKNOWN),
-            render.count(unit.rows),
-            render.size(unit.bytes),
-            str(takers[unit.id]),
+            *(unit.id, render.name(unit.partition or render.UNKNOWN), unit.rows),
+            *(render.size(unit.bytes), takers[unit.id]),
             *((places[unit.id],) if places else ()),
         )
         for unit in units
@@ -165,8 +161,7 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
 
 def _overview(planned: api.PlannedRun, settings: tuple[Setting, ...]) -> str:
     run, plan, table = planned.run, planned.run.plan, planned.run.plan.table
-    simulation = simulate(plan, max(1, len(run.seating.seats)))
-    most = run.extract.limit_rows
+    simulation, most = simulate(plan, max(1, len(run.seating.seats))), run.extract.limit_rows
     rows = _sum([unit.rows for unit in plan.units], table.rows)
     sizes = _sum([unit.bytes for unit in plan.units], table.bytes)
     scanned, estimate = round(sum(simulation.finish_times)), "estimate"
@@ -181,21 +176,17 @@ def _overview(planned: api.PlannedRun, settings: tuple[Setting, ...]) -> str:
         # For --sample-by the database reads all rows, and sends only the rows of the sample.
         estimate = f"estimate; the database reads {scanned:,} rows"
     read = len({each.name for each in run.extract.projection.columns})
-    columns = [("columns read", render.count(read))]
-    if len(run.outputs) == 1:
-        written = len(run.written.columns)
-        if run.request.routes is None or read == written:
-            columns = []
-        columns.insert(0, ("columns", render.count(written)))
-    subset = subset_text(run)
+    written = len(run.written.columns) if len(run.outputs) == 1 else None
+    same = written is not None and (run.request.routes is None or read == written)
     return render.facts(
         (
             ("table", render.name(table.label)),
             *selection(settings),
-            *columns,
-            *((("subset", subset),) if subset else ()),
-            ("units", render.count(len(plan.units))),
-            ("workers", render.count(len(run.seating.seats))),
+            ("columns", written),
+            ("columns read", None if same else read),
+            ("subset", subset_text(run) or None),
+            ("units", len(plan.units)),
+            ("workers", len(run.seating.seats)),
             ("rows", render.about(render.count(rows), estimate)),
             ("bytes", render.about(render.size(sizes), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),

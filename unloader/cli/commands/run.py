@@ -92,7 +92,7 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
             # Not a failure: a job array is submitted before the number of units is known.
             facts = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
             if values["json"]:
-                render.emit_json({"part": facts})
+                render.emit(render.json_text({"part": facts}))
             elif not values["quiet"]:
                 text = f"part {part.number} of {part.of} has no work unit: the plan has {units}"
                 render.print_aside(f"{text}. Nothing was read or written.")

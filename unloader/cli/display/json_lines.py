@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
@@ -95,8 +96,13 @@ def line_of(event: str, facts: Struct | Mapping[str, Any]) -> str:
     return json.dumps({**head, **to_builtins(facts)})
 
 
-def write(event: str, facts: Struct | Mapping[str, Any]) -> None:
-    """Write a line to standard error.
+def write(event: str, facts: Struct | Mapping[str, Any], text: str | None = None) -> None:
+    """Write a line to standard error: as JSON, or the text if JSON is not switched on.
+
+    Args:
+        event: Its name in JSON.
+        facts: Its fields in JSON.
+        text: The same for people, of one or several lines; None is JSON in any case.
 
     Raises:
         OSError: It is full or gone.
@@ -106,5 +112,11 @@ def write(event: str, facts: Struct | Mapping[str, Any]) -> None:
         stream.finish()
         stream.write_line(line_of(event, facts))
     else:
-        stream.write(line_of(event, facts) + "\n")
+        stream.write((line_of(event, facts) if text is None else text) + "\n")
         stream.flush()
+
+
+def notice(text: str) -> None:
+    """Write a notice that no display shows; a lost one must not fail the command."""
+    with suppress(OSError):
+        write("notice", {"text": text}, f"unloader: notice: {text}")

@@ -10,12 +10,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
-import click
 from msgspec import to_builtins
 
+from unloader.cli.display import json_lines
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
 from unloader.nouns import counted
@@ -40,7 +39,6 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_SQL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\s+""")
 
 
-NARROWEST, WIDEST = 80, 160
 _LEAST_FOLDED = 14
 _LEAST_STRIDES = 4
 """As many numbers with gaps of one size between them are written as a stride."""
@@ -48,6 +46,29 @@ _WORD = re.compile(r"[^, ]*(?:, *| +|$)")
 _STRIDE = re.compile(r"\b(\d+)-(\d+):(\d+)\b")
 _FEWEST_MARKS = 8
 """Of a curve; with less room than these need, a line is cut or broken."""
+
+
+def answer(
+    values: Mapping[str, Any],
+    document: object,
+    text: Callable[[], str],
+    *,
+    done: str = "",
+    asked: bool = True,
+) -> None:
+    """Write the result of a command as `--json`, `--quiet` or neither of them demands.
+
+    Args:
+        values: The options of the command.
+        document: The result for programs.
+        text: Returns the result for people.
+        done: As for `emit`.
+        asked: As for `emit`.
+    """
+    if values["json"]:
+        emit(json_text(document), done=done)
+    elif not values["quiet"]:
+        emit(text(), done=done, asked=asked)
 
 
 def emit(text: str, *, done: str = "", asked: bool = True) -> None:
@@ -95,35 +116,7 @@ def print_aside(text: str) -> None:
 def notices(texts: Iterable[str]) -> None:
     """Write notices to stderr, one a line."""
     for text in texts:
-        click.echo(f"unloader: notice: {visible(text)}", err=True)
-
-
-def emit_json(value: object, *, done: str = "") -> None:
-    """Write the one JSON object of this call to stdout; see `emit`."""
-    emit(json_text(value), done=done)
-
-
-def answer(
-    values: Mapping[str, Any],
-    document: object,
-    text: Callable[[], str],
-    *,
-    done: str = "",
-    asked: bool = True,
-) -> None:
-    """Write the result of a command as `--json`, `--quiet` or neither of them demands.
-
-    Args:
-        values: The options of the command.
-        document: The result for programs.
-        text: Returns the result for people.
-        done: As for `emit`.
-        asked: As for `emit`.
-    """
-    if values["json"]:
-        emit_json(document, done=done)
-    elif not values["quiet"]:
-        emit(text(), done=done, asked=asked)
+        json_lines.notice(visible(text))
 
 
 def json_text(value: object) -> str:
@@ -131,15 +124,9 @@ def json_text(value: object) -> str:
 
     A machine of many nodes has a million distances, and a seat may have a hundred CPUs.
     """
-    text = json.dumps(to_builtins(value, enc_hook=_plain), indent=2)
+    text = json.dumps(to_builtins(value, enc_hook=str), indent=2)
     # No string in it holds a line end, so that lists alone are found.
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def name(text: str) -> str:
@@ -152,11 +139,11 @@ def name(text: str) -> str:
 
 def visible(text: str) -> str:
     """Return a text whose control characters, ends of line included, are written out."""
-    return _INVISIBLE.sub(lambda found: _written_out(found.group()), text)
+    return _INVISIBLE.sub(_written_out, text)
 
 
-def _written_out(char: str) -> str:
-    code = ord(char)
+def _written_out(found: re.Match[str]) -> str:
+    char, code = found[0], ord(found[0])
     return _SHORT.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
@@ -171,15 +158,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     A cell may be a text, a whole number, yes or no as a bool, or None if it is unknown.
     """
     lines = [[head.lstrip(">") for head in heads], *[[*map(_cell, row)] for row in rows]]
-    widths = [max(_width(line[at]) for line in lines) for at in range(len(heads))]
-    right = [head.startswith(">") for head in heads]
-    shown = (
-        "  ".join(
-            " " * (width - _width(cell)) + cell if to_right else cell + " " * (width - _width(cell))
-            for cell, width, to_right in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    shown = []
+    for line in lines:
+        cells = []
+        for cell, head, width in zip(line, heads, widths, strict=True):
+            gap = " " * (width - _width(cell))
+            cells.append(gap + cell if head.startswith(">") else cell + gap)
+        shown.append("  ".join(cells).rstrip())
     return "\n".join(shown)
 
 
@@ -266,7 +252,7 @@ def one_line(text: str) -> str:
 
 def lines(text: str) -> str:
     """Return a text of several lines, such as a traceback, that no terminal obeys."""
-    return _COMMANDS.sub(lambda found: _written_out(found.group()), text)
+    return _COMMANDS.sub(_written_out, text)
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
@@ -287,27 +273,24 @@ def _width(text: str) -> int:
 
 
 def terminal_width() -> int:
-    """Return the columns to draw in: the terminal's, or COLUMNS, or 80."""
-    return max(NARROWEST, min(shutil.get_terminal_size((80, 24)).columns, WIDEST))
+    """Return the columns to draw in: of the terminal or COLUMNS, from 80 to 160."""
+    return max(80, min(shutil.get_terminal_size((80, 24)).columns, 160))
 
 
 def ranges(numbers: Iterable[int]) -> str:
     """Return numbers as `0-3,8`, and evenly spaced ones as `0-62:2`, as taskset takes both."""
     rest = sorted(set(numbers))
     parts: list[str] = []
-    at = 0
-    while at < len(rest):
-        step, end = 1, at
-        if at + 1 < len(rest):
-            step = rest[at + 1] - rest[at]
-            while end + 1 < len(rest) and rest[end + 1] - rest[end] == step:
-                end += 1
-        if step > 1 and end - at + 1 < _LEAST_STRIDES:
-            end = at
-        parts.append(str(rest[at]) if end == at else f"{rest[at]}-{rest[end]}")
-        if step > 1 and end > at:
-            parts[-1] += f":{step}"
-        at = end + 1
+    while rest:
+        step = rest[1] - rest[0] if len(rest) > 1 else 1
+        run = next(
+            at for at in range(1, len(rest) + 1) if rest[at : at + 1] != [rest[0] + at * step]
+        )
+        if step > 1 and run < _LEAST_STRIDES:
+            run = 1
+        stride = f":{step}" if step > 1 else ""
+        parts.append(f"{rest[0]}-{rest[run - 1]}{stride}" if run > 1 else str(rest[0]))
+        rest = rest[run:]
     return ",".join(parts)
 
 

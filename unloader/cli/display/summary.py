@@ -53,7 +53,7 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
         place, text = ",".join(manifest.places), _table_text(manifest)
         done = f"the run is complete in {place}"
     if values["json"]:
-        render.emit_json(document, done=done)
+        render.emit(render.json_text(document), done=done)
     elif place and destination_kind((place,)) == "stdout":
         # The data is on stdout, so the result goes to the log. A log in JSON has it already.
         if values["log_format"] == "text":

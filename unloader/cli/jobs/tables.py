@@ -164,7 +164,7 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
     with display_for(values) as display:
         planned = api.plan(asked, observe=display)
     if values["json"]:
-        render.emit_json(_document(planned))
+        render.emit(render.json_text(_document(planned)))
     elif not values["quiet"]:
         render.emit(_text(planned))
 
@@ -300,7 +300,7 @@ def is_skipped(asked: Request | TablesRequest, values: dict[str, Any]) -> bool:
     with display_for(values) as display:
         display(Notice(text=f"run {found['run_id']} of this job is finished: nothing was done"))
     if values["json"]:
-        render.emit_json({**found, "skipped": True})
+        render.emit(render.json_text({**found, "skipped": True}))
     return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -54,12 +53,7 @@ class JobCommand(ShortHelp):
                     near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
                     unknown.append(f"{name} (did you mean {near[0]}?)" if near else name)
         if unknown:
-            text = f"no option has the variable {', '.join(unknown)}"
-            if json_lines.is_on():
-                with suppress(OSError):
-                    json_lines.write("notice", {"text": text})
-            else:
-                click.echo(f"unloader: notice: {text}", err=True)
+            json_lines.notice(f"no option has the variable {', '.join(unknown)}")
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
