@@ -155,11 +155,7 @@ def _opened(source: SourceSpec, observe: Observer) -> Iterator[Catalog]:
 
 
 def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
-    """Return the tables and views of a source, by schema and name.
-
-    Raises:
-        UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
-    """
+    """Return the tables and views of a source, by schema and name."""
     with _opened(source, observe) as catalog:
         return catalog.tables()
 
@@ -169,12 +165,8 @@ def schema_tables(
 ) -> tuple[SchemaTable, ...]:
     """Return the tables and views of one schema, by name.
 
-    Args:
-        schema: As it was typed; None is the only one that has tables.
-
-    Raises:
-        UnloaderError: UsageError if the database has several schemas and none is named, or for an
-            invalid name. SourceError if the schema is missing or the source refused.
+    The schema is as it was typed; None is the only one that has tables. With several
+    and no name, the error is UsageError. For a missing schema it is SourceError.
     """
     with _opened(source, observe) as catalog:
         tables, folding = catalog.tables(), catalog.capabilities.folding
@@ -220,12 +212,7 @@ def describe(
     as_text: tuple[str, ...] = (),
     observe: Observer = silent,
 ) -> TableDescription:
-    """Return a table's columns, partitions and what each column would become.
-
-    Raises:
-        UnloaderError: SourceError if the table is missing or must not be read, UsageError if a
-            pattern of `as_text` matches no column.
-    """
+    """Return a table's columns, partitions and what each column would become."""
     with _opened(source, observe) as catalog:
         info = catalog.describe(table, observe)
         check_as_text([column.name for column in info.columns], as_text)
@@ -248,15 +235,8 @@ def plan(
 ) -> PlannedRun:
     """Return what `unload` would do: units, statements, seats, predicted balance.
 
-    Reads a sample of the rows if the codec is to be chosen by measuring.
-
-    Args:
-        asked: As for `unload`.
-        kept_with: The file that the plan is written to next; a snapshot that the request asks to
-            keep is kept while it exists.
-
-    Raises:
-        UnloaderError: As `unload` would before it starts its workers.
+    Reads a sample of the rows if the codec is to be chosen by measuring. The plan is written to
+    `kept_with` next; a snapshot that the request asks to keep is kept while that file exists.
     """
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     with translated(), resolved(asked, observe=observe) as ready:
@@ -278,11 +258,7 @@ def plan(
 
 
 def planned_run(document: Mapping[str, Any]) -> ResolvedTable:
-    """Return the run that a plan file holds, for `unload`.
-
-    Raises:
-        PlanFailed: The document is not a plan file, has another version, or was edited.
-    """
+    """Return the run that a plan file holds, for `unload`; PlanFailed for another file."""
     return ResolvedTable.from_json(
         {key: value for key, value in document.items() if key not in FOR_THE_READER}
     )
@@ -299,21 +275,17 @@ def unload(
 ) -> dict[str, Any]:
     """Unload a table or a query, or several at one snapshot; return the manifest's JSON document.
 
-    A request for one table gives a `unloader.manifest.model.Manifest`. With several routes it is a
-    document with a list `routes` of them. Of a run over several tables it is a
-    `unloader.manifest.model.TablesManifest`, which is in the directory that contains the
-    directories of the tables. Each of these has its own manifest.
+    The document is a `Manifest` of `unloader.manifest.model`, a list of them under `routes` for
+    several outputs, or a `TablesManifest` for several tables. Each table then has its own manifest.
 
     Args:
         asked: What, where and how. `TablesRequest.of` makes a run over several tables.
         planned: A run of one table that `plan` returned, whose units and codec are used.
         resume: Continue an interrupted run of the same job in the destination. A new run starts
-            where the destination has no such run, or the run's snapshot cannot be read any more; a
-            notice reports it.
+            without one, or if its snapshot cannot be read any more; a notice reports it.
 
     Raises:
-        UnloaderError: One of the tree in `unloader.errors`, by what went wrong. PartialUnload if
-            some tables are not complete, although the others are.
+        UnloaderError: PartialUnload if some tables are not complete, although the others are.
     """
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     begin = starting.resume_or_start if resume else starting.start
@@ -326,9 +298,6 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
 
     It is looked for where the run would go. With `{date}`, and for a table of a lakehouse, it is a
     run of today (UTC). Nothing is changed, and the source is not opened.
-
-    Raises:
-        UnloaderError: OutputFailed if a place cannot be looked at.
     """
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     found = starting.finished(asked)
@@ -340,9 +309,7 @@ def interrupted(destination: AnyPlace) -> Request | None:
     """Return the request of an interrupted run in a directory, or None.
 
     For a run over several tables it is the request for all; it names neither a table nor a query.
-
-    Raises:
-        UnloaderError: OutputFailed if that run is active, or cannot be read.
+    If the run is active, or cannot be read, the error is OutputFailed.
     """
     broken = find_broken_run(str(destination))
     return None if broken is None else broken.request
@@ -364,28 +331,23 @@ def resume(
 ) -> dict[str, Any]:
     """Continue a run that was stopped, failed or killed; return the manifest's JSON document.
 
-    Of a run over several tables that is the manifest of all; tables that are published already are
-    not read again.
-
     The same rows are read at the same snapshot. Units that were done are kept, once their files
     were read again and have the recorded checksums. Of a run that is finished the manifest is
-    returned.
+    returned. Tables that are published already are not read again.
 
     Args:
         destination: Any directory of the run; for a run over several tables, the directory above
             all of them.
         secret: Where the password is found now; None is where it was.
         session_sql: The first statements of the sessions; no record holds them.
-        parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
-            run had it.
+        parallelism: 0 is the number of usable cores, None is as the run had it.
         cluster: The new cluster of the workers; its empty fields keep the run's values.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
         keys: Where the keys of encrypted files are found now; None is where they were.
         masking_keys: Where keys of masks are found now; the others are where they were.
 
     Raises:
-        UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed without a
-            run to resume, and all errors of `unload`.
+        UnloaderError: SnapshotGone if the snapshot cannot be read any more.
     """
     return answer(
         starting.resume(
@@ -417,8 +379,7 @@ def verify(
     """Check a finished run's files against its manifest, and its count against a source.
 
     Args:
-        destination: The directory of the manifest. The directory of a run over several tables
-            checks each table.
+        destination: The directory of the manifest; of a run over several tables, each is checked.
         source: None = the rows are not counted there.
         level: count reads files as a whole. full also compares the checksums of their values with
             the run's record, and source compares them with checksums that the source computes.
@@ -427,8 +388,7 @@ def verify(
         keys: Where the keys of encrypted files are found. Without them those are read as a whole.
 
     Raises:
-        UnloaderError: VerifyMismatch if something differs, ConfigError if a key is needed and not
-            given.
+        UnloaderError: VerifyMismatch if something differs.
     """
     from unloader.verification import finished
 
@@ -440,13 +400,9 @@ def verify(
 
 @translated()
 def merge(destination: AnyPlace) -> dict[str, Any]:
-    """Put the parts of a plan together under one manifest; return its JSON document.
+    """Put the parts of a plan, which are in the destination, together under one manifest.
 
-    The parts are in the destination. Their files stay where they are. If the parts are merged
-    already, their manifest is returned.
-
-    Raises:
-        UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
+    Their files stay where they are. If they are merged already, their manifest is returned.
     """
     from unloader.merging import merge as merged
 
@@ -458,8 +414,5 @@ def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str
     """Remove what runs that died have left unpublished in directories; return what that was.
 
     With `dry_run` nothing is changed, and what would be removed is returned.
-
-    Raises:
-        UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
     return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()

@@ -97,15 +97,10 @@ def reported(report: Report, about: About, entry: int | None = None) -> Iterator
 
 
 def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
-    """Check the tables of some entries; report every problem.
+    """Check the tables of some entries, which all have the same source; report every problem.
 
-    No row is read, no snapshot taken, and nothing is written.
-
-    Args:
-        entries: The user's entries; `AskedTables.of` makes one of a request. All have the same
-            source.
-        home: Where the manifest of a run over several tables goes, with its fields; empty if that
-            is not known.
+    `home` is where the manifest of a run over several tables goes, with its fields; empty if that
+    is not known. No row is read, no snapshot taken, and nothing is written.
     """
     problems: list[Problem] = []
     report = problems.append

@@ -46,11 +46,8 @@ _LEVELS: tuple[VerifyLevel, ...] = ("none", "count", "full", "source")
 def merge(destination: PlacePath) -> Manifest:
     """Write one manifest over all parts of a plan, once all are there; return it.
 
-    If the directory has it already, that is returned.
-
-    Raises:
-        OutputFailed: Parts are missing or do not belong together, a file of one is not there or has
-            another size, or the directory has the manifest of another run.
+    If the directory has it already, that is returned. The error is OutputFailed if parts are
+    missing or differ, a file is not there or has another size, or another run is there.
     """
     found = parts_in(destination)
     for part in found:
@@ -223,9 +220,7 @@ class FoundPart(Struct, frozen=True, kw_only=True):
 def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
     """Return all parts of the plan whose parts lie in a directory, by number.
 
-    Raises:
-        OutputFailed: No part is found, some are missing or not finished, or they are of different
-            plans, moments or forms.
+    The error is OutputFailed if some are missing, not finished, or of different plans.
     """
     home = str(destination)
     storage = storage_at(home)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 
 def counted(number: int | None, noun: str, several: str = "") -> str:
-    """Return a number in groups of three digits with its noun.
-
-    Args:
-        number: How many; None where that is unknown.
-        noun: For one thing.
-        several: For several things; the noun with an s if empty.
-    """
+    """Return a number, or `unknown`, with its noun; by default `several` is the noun with an s."""
     if number is None:
         return f"unknown {several or noun + 's'}"
     return f"{number:,} {noun if number == 1 else several or noun + 's'}"

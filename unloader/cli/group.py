@@ -77,11 +77,7 @@ class Group(ShortHelp, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names.
-
-        Raises:
-            UsageError: The command is unknown.
-        """
+        """Return the command that the first word names; UsageError for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise no_command(args[0], COMMANDS)
         return super().resolve_command(ctx, args)
@@ -128,9 +124,6 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
 
     click's own `main` is not used: it ends the program silently on any broken pipe, also a
     worker's.
-
-    Raises:
-        UsageError: An argument or a variable of ours is not in the encoding of the terminal.
     """
     json_lines.switch(json_lines.asked_for(arguments))
     # A manifest could not hold other text, and no database would know it.

@@ -102,11 +102,8 @@ def stop_on_signals(
 
     The first signal sets that flag. The second signal restores the default action, so that a third
     signal kills. The former handlers are restored at the end, but `_interrupt` is not: a signal
-    after the run must not change its status.
-
-    Args:
-        announce: Informs the user; called in the handler, so it must not use buffered output.
-        earlier: Whether an earlier signal counts.
+    after the run must not change its status. `announce` is called in the handler, so it must not
+    use buffered output. Signals before count only if `earlier`.
     """
     # A signal whose exception was lost, such as in a destructor, still counts.
     received = list(_received) if earlier else []

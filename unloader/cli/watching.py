@@ -81,11 +81,7 @@ class Ticking(Display):
 
 @contextmanager
 def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
-    """Yield the display that the options ask for, and close it when the run ends.
-
-    Args:
-        values: `progress`, `log_format`, `log_interval` and `quiet`.
-    """
+    """Yield the display that the options ask for, and close it when the run ends."""
     as_json = values["log_format"] == "json"
     can_draw = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
     display: Display
@@ -110,11 +106,7 @@ def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
 
 
 def check_report(values: Mapping[str, Any]) -> None:
-    """Check that the page of `--report` can be made and written, before a long run.
-
-    Raises:
-        ConfigError: A library is missing, or the directory is missing or not writable.
-    """
+    """Check that the page of `--report` can be made and written, before a long run."""
     if values["report"] is not None:
         from unloader.tuning.report_page import check_page_file
 
@@ -122,11 +114,7 @@ def check_report(values: Mapping[str, Any]) -> None:
 
 
 def write_report(path: str, found: dict[str, Any] | Analysis) -> None:
-    """Write the page of `--report` on a complete run, whose document it takes, or on a sweep.
-
-    Raises:
-        FollowUpFailed: It could not be written.
-    """
+    """Write the page of `--report` on a complete run, whose document it takes, or on a sweep."""
     from unloader.tuning.report_page import page_of, write_page_file
     from unloader.tuning.run_report import run_report, tables_report
     from unloader.tuning.sweep_page import sweep_report
@@ -156,17 +144,10 @@ def write_report(path: str, found: dict[str, Any] | Analysis) -> None:
 def watched(
     values: Mapping[str, Any], request: Request | None, tables: str = ""
 ) -> Iterator[Display]:
-    """Yield the display of a run, which informs all watchers; perform the requested actions at the
-    end.
+    """Yield the display of a run, which informs all watchers; act on its end.
 
-    Args:
-        values: The options by their names with underscores.
-        request: The request of the run; None without a run.
-        tables: Which tables are unloaded, in the words of a log, where they are several.
-
-    Raises:
-        ConfigError: A library is missing, or the file of metrics cannot be written.
-        FollowUpFailed: The run is complete, and the command of `--on-success` failed.
+    `tables` are the words of a log for several tables. After a complete run, a failure of the
+    command of `--on-success` is FollowUpFailed.
     """
     wanted = (values[name] for name in ("metrics_file", "on_success", "on_failure"))
     if values["trace"] == "none" and all(each is None for each in wanted):
@@ -229,11 +210,7 @@ class _Watch(Display):
         self.display.stopping(text)
 
     def end(self, error: UnloaderError | None) -> None:
-        """Inform all watchers of the end of the run, then run the command for that.
-
-        Raises:
-            FollowUpFailed: The run is complete, and the command failed.
-        """
+        """Inform all watchers of the end of the run, then run the command for that."""
         self._account.end(time.time(), error)
         if self._traces is not None and (problem := self._traces.end()):
             json_lines.notice(f"some traces could not be sent: {problem}")

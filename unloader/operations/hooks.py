@@ -48,15 +48,9 @@ def run_hook(
 ) -> str:
     """Run a command by `/bin/sh -c` to its end; return its failure, "" without a failure.
 
-    It has no standard input. It has a separate process group, which is ended as a whole.
-
-    Args:
-        command: A line of the shell.
-        account: The run, which has ended.
-        take: Takes each line of its output.
-        stop: Asked several times a second; True ends the command.
-        timeout_seconds: 0 sets no limit.
-        variables: Names of variables that it gets besides those in `PASSED`.
+    It has no standard input. It has a separate process group, which is ended as a whole, after the
+    timeout (0 sets none) or when `stop` returns True. `take` takes each line of its output. Besides
+    those in `PASSED`, it gets the named variables.
     """
     environment = {
         name: value

@@ -53,11 +53,7 @@ class MetricsFile:
     """Writes the file, each time as a whole."""
 
     def __init__(self, path: str, account: Account) -> None:
-        """Read the figures of earlier runs, and write that a run is active.
-
-        Raises:
-            ConfigError: The library is missing, or the file cannot be written.
-        """
+        """Read the figures of earlier runs, and write that a run is active, or raise ConfigError."""
         self._path, self._account = Path(path), account
         try:
             from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -88,11 +84,7 @@ class MetricsFile:
                 self.write()
 
     def write(self) -> None:
-        """Replace the file, readable for all; a reader finds the former one or this one.
-
-        Raises:
-            OSError: The file system refused.
-        """
+        """Replace the file, readable for all; a reader finds the former one or this one."""
         self._written = time.monotonic()
         text = self._text_of(self)
         made = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")

@@ -40,12 +40,8 @@ class Traces:
     def __init__(self, account: Account, exporter: Any = None) -> None:
         """Begin the span of the run.
 
-        Args:
-            account: The run.
-            exporter: Where the spans go; None is OTLP over HTTP, as the variables say.
-
-        Raises:
-            ConfigError: The libraries are missing, or a variable cannot be understood.
+        Without an exporter, spans go over HTTP as OTLP, as the variables say. The error is
+        ConfigError if libraries are missing, or a variable cannot be understood.
         """
         try:
             from opentelemetry import trace

@@ -21,12 +21,8 @@ def declared(
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator that makes a function the command of this name, with its options.
 
-    Args:
-        name: As a user writes it.
-        summary: One sentence for the list of commands.
-        examples: One a line; the further lines of an example are indented.
-        by_hand: As `declared_options` takes it.
-        context_settings: As click takes them.
+    The examples are one a line, and their further lines are indented. `by_hand` is as
+    `declared_options` takes it.
     """
     lines = dedent(examples).strip()
     title = "Examples" if "\nunloader" in lines else "Example"

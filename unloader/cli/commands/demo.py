@@ -78,22 +78,8 @@ def run_demo(
     """Build the table in `directory`, unload it to `csv/` and `parquet/` there, verify both.
 
     A database that an earlier demonstration with as many rows left there is used again; its output
-    is replaced. The seconds of a result are the wall time of the unload, without building the table
-    and without the verification.
-
-    Args:
-        directory: Where everything goes; created if need be.
-        rows: Rows of the table.
-        parallelism: Workers, 0 for as many as there are usable cores.
-        observe: Gets notices of the build, then everything that `api.unload` reports.
-        stop: Asked several times a second whether to give up.
-
-    Raises:
-        UsageError: `rows` is less than 1.
-        ConfigError: DuckDB is not installed.
-        OutputFailed: The directory has too little space, refuses, or holds something else.
-        VerifyMismatch: The output differs from the table.
-        Interrupted: `stop` returned True.
+    is replaced. The seconds of a result are of the unload alone. `observe` gets notices of
+    the build, then the events of the runs.
     """
     directory = directory.absolute()
     database = directory / "reference.duckdb"

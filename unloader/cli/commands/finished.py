@@ -118,7 +118,7 @@ def report(destination: PlacePath, output: str | None, ceilings: str | None, **v
     answer of the sweep, and it contains no password. With --json, the figures of the page go to
     standard output.
     """
-    # Imported on use: no other command here needs the pages.
+    # Imported on use: only this command needs the pages.
     from unloader.tuning import report_page
 
     if output is not None:

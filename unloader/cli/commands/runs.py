@@ -256,13 +256,7 @@ _WAITS = {
 
 
 def status_page(status: RunStatus, now: datetime, width: int | None = None) -> str:
-    """Return the whole status of the run at a destination.
-
-    Args:
-        status: The state of the destination.
-        now: With a time zone.
-        width: Columns of the terminal; None for other outputs.
-    """
+    """Return the whole status of the run at a destination; the width is None without a terminal."""
     page, live = render.facts(_facts(status, now, width)), status.live
     if status.state != "running" or live is None or not live.workers:
         return page

@@ -160,12 +160,7 @@ def _replayed(
 def _measured(
     context: click.Context, argument: SourceArgument, values: Mapping[str, Any]
 ) -> SweepDocument:
-    """Measure the points that the options ask for.
-
-    Raises:
-        UnloaderError: As `unloader.tuning.live_sweep.sweep`, and for options that contradict
-            each other, or name files that cannot be written.
-    """
+    """Measure the points that the options ask for."""
     if not values["to"]:
         raise UsageError(
             "the points have no destination",
@@ -226,11 +221,7 @@ def _check_files(values: Mapping[str, Any]) -> None:
 def _variants(
     context: click.Context, values: Mapping[str, Any]
 ) -> list[tuple[dict[str, str], dict[str, Any]]]:
-    """Return the settings of each point, as they are written, and its values of all options.
-
-    Raises:
-        UsageError: The options contradict each other, or there are too many points.
-    """
+    """Return the settings of each point, as they are written, and its values of all options."""
     options = options_of("sweep")
     kinds = {each.key: each.kind for each in options}
     axes: dict[str, tuple[Any, ...]] = {"parallelism": values["parallelism"] or _usual_levels()}
@@ -309,12 +300,7 @@ def _after_answer(*, json: bool) -> Iterator[None]:
 def _write_job(
     context: click.Context, url: str, recommended: Mapping[str, str], doubts: Sequence[str]
 ) -> None:
-    """Write the job file of `--job`: the options of this call, with one value for each varied one.
-
-    Raises:
-        FollowUpFailed: No parallelism is recommended.
-        OutputFailed: The file system refused.
-    """
+    """Write the job file of `--job`: the options of this call, each with one value."""
     path = Path(context.params["job"])
     if "parallelism" not in recommended:
         raise FollowUpFailed(

@@ -97,15 +97,9 @@ def line_of(event: str, facts: Struct | Mapping[str, Any]) -> str:
 
 
 def write(event: str, facts: Struct | Mapping[str, Any], text: str | None = None) -> None:
-    """Write a line to standard error: as JSON, or the text if JSON is not switched on.
+    """Write a line to standard error: as JSON, or as the text if JSON is not switched on.
 
-    Args:
-        event: Its name in JSON.
-        facts: Its fields in JSON.
-        text: The same for people, of one or several lines; None is JSON in any case.
-
-    Raises:
-        OSError: It is full or gone.
+    Without a text, it is JSON in any case. If the stream is full or gone, the error is OSError.
     """
     stream = sys.stderr
     if isinstance(stream, JsonLines):

@@ -149,10 +149,7 @@ class LogDisplay(Display):
     def __init__(self, *, as_json: bool, interval_seconds: float | None) -> None:
         """Begin silently.
 
-        Args:
-            as_json: One JSON object a line instead of text.
-            interval_seconds: Between two lines of progress; None leaves out all lines but those
-                on troubles.
+        None as the interval leaves out all lines except those on troubles.
         """
         self._as_json = as_json
         self._interval = interval_seconds

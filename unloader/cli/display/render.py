@@ -58,12 +58,7 @@ def answer(
 ) -> None:
     """Write the result of a command as `--json`, `--quiet` or neither of them demands.
 
-    Args:
-        values: The options of the command.
-        document: The result for programs.
-        text: Returns the result for people.
-        done: As for `emit`.
-        asked: As for `emit`.
+    `document` is the result for programs, `text` returns it for people. The rest is as for `emit`.
     """
     if values["json"]:
         emit(json_text(document), done=done)
@@ -74,11 +69,8 @@ def answer(
 def emit(text: str, *, done: str = "", asked: bool = True) -> None:
     """Write one result to stdout.
 
-    Args:
-        text: It may have several lines.
-        done: The work that is done even if this cannot be written, such as a run and its place.
-        asked: The result is all that the caller wanted; a stdout that was closed from the start
-            is an error then.
+    `done` is the work that is done even if this cannot be written, such as a run and its place.
+    If all is `asked` that the caller wanted, a stdout that was closed from the start is an error.
 
     Raises:
         BrokenPipeError: The reader of stdout has gone.
@@ -170,7 +162,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """Return names and values, one pair a line, without those whose value is None."""
+    """Return names and values, one pair a line, without the unknown ones, whose value is None."""
     known = [(name, _cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in known), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in known)
@@ -309,13 +301,9 @@ def legend(text: str) -> str:
 def folded_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, fold: frozenset[str], width: int
 ) -> str:
-    """Return rows in aligned columns no wider than the width.
+    """Return rows in aligned columns, as `table`, no wider than the width.
 
-    Args:
-        heads: As `table` takes them.
-        rows: The cells.
-        fold: Heads of the columns whose cells may go on in further lines.
-        width: Columns of the terminal.
+    Cells of the columns with the heads in `fold` may go on in further lines.
     """
     known = [tuple(row) for row in rows]
     named = (tuple(head.lstrip(">") for head in heads), *known)
@@ -363,12 +351,8 @@ def can_show_blocks(encoding: str | None) -> bool:
 def speeds_text(speeds: Sequence[float], width: int | None, *, unicode: bool) -> str:
     """Return the course of a speed as one line, with its highest mean in figures.
 
-    Each character is the mean of some neighbours, from 0 up to the largest mean.
-
-    Args:
-        speeds: Rows per second, over equal times; at least one, and none negative.
-        width: Columns that there are; None is as many as it needs.
-        unicode: Whether blocks can be shown.
+    The speeds are rows per second over equal times, at least one. Each character is the mean of
+    some neighbours, from 0 up to the largest mean. Without a width, there is room for all.
     """
     highest = f" up to {rows_per_second(max(speeds))}"
     room = len(speeds) if width is None else max(width - len(highest), _FEWEST_MARKS)
