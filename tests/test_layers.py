@@ -92,7 +92,6 @@ FLOORS = {
             "unloader.model",
             "unloader.errors",
             "unloader.events",
-            "unloader.failures",
             "unloader.redaction",
         },
         {"unloader.request.option"},

@@ -35,6 +35,7 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
+from unloader.nouns import listed
 from unloader.request.names import matching, parse_table, typed
 from unloader.resolve.broken_run import find_broken_run
 from unloader.resolve.choosing import check_as_text
@@ -176,9 +177,7 @@ def schema_tables(
             "the source has no tables, or this user may not read them",
             "see them with: unloader describe",
         )
-    shown = ", ".join(typed(each, folding) for each in known[:_SHOWN])
-    if len(known) > _SHOWN:
-        shown += f" and {len(known) - _SHOWN} more"
+    shown = listed([typed(each, folding) for each in known], _SHOWN)
     wanted = known
     if schema is not None:
         name = parse_table(schema)

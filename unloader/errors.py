@@ -18,19 +18,25 @@ A `TransientSourceError` is a SourceError, a `WorkerLost` a PartialUnload, and a
 `unloader.engine.schedule` decides about both. A `SnapshotGone` is a SourceError that nothing gets
 past, as the state that the run reads does not exist any more; of one that is `SnapshotTooOld` only
 further attempts can tell. A `ValueRefused` is a SourceError that only other data or another
-expression gets past. Across processes travels `unloader.model.AttemptFailure`, never an
-exception: see `unloader.failures`.
+expression gets past. No exception crosses a process: a worker sends an `AttemptFailure`, which
+`failure_of` and `error_of` translate.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import resource
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from unloader.model.work import AttemptFailure
+
+logger = logging.getLogger(__name__)
 
 
 class UnloaderError(Exception):
@@ -267,3 +273,44 @@ def translated() -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+def failure_of(error: BaseException) -> AttemptFailure:
+    """Return an exception as data, under the class of `unloader.errors` it belongs to.
+
+    What belongs to none of them is a fault of the program, which no further attempt can mend.
+    """
+    text = "".join(traceback.format_exception(error))
+    known = translate(error)
+    if known is None:
+        return internal_failure(type(error).__name__, str(error), text)
+    return AttemptFailure(
+        error=type(known).__name__,
+        message=known.message,
+        hint=known.hint,
+        retryable=known.retryable,
+        traceback=text,
+    )
+
+
+def internal_failure(kind: str, text: str, trace: str = "") -> AttemptFailure:
+    """Return a fault of the program as data: the class name of an exception, its text and trace."""
+    return AttemptFailure(
+        error=UnloaderError.__name__,
+        message=f"internal error in a worker: {kind}: {text}",
+        hint=UnloaderError.usual_hint,
+        retryable=False,
+        traceback=trace,
+    )
+
+
+def error_of(failure: AttemptFailure) -> UnloaderError:
+    """Return the error that a failure ends a run with."""
+    if failure.traceback:
+        logger.debug("in a worker:\n%s", failure.traceback)
+    return error_class(failure.error)(failure.message, failure.hint)
+
+
+def is_a(failure: AttemptFailure, cls: type[UnloaderError]) -> bool:
+    """Return whether a failure is of a class or one derived from it."""
+    return issubclass(error_class(failure.error), cls)

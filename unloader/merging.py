@@ -31,7 +31,7 @@ from unloader.manifest.model import (
 )
 from unloader.manifest.read import directories_of, manifest_bytes, read_manifest
 from unloader.model import FinishedUnit, Part, VerifyLevel
-from unloader.nouns import are, counted
+from unloader.nouns import are, counted, listed
 from unloader.request.settings import PART_DIRECTORY, part_directory
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.place_names import PlacePath, absolute, path_of, relative
@@ -249,7 +249,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
             found.append(FoundPart(place=name, manifest=manifest, record=subset.part))
     if not found and begun:
         raise OutputFailed(
-            f"no part of the plan in {home} is finished; begun: {_listed(begun)}",
+            f"no part of the plan in {home} is finished; begun: {listed(begun, _MOST_NAMED)}",
             _resume(home, begun),
         )
     if not found:
@@ -272,10 +272,12 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
     names = [part_directory(Part(number=number, of=of)) for number in missing]
     parts = f"{len(missing)} of {counted(of, 'part')} {are(len(missing))}"
     if begun := [name for name in names if name in broken]:
-        raise OutputFailed(f"{parts} not finished: {_listed(names)}", _resume(home, begun))
+        raise OutputFailed(
+            f"{parts} not finished: {listed(names, _MOST_NAMED)}", _resume(home, begun)
+        )
     if missing:
         raise OutputFailed(
-            f"{parts} missing in {home}: {_listed(names)}",
+            f"{parts} missing in {home}: {listed(names, _MOST_NAMED)}",
             f"run them, such as: unloader run plan.json --part {missing[0]}/{of}; then merge again",
         )
     _check_units(found)
@@ -344,9 +346,3 @@ def _check_units(found: Sequence[FoundPart]) -> None:
             f"the parts have {len(of_unit)} work units, but the plan has {of_units}",
             "run all parts again from the same plan file",
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

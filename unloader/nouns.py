@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int | None, noun: str, several: str = "") -> str:
     """Return a number, or `unknown`, with its noun; by default `several` is the noun with an s."""
@@ -13,3 +15,9 @@ def counted(number: int | None, noun: str, several: str = "") -> str:
 def are(number: int) -> str:
     """Return the verb after a number of things: is or are."""
     return "is" if number == 1 else "are"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names with commas; after `most` of them, the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

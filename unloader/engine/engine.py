@@ -17,9 +17,8 @@ from msgspec import Struct, field
 from numa.model import Finished, Lost, Message, Raised
 from unloader.engine.executor import Executor, ExecutorEvent, NoPlaceLeft, failure_in
 from unloader.engine.schedule import Attempt, Schedule, U, Verdict
-from unloader.errors import ConnectFailed, SessionsRefused
+from unloader.errors import ConnectFailed, SessionsRefused, is_a
 from unloader.events import Notice
-from unloader.failures import is_a
 from unloader.model import AttemptFailure
 
 if TYPE_CHECKING:

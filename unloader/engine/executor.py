@@ -18,9 +18,8 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from numa.model import Finished, Lost, Raised, WorkerEvent
-from unloader.errors import WorkerLost
+from unloader.errors import WorkerLost, internal_failure
 from unloader.events import Notice
-from unloader.failures import internal_failure
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
 

@@ -13,8 +13,7 @@ from numa.errors import PoolError
 from numa.model import Finished, Lost, ProcessLimits, Ready
 from numa.pool import Pool
 from unloader.engine.executor import EventQueue, Executor, ExecutorEvent, NoPlaceLeft
-from unloader.errors import ConfigError, UnloaderError
-from unloader.failures import failure_of
+from unloader.errors import ConfigError, UnloaderError, failure_of
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, Watch, WorkerEvidence
 from unloader.placement.seating import Seating

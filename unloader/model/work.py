@@ -257,7 +257,7 @@ class FinishedUnit(UnitResult, frozen=True, kw_only=True):
 
 
 class AttemptFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why an attempt at a task failed, as data: made and read by `unloader.failures` alone."""
+    """Why an attempt at a task failed, as data: made and read by `unloader.errors` alone."""
 
     error: str
     """Name of the class in `unloader.errors`."""

@@ -53,7 +53,7 @@ class MetricsFile:
     """Writes the file, each time as a whole."""
 
     def __init__(self, path: str, account: Account) -> None:
-        """Read the figures of earlier runs, and write that a run is active, or raise ConfigError."""
+        """Read figures of earlier runs, and write that a run is active, or raise ConfigError."""
         self._path, self._account = Path(path), account
         try:
             from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -19,8 +19,8 @@ from unloader.errors import (
     UnloaderError,
     ValueRefused,
     VerifyMismatch,
+    is_a,
 )
-from unloader.failures import is_a
 from unloader.manifest.model import (
     SourceRecord,
     TableEntry,

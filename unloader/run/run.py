@@ -29,6 +29,8 @@ from unloader.errors import (
     OutputFailed,
     PartialUnload,
     UnloaderError,
+    error_of,
+    failure_of,
     translate,
 )
 from unloader.events import (
@@ -43,7 +45,6 @@ from unloader.events import (
     Tick,
     UnitsKept,
 )
-from unloader.failures import error_of, failure_of
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes

@@ -24,10 +24,11 @@ from unloader.errors import (
     PartialUnload,
     UnloaderError,
     VerifyMismatch,
+    error_of,
+    failure_of,
     translate,
 )
 from unloader.events import Event, Notice, Observer, PhaseStarted, RouteFinished, Tick
-from unloader.failures import error_of, failure_of
 from unloader.manifest.build import build_manifest
 from unloader.manifest.model import (
     FailedAttemptRecord,

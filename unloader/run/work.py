@@ -30,6 +30,8 @@ from unloader.errors import (
     SourceError,
     UnloaderError,
     WorkerLost,
+    failure_of,
+    is_a,
     translate,
 )
 from unloader.events import (
@@ -41,7 +43,6 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
-from unloader.failures import failure_of, is_a
 from unloader.model import (
     COMPARING,
     AttemptFailure,

@@ -33,7 +33,7 @@ tune()
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.failures import failure_of
+from unloader.errors import failure_of
 from unloader.model import AttemptFailure, Preload
 from unloader.redaction import guard_streams
 from unloader.sources.base import (

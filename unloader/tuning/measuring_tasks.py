@@ -11,8 +11,7 @@ from msgspec import Struct
 from unloader.engine.engine import Engine, Work
 from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Attempt, Schedule
-from unloader.errors import Interrupted, SourceError
-from unloader.failures import error_of
+from unloader.errors import Interrupted, SourceError, error_of
 from unloader.model import AttemptFailure, Extract, RetryOptions, UnitTask
 
 Answer = TypeVar("Answer")

@@ -14,8 +14,15 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from unloader.errors import ConfigError, SnapshotGone, UnloaderError, translate
-from unloader.failures import error_of, failure_of, internal_failure
+from unloader.errors import (
+    ConfigError,
+    SnapshotGone,
+    UnloaderError,
+    error_of,
+    failure_of,
+    internal_failure,
+    translate,
+)
 from unloader.model import AttemptFailure
 
 if TYPE_CHECKING:

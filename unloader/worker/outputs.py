@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from unloader.errors import OutputFailed, VerifyMismatch, translate
-from unloader.failures import failure_of
+from unloader.errors import OutputFailed, VerifyMismatch, failure_of, translate
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
 from unloader.transforms.masking_keys import masking_keys

@@ -20,8 +20,7 @@ tune()
 from msgspec.structs import replace
 
 from numa.processes import member
-from unloader.errors import SourceError, ValueRefused
-from unloader.failures import failure_of
+from unloader.errors import SourceError, ValueRefused, failure_of
 from unloader.model import (
     AttemptFailure,
     BundleResult,

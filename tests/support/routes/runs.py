@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits, TableInfo
 from partition_planner.planner import plan
-from unloader.errors import OutputFailed, UnloaderError
-from unloader.failures import failure_of
+from unloader.errors import OutputFailed, UnloaderError, failure_of
 from unloader.model import Extract, Projection, SourceSpec, ValueOptions
 from unloader.sources.base import Catalog
 from unloader.sources.oracle.types import readings_of

@@ -21,7 +21,7 @@ from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import Interrupted, OutputFailed, PartialUnload, translated
-from unloader.nouns import counted
+from unloader.nouns import counted, listed
 from unloader.request.settings import ADAPTIVE
 from unloader.selection.listing import TRY_AGAIN
 from unloader.status.model import LiveStatus, Wish, WorkerStatus
@@ -88,10 +88,9 @@ def _look(destination: PlacePath) -> RunStatus:
         return found
     below = [each.destination for each in statuses_below(str(destination), 1)]
     if below:
-        more = len(below) - _MOST_NAMED
         raise OutputFailed(
             f"{destination} has no run, but its directories have runs: "
-            f"{', '.join(below[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}",
+            f"{listed(below, _MOST_NAMED)}",
             f"give one of these directories, or see all with: unloader runs {destination}",
         )
     raise OutputFailed(

@@ -24,6 +24,7 @@ from unloader.cli.display.log import (
     event_text,
     phase_text,
     rough_seconds,
+    speed_text,
     tables_text,
     verified_text,
 )
@@ -151,13 +152,9 @@ class BarDisplay(Display):
             left = figures.seconds_left
             doing = phase if left is None else f"{rough_seconds(left)} left"
         units = f"{figures.units_done}/{figures.units} units"
-        amount = (
-            f"{counted(figures.rows, 'row')}, {render.rows_per_second(figures.rows_per_second)}, "
-            f"{render.megabytes_per_second(figures.bytes_per_second)}"
-        )
         lines = [
             self._bar(figures.fraction, f"{figures.fraction * 100:3.0f} % {doing}, {units}"),
-            self._cut(amount),
+            self._cut(f"{counted(figures.rows, 'row')}, {speed_text(figures)}"),
         ]
         if figures.tables is not None:
             written, whole = render.size(figures.bytes), figures.bytes_expected

@@ -309,12 +309,10 @@ def progress_text(figures: Figures, phase: str) -> str:
     """Return the line on the progress of the run."""
     if not figures.units:
         return f"{phase_text(phase)}, {render.seconds(figures.seconds)} since the start"
+    size = "" if figures.tables is None else f", {render.size(figures.bytes)}"
     parts = [
         f"{figures.units_done}/{figures.units} units",
-        f"{counted(figures.rows, 'row')}",
-        *(() if figures.tables is None else (render.size(figures.bytes),)),
-        render.rows_per_second(figures.rows_per_second),
-        render.megabytes_per_second(figures.bytes_per_second),
+        f"{counted(figures.rows, 'row')}{size}, {speed_text(figures)}",
         f"{figures.fraction * 100:.0f} %",
     ]
     if figures.seconds_left and phase == "unloading":
@@ -323,6 +321,11 @@ def progress_text(figures: Figures, phase: str) -> str:
     if figures.tables is not None:
         parts.append(tables_text(figures.tables))
     return f"{phase}: " + ", ".join(parts)
+
+
+def speed_text(figures: Figures) -> str:
+    rate = render.rows_per_second(figures.rows_per_second)
+    return f"{rate}, {render.megabytes_per_second(figures.bytes_per_second)}"
 
 
 def ended_text(figures: Figures, finished: bool) -> str:

@@ -28,8 +28,7 @@ from numa.model import Finished, Lost, Message, ProcessLimits, Ready, Seat
 from numa.topology import detect
 from unloader.engine.executor import ExecutorEvent
 from unloader.engine.local import LocalExecutor
-from unloader.errors import translate
-from unloader.failures import failure_of
+from unloader.errors import failure_of, translate
 from unloader.model import AttemptFailure, Preload, SeatOptions
 from unloader.placement.evidence import WorkerEvidence
 from unloader.placement.seating import Seating, seat_workers

@@ -54,9 +54,9 @@ from unloader.errors import (
     UnloaderError,
     WorkerLost,
     error_class,
+    error_of,
 )
 from unloader.events import Notice
-from unloader.failures import error_of
 from unloader.model import AttemptFailure, Proof
 from unloader.placement.evidence import Evidence, WorkerEvidence
 

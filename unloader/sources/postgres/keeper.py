@@ -21,8 +21,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from unloader.errors import UnloaderError
-from unloader.failures import failure_of
+from unloader.errors import UnloaderError, failure_of
 from unloader.model import AttemptFailure, SourceSpec
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.keeping import OwnRecord, Record, boundary

@@ -33,8 +33,7 @@ from msgspec.json import Decoder, encode
 from msgspec.structs import asdict
 
 from partition_planner.model import Selector
-from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
-from unloader.failures import error_of
+from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError, error_of
 from unloader.model import AttemptFailure, Extract, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from processes.command import wait_for
 
 from partition_planner.model import WholeTable
-from unloader.errors import SnapshotGone, SourceError
-from unloader.failures import failure_of
+from unloader.errors import SnapshotGone, SourceError, failure_of
 from unloader.model import Extract, OutputOptions, Request, Selection, Snapshot, SourceSpec
 from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
