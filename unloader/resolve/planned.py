@@ -36,7 +36,6 @@ from unloader.resolve.places import checked_encryption
 from unloader.resolve.resolved import (
     ResolvedOutput,
     ResolvedTable,
-    ResolvedTransform,
     has_same_keys,
     with_key_places,
 )
@@ -114,13 +113,14 @@ def check_planned(request: Request, planned: ResolvedTable) -> None:
             )
 
 
-def check_same_transform(
-    transforms: Sequence[ResolvedTransform | None], planned: ResolvedTable
-) -> None:
+def check_same_transform(outputs: Sequence[ResolvedOutput], planned: ResolvedTable) -> None:
     """Refuse to write other rows than the plan, such as clear values instead of masked values."""
     # The places of keys may differ.
-    was = [each.transform and each.transform.options.steps for each in planned.outputs]
-    if was != [each and each.options.steps for each in transforms]:
+    was, now = (
+        [each.transform and each.transform.options.steps for each in of]
+        for of in (planned.outputs, outputs)
+    )
+    if was != now:
         raise PlanFailed(
             "the plan transforms the rows in another way than these options do",
             "give the options of the plan again, or make a new plan",

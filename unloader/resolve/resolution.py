@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import PurePath
 from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numa.model import Topology
 from partition_planner.cutting import estimated_bytes
 from partition_planner.cutting import unit_bytes as common_unit_bytes
 from partition_planner.model import Plan, PlanError, TableInfo
@@ -42,9 +40,9 @@ from unloader.model import (
     Snapshot,
     SourceSpec,
 )
-from unloader.placement.seating import Seating, SeatPlan, seat_request
+from unloader.placement.seating import SeatPlan, seat_request
 from unloader.request.names import one_column
-from unloader.resolve.choosing import ChosenTable, chosen_tables
+from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
 from unloader.resolve.opening import OpenRun, Patience, closing_after_failure
 from unloader.resolve.places import (
@@ -65,12 +63,7 @@ from unloader.resolve.planned import (
     with_keys_of_plan,
 )
 from unloader.resolve.planning import check_sampling, keys_of, limits_of, plan_of
-from unloader.resolve.resolved import (
-    ResolvedOutput,
-    ResolvedTable,
-    ResolvedTransform,
-    projection_of_output,
-)
+from unloader.resolve.resolved import ResolvedOutput, ResolvedTable, of_output
 from unloader.selection.choice import TablesRequest
 from unloader.selection.listing import TableProblem, each_once, one_error
 from unloader.sources.base import Catalog
@@ -78,15 +71,12 @@ from unloader.sources.questions import hold_tables
 from unloader.sources.readings import with_origin
 from unloader.sources.registry import cancelled_by, open_unless
 from unloader.storage.place_names import destination_kind, is_one_stream, real
-from unloader.transforms.model import TransformOptions
 from writers.codecs.choice import Choice
-from writers.model import Compression, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat
 from writers.objects.location import below
 from writers.schema import read_schema
 
 T = TypeVar("T")
-
-_Codec = tuple[Compression, Choice | None]
 
 
 @contextmanager
@@ -118,14 +108,13 @@ def resolved(
     run_id, first = new_run_id(), asked.common
     if planned is not None:
         check_planned(first, planned)
-    part = first.selection.part
+    is_part = first.selection.part is not None
     with ExitStack() as opened:
-        with nullcontext() if part is None else explained():
-            source = None if part is None else source_of_plan(first.source, planned)
+        with explained() if is_part else nullcontext():
             ready = opened.enter_context(
                 prepared(
                     asked,
-                    source=source,
+                    source=source_of_plan(first.source, planned) if is_part else None,
                     run_id=run_id,
                     planned=None if planned is None else planned.plan,
                     seats=seats,
@@ -133,27 +122,30 @@ def resolved(
                     observe=observe,
                 )
             )
-            if part is not None and planned is not None:
+            if is_part and planned is not None:
                 table = ready.tables[0]
                 extract = in_snapshot_of_plan(table.extract, planned)
                 ready.tables[0] = replace(table, extract=extract)
         if planned is not None:
-            check_same_transform(ready.tables[0].transforms, planned)
-        codecs: dict[int, list[_Codec]] = {}
+            check_same_transform(ready.tables[0].outputs, planned)
         measured: dict[object, Choice] = {}
         # A preset is measured on the largest table.
-        for number, table in sorted(ready.tables.items(), key=lambda each: -each[1].rows):
-            codecs[number] = [
-                _codec(output, table.of_output(output), planned, measured, stop, observe)
-                for output in range(len(table.formats))
-            ]
-        outputs = ready.each(
-            ready.tables, lambda number: _outputs(ready.tables[number], codecs[number], run_id)
+        for number, table in sorted(
+            ready.tables.items(),
+            key=lambda each: -sum(unit.rows or 0 for unit in each[1].plan.units),
+        ):
+            outputs = tuple(
+                _with_codec(at, of_output(table, at), planned, measured, stop, observe)
+                for at in range(len(table.outputs))
+            )
+            ready.tables[number] = replace(table, outputs=outputs)
+        placed_outputs = ready.each(
+            ready.tables, lambda at: _placed_outputs(ready.tables[at], ready.catalog)
         )
-        if part is not None and planned is not None:
-            outputs[0] = with_keys_of_plan(outputs[0], planned)
+        if is_part and planned is not None:
+            placed_outputs[0] = with_keys_of_plan(placed_outputs[0], planned)
         if not asked.is_single:
-            ready.refuse_collisions(outputs)
+            ready.refuse_collisions(placed_outputs)
         tables = list(ready.tables.values())
         # A worker reads any table with units left, so all tables have the same seats.
         workers = min(
@@ -165,16 +157,7 @@ def resolved(
             workers = 1
         seating = ready.seats.first(workers)
         runs = tuple(
-            ResolvedTable(
-                run_id=run_id,
-                request=table.request,
-                server_version=ready.catalog.server_version,
-                extract=table.extract,
-                plan=table.plan,
-                outputs=outputs[number],
-                topology=table.topology,
-                seating=seating,
-            )
+            replace(table, outputs=placed_outputs[number], seating=seating)
             for number, table in ready.tables.items()
         )
         if runs and not asked.is_single:
@@ -182,12 +165,12 @@ def resolved(
             home_of(asked.options.destination, runs)
         lost = [TableProblem.earlier(table, why) for table, why in asked.left_out]
         late = [ready.problems[number] for number in sorted(ready.problems)]
-        problems = each_once((*lost, *ready.unchosen, *late))
+        problems = each_once((*lost, *ready.chosen.problems, *late))
         goes_on = asked.options.on_failure == "continue" and runs
         unmatched = any(each.kind == "unmatched" for each in problems)
         if unmatched or (problems and not goes_on):
             raise one_error(problems, len(runs) + len({each.table for each in problems}))
-        for text in ready.notices:
+        for text in ready.chosen.notices:
             observe(Notice(text=text))
         yield OpenRun(
             run_id=run_id,
@@ -209,45 +192,6 @@ def new_run_id() -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond:05x}{os.urandom(3).hex()}"
 
 
-class PreparedTable(Struct, frozen=True, kw_only=True):
-    """One table or query before its codecs and places are decided."""
-
-    request: Request
-    catalog: Catalog
-    extract: Extract
-    plan: Plan
-    formats: tuple[TextFormat | ParquetFormat, ...]
-    """Of each output, with the fields of fixed width and the columns as the source names them."""
-    transforms: tuple[ResolvedTransform | None, ...]
-    topology: Topology
-    seating: Seating
-
-    @property
-    def format(self) -> TextFormat | ParquetFormat:
-        return self.formats[0]
-
-    @property
-    def task_transform(self) -> TransformOptions | None:
-        return None if self.transforms[0] is None else self.transforms[0].options
-
-    @property
-    def rows(self) -> int:
-        return sum(unit.rows or 0 for unit in self.plan.units)
-
-    def of_output(self, number: int) -> PreparedTable:
-        """Return the table as if one of its outputs were the only one."""
-        if self.request.routes is None:
-            return self
-        projection = projection_of_output(self.extract.projection, number)
-        return replace(
-            self,
-            request=self.request.of_outputs()[number],
-            extract=replace(self.extract, projection=projection),
-            formats=(self.formats[number],),
-            transforms=(self.transforms[number],),
-        )
-
-
 class PreparedRun(Struct, kw_only=True):
     """The planned tables of an open source, and the problems of the other tables."""
 
@@ -255,14 +199,12 @@ class PreparedRun(Struct, kw_only=True):
     catalog: Catalog
     seats: SeatPlan
     stop: Callable[[], bool]
-    chosen: tuple[ChosenTable, ...]
-    notices: tuple[str, ...]
-    unchosen: tuple[TableProblem, ...]
-    """Problems of tables and patterns that are not among the chosen tables."""
-    tables: dict[int, PreparedTable] = field(default_factory=dict)
-    """By the number of the chosen table."""
+    chosen: ChosenTables
+    """Also the problems of tables and patterns that are not among the chosen tables."""
+    tables: dict[int, ResolvedTable] = field(default_factory=dict)
+    """By the number of the chosen table. Codecs and places are not decided yet."""
     problems: dict[int, TableProblem] = field(default_factory=dict)
-    started: float = 0.0
+    started: float
 
     def each(self, numbers: Iterable[int], do: Callable[[int], T]) -> dict[int, T]:
         """Return the result of a step for each table; refuse the tables for which it fails."""
@@ -285,7 +227,7 @@ class PreparedRun(Struct, kw_only=True):
         """Note that a table cannot be unloaded; the error of the only table is raised."""
         if self.asked.is_single:
             raise error
-        table = self.chosen[number]
+        table = self.chosen.tables[number]
         self.tables.pop(number, None)
         self.problems.setdefault(
             number, TableProblem(table=table.table.label, error=error, entry=table.entry)
@@ -293,33 +235,44 @@ class PreparedRun(Struct, kw_only=True):
 
     def refuse_collisions(self, outputs: Mapping[int, tuple[ResolvedOutput, ...]]) -> None:
         """Refuse tables whose directory equals or contains the directory of another table."""
-        there: dict[PurePath, tuple[int, str]] = {}
-        found: dict[int, tuple[int, str]] = {}
+        # The place in an object store is compared as a path, too.
         taken = [
-            (real(place), number)
+            (PurePath(real(place)), number)
             for number, several in outputs.items()
             for output in several
             for place in directories_of(output.options)
         ]
-        # The place in an object store is compared as a path, too.
+        owners: dict[PurePath, int] = {}
+        found: dict[int, tuple[int, PurePath]] = {}
         for place, number in taken:
-            other, _ = there.setdefault(PurePath(place), (number, place))
+            other = owners.setdefault(place, number)
             if other != number:
                 found.setdefault(number, (other, place))
                 found.setdefault(other, (number, place))
-
-        @cache
-        def next_above(above: str) -> tuple[int, str] | None:
-            path = PurePath(above)
-            return next((there[up] for up in (path, *path.parents) if up in there), None)
-
         for place, number in taken:
-            around = next_above(os.path.dirname(place))
-            if around is not None and around[0] != number:
-                found.setdefault(number, around)
+            around = next((above for above in place.parents if above in owners), None)
+            if around is not None and owners[around] != number:
+                found.setdefault(number, (owners[around], around))
         for number, (other, place) in found.items():
-            label = self.chosen[other].table.label
-            self.refuse(number, one_directory(self.tables[number].request, label, place))
+            request = self.tables[number].request
+            to = request.output.destination
+            hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
+            if request.selection.query is not None and "{table}" in to:
+                hint = (
+                    'name the query, so that {table} means its name: query-name = "NAME" below its '
+                    "[[table]]"
+                )
+            elif "{schema}" in to and "{table}" in to:
+                hint = "give one of the tables a separate `to` below a [[table]] of a job file"
+            label = self.chosen.tables[other].table.label
+            self.refuse(
+                number,
+                UsageError(
+                    f"it would be written to the directory of {label}, {place}",
+                    hint
+                    or "give each table a separate directory: --to '/extract/{schema}.{table}'",
+                ),
+            )
 
 
 @contextmanager
@@ -376,9 +329,7 @@ def prepared(
                 catalog=catalog,
                 seats=seats(),
                 stop=stop,
-                chosen=found.tables,
-                notices=found.notices,
-                unchosen=found.problems,
+                chosen=found,
                 started=started,
             )
             size = None
@@ -393,6 +344,7 @@ def prepared(
                     source=source,
                     snapshot=snapshot,
                     seats=run.seats,
+                    run_id=run_id,
                     planned=planned,
                     unit_bytes=size,
                 ),
@@ -425,19 +377,21 @@ def prepared_table(
     source: SourceSpec,
     snapshot: Snapshot,
     seats: SeatPlan,
+    run_id: str = "",
     planned: Plan | None = None,
     unit_bytes: int | None = None,
-) -> PreparedTable:
+) -> ResolvedTable:
     """Return a described table with its columns, its formats and its plan.
+
+    Its outputs have the places of the request. A codec that is measured later is still "none".
 
     Args:
         planned: A plan made earlier; None makes one from the table as it is now.
         unit_bytes: The size of the units of all tables, if there are several.
     """
-    request, selection = found.request, found.request.selection
-    columns = columns_of(request, catalog, found.table)
+    request, selection, table = found.request, found.request.selection, found.table
+    columns = columns_of(request, catalog, table)
     split = request.limits.split if planned is None else "auto"
-    table = found.table
     if any(columns.transforms):
         table = without_masked_ranges(table, catalog, columns.transforms, split)
     check_sampling(catalog, selection)
@@ -459,16 +413,29 @@ def prepared_table(
     if any(isinstance(each, ParquetFormat) for each in columns.formats):
         extract = with_origin(extract)
     in_order = is_one_stream(destination_kind(request.output.destinations))
-    workers = 1 if in_order else min(plan.limits.parallelism, len(plan.units))
-    return PreparedTable(
+    outputs = []
+    for asked, shape, transform in zip(
+        request.of_outputs(), columns.formats, columns.transforms, strict=True
+    ):
+        codec = asked.output.compression
+        outputs.append(
+            ResolvedOutput(
+                options=asked.output,
+                format=shape,
+                compression=codec if isinstance(codec, Compression) else Compression(),
+                choice=None,
+                transform=transform,
+            )
+        )
+    return ResolvedTable(
+        run_id=run_id,
         request=request,
-        catalog=catalog,
+        server_version=catalog.server_version,
         extract=extract,
         plan=plan,
-        formats=columns.formats,
-        transforms=columns.transforms,
+        outputs=tuple(outputs),
         topology=seats.topology,
-        seating=seats.first(workers),
+        seating=seats.first(1 if in_order else min(plan.limits.parallelism, len(plan.units))),
     )
 
 
@@ -495,15 +462,15 @@ def extract_of(
     )
 
 
-def _codec(
+def _with_codec(
     number: int,
-    table: PreparedTable,
+    table: ResolvedTable,
     planned: ResolvedTable | None,
     measured: dict[object, Choice],
     stop: Callable[[], bool],
     observe: Observer,
-) -> _Codec:
-    """Return the codec of an output, and how a preset chose it: now, or when it was planned.
+) -> ResolvedOutput:
+    """Return an output with the codec that its preset chooses: now, or when it was planned.
 
     Args:
         number: Of the output.
@@ -513,25 +480,25 @@ def _codec(
         stop: As for `resolved`.
         observe: As for `resolved`.
     """
-    asked = table.request.output.compression
-    if planned is not None and type(planned.outputs[number].format) is type(table.format):
-        # Otherwise it was measured for other files.
-        before = planned.outputs[number].choice
-        if before is not None and asked in (before.compression, before.preset):
-            return before.compression, before
-    if isinstance(asked, Compression):
-        return asked, None
-    kind = (number, asked, type(table.format))
-    if kind not in measured:
-        # Imported here: few runs measure codecs.
-        from unloader.tuning.codec_choice import chosen
+    output, asked, choice = table.output, table.request.output.compression, None
+    # A codec that was measured for files of another format is not used again.
+    if planned is not None and type(planned.outputs[number].format) is type(output.format):
+        choice = planned.outputs[number].choice
+    if choice is None or asked not in (choice.compression, choice.preset):
+        if isinstance(asked, Compression):
+            return output
+        kind = (number, asked, type(output.format))
+        if kind not in measured:
+            # Imported here: few runs measure codecs.
+            from unloader.tuning.codec_choice import chosen
 
-        observe(PhaseStarted(phase="measuring"))
-        measured[kind] = chosen(table, asked, observe=observe, stop=stop)
-    return measured[kind].compression, measured[kind]
+            observe(PhaseStarted(phase="measuring"))
+            measured[kind] = chosen(table, asked, observe=observe, stop=stop)
+        choice = measured[kind]
+    return replace(output, compression=choice.compression, choice=choice)
 
 
-def _outputs(table: PreparedTable, codecs: list[_Codec], run_id: str) -> tuple[ResolvedOutput, ...]:
+def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOutput, ...]:
     """Return the outputs of a table, with their real places.
 
     Raises:
@@ -540,21 +507,14 @@ def _outputs(table: PreparedTable, codecs: list[_Codec], run_id: str) -> tuple[R
         OutputFailed: A name is too long.
     """
     found = []
-    for number, (compression, choice) in enumerate(codecs):
-        own = table.of_output(number)
-        options = placed(own.request.output, own.extract, run_id)
+    for number, output in enumerate(table.outputs):
+        own = of_output(table, number)
+        options = placed(output.options, own.extract, table.run_id)
         if options.encryption is not None:
             options = replace(options, encryption=checked_encryption(own.request))
         if lake_kind(options.destination) is not None:
-            options = _in_table(options, own, run_id)
-        output = ResolvedOutput(
-            options=options,
-            format=own.format,
-            compression=compression,
-            choice=choice,
-            transform=own.transforms[0],
-        )
-        found.append(output)
+            options = _in_table(options, own, catalog)
+        found.append(replace(output, options=options))
     if len(found) > 1:
         check_places(table.request, [each.options for each in found])
     if len(found) > 1 or table.request.uses_cluster:
@@ -563,7 +523,7 @@ def _outputs(table: PreparedTable, codecs: list[_Codec], run_id: str) -> tuple[R
     return tuple(found)
 
 
-def _in_table(options: OutputOptions, ready: PreparedTable, run_id: str) -> OutputOptions:
+def _in_table(options: OutputOptions, table: ResolvedTable, catalog: Catalog) -> OutputOptions:
     """Return the output with its real place: below the table's data, named by the run.
 
     Raises:
@@ -571,15 +531,13 @@ def _in_table(options: OutputOptions, ready: PreparedTable, run_id: str) -> Outp
         ConfigError: A library is missing, or a catalog is not configured.
         OutputFailed: The files cannot become part of the table, as far as that is known now.
     """
-    name = options.destination
+    name, shape, written = options.destination, table.output.format, table.written
     kind = lake_kind(name)
     assert kind is not None
-    transform = ready.transforms[0]
-    projection = ready.extract.projection if transform is None else transform.written
-    names = [column.name for column in projection.columns]
-    folding = ready.catalog.capabilities.folding
+    names = [column.name for column in written.columns]
+    folding = catalog.capabilities.folding
     tables = lake_format(kind)
-    table = tables.prepared(
+    lake_table = tables.prepared(
         LakeTable(
             kind=kind,
             name=name,
@@ -592,26 +550,12 @@ def _in_table(options: OutputOptions, ready: PreparedTable, run_id: str) -> Outp
                 replace(each, column=one_column(names, each.column, folding))
                 for each in options.partition_by
             ),
-            sorted_by=ready.format.sorted_by if isinstance(ready.format, ParquetFormat) else (),
+            sorted_by=shape.sorted_by if isinstance(shape, ParquetFormat) else (),
         ),
-        read_schema(projection.schema),
+        read_schema(written.schema),
     )
     return replace(
         options,
-        destination=below(tables.data_place(name), run_id),
-        lake_table=replace(table, files=f"{table.files}/{run_id}"),
+        destination=below(tables.data_place(name), table.run_id),
+        lake_table=replace(lake_table, files=f"{lake_table.files}/{table.run_id}"),
     )
-
-
-def one_directory(request: Request, other: str, place: str) -> UsageError:
-    """Return the error of a table that would be written to the directory of another one."""
-    to = request.output.destination
-    hint = "give one of the tables a separate `to` below a [[table]] of a job file"
-    if "{schema}" not in to or "{table}" not in to:
-        hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
-    if request.selection.query is not None and "{table}" in to:
-        hint = (
-            'name the query, so that {table} means its name: query-name = "NAME" below its '
-            "[[table]]"
-        )
-    return UsageError(f"it would be written to the directory of {other}, {place}", hint)

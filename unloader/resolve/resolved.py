@@ -120,6 +120,14 @@ class ResolvedTable(
         return self.outputs[0]
 
     @property
+    def format(self) -> TextFormat | ParquetFormat:
+        return self.output.format
+
+    @property
+    def task_transform(self) -> TransformOptions | None:
+        return self.output.task_transform
+
+    @property
     def written(self) -> Projection:
         """The columns that the first output writes, out of the columns of the scan."""
         if self.request.routes is None:

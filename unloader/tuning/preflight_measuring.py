@@ -24,8 +24,10 @@ from unloader.model import OutputTask, Preload, Request, UnitTask
 from unloader.nouns import are, counted
 from unloader.placement.seating import seat_request
 from unloader.redaction import redact
-from unloader.resolve.resolution import PreparedTable, prepared
+from unloader.resolve.resolution import prepared
+from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.choice import TablesRequest
+from unloader.sources.base import Catalog
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceilings import (
     Ceilings,
@@ -167,7 +169,7 @@ class _Measuring:
             elif wanted:
                 asked = TablesRequest.one(self.request)
                 with prepared(asked, stop=self.stop, observe=self.observe) as opened:
-                    self.source(opened.tables[0], executor, wanted)
+                    self.source(opened.tables[0], opened.catalog, executor, wanted)
         return self.found
 
     def disks(self, executor: LocalExecutor) -> None:
@@ -252,7 +254,13 @@ class _Measuring:
             )
         return None
 
-    def source(self, ready: PreparedTable, executor: LocalExecutor, wanted: Sequence[Part]) -> None:
+    def source(
+        self,
+        ready: ResolvedTable,
+        catalog: Catalog,
+        executor: LocalExecutor,
+        wanted: Sequence[Part],
+    ) -> None:
         """Measure the parts that need rows."""
         self.observe(PhaseStarted(phase="measuring-source"))
         if not ready.plan.units:
@@ -274,10 +282,10 @@ class _Measuring:
                 self.encoder(ready)
         if "connection" in wanted:
             with self.part("connection"):
-                self.connection(ready, levels, workers)
+                self.connection(catalog, ready.extract.source.kind, levels, workers)
 
     def fetch(
-        self, ready: PreparedTable, executor: LocalExecutor
+        self, ready: ResolvedTable, executor: LocalExecutor
     ) -> list[tuple[int, tuple[Fetched, ...]]]:
         """Return the answers of the workers of each level.
 
@@ -322,7 +330,7 @@ class _Measuring:
         return answers
 
     def add_source(
-        self, ready: PreparedTable, levels: tuple[SourceLevel, ...], workers: list[Fetched]
+        self, ready: ResolvedTable, levels: tuple[SourceLevel, ...], workers: list[Fetched]
     ) -> None:
         extract, units = ready.extract, len(ready.plan.units)
         levels = tuple(each for each in levels if each.rows)
@@ -347,7 +355,7 @@ class _Measuring:
         )
         self.found = replace(self.found, source=source)
 
-    def encoder(self, ready: PreparedTable) -> None:
+    def encoder(self, ready: ResolvedTable) -> None:
         budget = SampleBudget(bytes=self.budget.sample_bytes, disk_seconds=0.0)
         sample = measured_sample(ready, every_codec(ready), budget=budget, stop=self.stop)
         if not sample.figures or not sample.rows:
@@ -379,13 +387,16 @@ class _Measuring:
         self.found = replace(self.found, encoder=encoder)
 
     def connection(
-        self, ready: PreparedTable, levels: tuple[SourceLevel, ...], workers: list[Fetched]
+        self,
+        catalog: Catalog,
+        kind: str,
+        levels: tuple[SourceLevel, ...],
+        workers: list[Fetched],
     ) -> None:
         trips = []
         for _ in range(_STATEMENTS):
             began = time.perf_counter()
-            if not ready.catalog.ping():
-                kind = ready.extract.source.kind
+            if not catalog.ping():
                 self.miss("connection", f"the worker reads {kind} without a connection")
                 return
             trips.append(time.perf_counter() - began)
