@@ -22,8 +22,7 @@ from typing import Any
 import duckdb
 
 from unloader.model import SourceSpec
-from unloader.selection.choice import TableChoice, choose
-from unloader.selection.patterns import parse_pattern
+from unloader.selection.choice import TableChoice, choose, parse_pattern
 from unloader.sources.base import Catalog, quoted_name
 from unloader.sources.questions import describe_tables
 from unloader.sources.registry import source_of

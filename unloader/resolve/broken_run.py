@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from unloader.model import (
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.name_templates import directory_name, has_fields
 from unloader.resolve.places import directory_values, home_above
-from unloader.resolve.resolved import ResolvedOutput, ResolvedTable
+from unloader.resolve.resolved import ResolvedOutput, ResolvedTable, with_key_places
 from unloader.resolve.run_record import (
     UnusableRecord,
     directory_now,
@@ -78,10 +78,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
     def changed(self, change: Callable[[ResolvedTable], ResolvedTable]) -> BrokenRun:
         return replace(self, tables=tuple(map(change, self.tables)))
 
-    def with_request(self, **changes: Any) -> BrokenRun:
-        """Return the run with changes to the request for each of its tables."""
-        return self.changed(lambda run: replace(run, request=replace(run.request, **changes)))
-
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
     ) -> BrokenRun:
@@ -122,27 +118,36 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
         def now(run: ResolvedTable) -> ResolvedTable:
             several = keys * len(run.outputs) if len(keys) == 1 else keys
+            found: dict[int, EncryptionOptions] = {}
             for number, (output, given) in enumerate(zip(run.outputs, several, strict=True)):
-                had = found = output.options.encryption
-                if had is None or found is None:
+                had = output.options.encryption
+                if had is None:
                     continue
+                own = had
                 if given is not None:
-                    found = replace(
+                    own = replace(
                         had,
                         key=given.key if had.keyed and given.keyed else had.key,
                         identity=had.identity if given.identity.kind == "none" else given.identity,
                     )
-                if len(run.outputs) > 1 and not check_key(found):
-                    found = replace(found, key=had.key)  # It may be the key of another output.
-                if not check_key(found):
+                if len(run.outputs) > 1 and not check_key(own):
+                    own = replace(own, key=had.key)  # It may be the key of another output.
+                if not check_key(own):
                     raise OutputFailed(
                         f"run {run.run_id} had another Parquet key",
                         "give the key of that run, or start again with the command of the run",
                     )
-                if found.recipients and run.request.verify in COMPARING:
-                    check_identities(identities(found.identity), found.recipients)
-                run = run.with_encryption(found, number)
-            return run
+                if own.recipients and run.request.verify in COMPARING:
+                    check_identities(identities(own.identity), own.recipients)
+                found[number] = own
+
+            def placed(at: int, options: OutputOptions) -> OutputOptions:
+                had = options.encryption
+                if had is None or at not in found:
+                    return options
+                return replace(options, encryption=replace(found[at], key_proof=had.key_proof))
+
+            return run.with_options(placed)
 
         return self.changed(now)
 
@@ -156,12 +161,21 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             ConfigError: A key is invalid, cannot be read, or differs from the key of the run.
         """
 
+        def placed(_: int, options: OutputOptions) -> OutputOptions:
+            had = options.transform
+            transform = None if had is None else with_key_places(had, keys)
+            return replace(options, transform=transform)
+
         def now(run: ResolvedTable) -> ResolvedTable:
-            run = run.with_masking_keys(keys)
-            had = [output.transform.options.keys for output in run.outputs if output.transform]
-            if same and any(had):
-                masking_keys(key for each in had for key in each)
-            return run
+            run, outputs = run.with_options(placed), []
+            for each in run.outputs:
+                had = each.transform
+                if had is not None:
+                    had = replace(had, options=with_key_places(had.options, keys))
+                    if same:
+                        masking_keys(had.options.keys)
+                outputs.append(replace(each, transform=had))
+            return replace(run, outputs=tuple(outputs))
 
         return self.changed(now)
 
@@ -197,7 +211,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         elif now.security is None and now.address == had.address:
             now = had
         cluster = now if now.is_asked else None
-        return self.with_request(cluster=cluster)
+        return self.changed(lambda run: replace(run, request=replace(run.request, cluster=cluster)))
 
     def requests_here(self) -> tuple[Request, ...]:
         """Return the request for each table, for a new run into the current places."""

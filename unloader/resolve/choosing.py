@@ -6,10 +6,10 @@ entries match it, neither is preferred: that is a problem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import TableInfo
@@ -64,17 +64,155 @@ def chosen_tables(
         SourceError: The database refused all of it.
         UsageError: An entry asks for nothing.
     """
-    work = _Choosing(catalog=catalog, entries=entries, observe=observe)
-    work.choose()
-    if any(work.kept):
-        work.describe()
-    for number in range(len(entries)):
-        work.finish(number)
+    problems: list[TableProblem] = []
+    notices: list[str] = []
+    chosen: list[Chosen | None] = [None] * len(entries)
+    """Of each entry; None where the source is asked directly."""
+    kept: list[dict[_Key, ListedTable]] = [{} for _ in entries]
+    """Of each entry, the readable tables without the tables of other entries."""
+
+    def note(number: int, problem: TableProblem) -> None:
+        problems.append(replace(problem, entry=number))
+
+    listing: Listing | None = None
+    for number, entry in enumerate(entries):
+        if entry.choice is not None:
+            listing = listing or catalog.list_tables()
+            found = chosen[number] = choose(entry.choice, listing)
+            notices += found.notices
+            for problem in found.problems:
+                note(number, problem)
+            kept[number] = {table.key: table for table in found.tables if table.readable}
+    if listing is not None:
+        _share(entries, chosen, kept, listing, note, notices)
+    infos: dict[_Key, TableInfo] = {}
+    wanted = {key: table for tables in kept for key, table in tables.items()}
+    if wanted:
+        union = Chosen(tables=tuple(table for _, table in sorted(wanted.items())))
+        described = describe_tables(catalog, union, observe)
+        infos = {(info.schema or "", info.name): info for info in described.tables}
+        against = {problem.table: problem for problem in described.problems}
+        for number, known in enumerate(kept):
+            for table in known.values():
+                if table.label in against:
+                    note(number, against[table.label])
+    tables: list[ChosenTable] = []
+    for number, (entry, choice) in enumerate(zip(entries, chosen, strict=True)):
+        request, selection = entry.request, entry.request.selection
+        if choice is None:
+            try:
+                only = chosen_table(catalog, selection, observe)
+            except UnloaderError as error:
+                if error.retryable:
+                    raise
+                query = f"the query of {entry.label}" if entry.label else "the query"
+                name = selection.query_name or str(selection.table or query)
+                note(number, TableProblem(table=name, error=error))
+            else:
+                tables.append(ChosenTable(entry=number, request=request, table=only))
+            continue
+        of_entry = {key: infos[key] for key in kept[number] if key in infos}
+        for named in choice.unlisted:
+            # Only the source knows what names mean that the list does not hold.
+            info = described_or_obstacle(catalog, named.name, observe)
+            if isinstance(info, Obstacle):
+                note(number, problem_of(named.text, info))
+                continue
+            key = (info.schema or "", info.name)
+            if key in choice.excluded:
+                notices.append(f"{named.text} means {info.label}, which is excluded")
+            else:
+                of_entry.setdefault(key, info)
+        excluded = [selection.exclude, *(each.exclude for each in request.routes or ())]
+        unmet = [
+            f"--exclude {each}"
+            for each in dict.fromkeys(chain.from_iterable(excluded))
+            if not any(_has(table, each, catalog) for table in of_entry.values())
+        ]
+        unmet += [
+            f"--as-text {each}"
+            for each in selection.as_text
+            if not any(_has_text(table, each) for table in of_entry.values())
+        ]
+        for name in unmet if of_entry else ():
+            hint = "see their columns with: unloader describe SOURCE --table T"
+            what = "it matches no column of the tables"
+            note(number, TableProblem.of("unmatched", name, what, hint=hint))
+        for key, info in sorted(of_entry.items()):
+            own = _applied_to(request, info, catalog)
+            try:
+                table_info = with_columns(info, own.selection, catalog.capabilities.folding)
+            except UsageError as error:
+                note(number, TableProblem(table=info.label, error=error))
+                continue
+            names = [column.name for column in table_info.columns]
+            texts, listed = matching_any(names, own.selection.as_text), kept[number].get(key)
+            unread: tuple[TableProblem, ...] = ()
+            if listed is not None:
+                unread = unreadable_columns(listed, [name for name in names if name not in texts])
+            for problem in unread:
+                note(number, problem)
+            if not unread:
+                tables.append(ChosenTable(entry=number, request=own, table=table_info))
     return ChosenTables(
-        tables=tuple(work.tables),
-        problems=each_once(work.problems),
-        notices=tuple(dict.fromkeys(work.notices)),
+        tables=tuple(tables),
+        problems=each_once(problems),
+        notices=tuple(dict.fromkeys(notices)),
     )
+
+
+def _share(
+    entries: Sequence[AskedTables],
+    chosen: Sequence[Chosen | None],
+    kept: Sequence[dict[_Key, ListedTable]],
+    listing: Listing,
+    note: Callable[[int, TableProblem], None],
+    notices: list[str],
+) -> None:
+    """Leave each table to the entry that names it, and does not only match it.
+
+    Args:
+        entries: Their request for tables.
+        chosen: The tables of each entry.
+        kept: The readable tables of each entry; loses the tables of other entries.
+        listing: Of the source.
+        note: Takes a problem of an entry.
+        notices: Gets a line for each table that another entry names.
+    """
+    claims: dict[_Key, list[int]] = {}
+    for number, tables in enumerate(kept):
+        for key in tables:
+            claims.setdefault(key, []).append(number)
+    # Entries of one group have the same tables.
+    shared = {
+        key: numbers
+        for key, numbers in claims.items()
+        if len({entries[number].group or str(number) for number in numbers}) > 1
+    }
+    if not shared:
+        return
+    named: list[frozenset[_Key]] = []
+    for entry, found in zip(entries, chosen, strict=True):
+        choice = entry.choice
+        names = [each for each in choice.tables if each.table is not None] if choice else []
+        if choice is not None and names and len(names) < len(choice.tables):
+            found = choose(replace(choice, tables=tuple(names), allow_unmatched=True), listing)
+        by_name = found.tables if names and found is not None else ()
+        named.append(frozenset(table.key for table in by_name))
+    labels = [entry.label or f"entry {number + 1}" for number, entry in enumerate(entries)]
+    for key, numbers in shared.items():
+        naming = [number for number in numbers if key in named[number]]
+        for number in numbers:
+            if number in naming:
+                continue
+            table = kept[number].pop(key)
+            if naming:
+                text = f"{table.label} is assigned to {labels[naming[0]]}, which names it"
+                notices.append(text)
+                continue
+            hint = "name the table in one of them, or exclude it from the others with exclude-table"
+            what = f"patterns of {' and '.join(labels[each] for each in numbers)} match it"
+            note(numbers[0], TableProblem.of("twice", table.label, what, hint=hint))
 
 
 def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
@@ -126,184 +264,22 @@ def check_as_text(names: Sequence[str], patterns: Sequence[str]) -> None:
             )
 
 
-class _Choosing(Struct, kw_only=True):
-    """One choice as it is made."""
-
-    catalog: Catalog
-    entries: Sequence[AskedTables]
-    observe: Observer
-    chosen: list[Chosen | None] = field(default_factory=list)
-    """Of each entry; None where the source is asked directly."""
-    kept: list[list[ListedTable]] = field(default_factory=list)
-    """Of each entry, without the tables of other entries."""
-    infos: dict[_Key, TableInfo] = field(default_factory=dict)
-    tables: list[ChosenTable] = field(default_factory=list)
-    problems: list[TableProblem] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-
-    def choose(self) -> None:
-        listing: Listing | None = None
-        for number, entry in enumerate(self.entries):
-            found = None
-            if entry.choice is not None:
-                listing = listing or self.catalog.list_tables()
-                found = choose(entry.choice, listing)
-                self.notices += found.notices
-                for problem in found.problems:
-                    self._note(number, problem)
-            self.chosen.append(found)
-            self.kept.append([] if found is None else [t for t in found.tables if t.readable])
-        if listing is not None:
-            self._share(listing)
-
-    def _note(self, entry: int, problem: TableProblem) -> None:
-        self.problems.append(replace(problem, entry=entry))
-
-    def _share(self, listing: Listing) -> None:
-        """Leave each table to the entry that names it, and does not only match it."""
-        claims: dict[_Key, list[int]] = {}
-        for number, tables in enumerate(self.kept):
-            for table in tables:
-                claims.setdefault(table.key, []).append(number)
-        # Entries of one group have the same tables.
-        shared = {
-            key: numbers
-            for key, numbers in claims.items()
-            if len({self.entries[number].group or str(number) for number in numbers}) > 1
-        }
-        if not shared:
-            return
-        named: list[frozenset[_Key]] = []
-        for entry, chosen in zip(self.entries, self.chosen, strict=True):
-            choice = entry.choice
-            names = [each for each in choice.tables if each.table is not None] if choice else []
-            if choice is not None and names and len(names) < len(choice.tables):
-                chosen = choose(replace(choice, tables=tuple(names), allow_unmatched=True), listing)
-            named.append(
-                frozenset(table.key for table in chosen.tables)
-                if names and chosen is not None
-                else frozenset()
-            )
-        for key, numbers in shared.items():
-            naming = [number for number in numbers if key in named[number]]
-            for number in numbers:
-                if number in naming:
-                    continue
-                (table,) = (each for each in self.kept[number] if each.key == key)
-                self.kept[number].remove(table)
-                if naming:
-                    label = self._label(naming[0])
-                    self.notices.append(f"{table.label} is assigned to {label}, which names it")
-                    continue
-                labels = " and ".join(map(self._label, numbers))
-                hint = (
-                    "name the table in one of them, or exclude it from the others with "
-                    "exclude-table"
-                )
-                what = f"patterns of {labels} match it"
-                self._note(numbers[0], TableProblem.of("twice", table.label, what, hint=hint))
-
-    def _label(self, number: int) -> str:
-        return self.entries[number].label or f"entry {number + 1}"
-
-    def describe(self) -> None:
-        wanted = {table.key: table for tables in self.kept for table in tables}
-        union = Chosen(tables=tuple(table for _, table in sorted(wanted.items())))
-        described = describe_tables(self.catalog, union, self.observe)
-        self.infos = {(info.schema or "", info.name): info for info in described.tables}
-        against = {problem.table: problem for problem in described.problems}
-        for number, tables in enumerate(self.kept):
-            for table in tables:
-                if table.label in against:
-                    self._note(number, against[table.label])
-
-    def finish(self, number: int) -> None:
-        entry, chosen = self.entries[number], self.chosen[number]
-        if chosen is None:
-            request = entry.request
-            try:
-                only = chosen_table(self.catalog, request.selection, self.observe)
-            except UnloaderError as error:
-                if error.retryable:
-                    raise
-                query = f"the query of {entry.label}" if entry.label else "the query"
-                name = request.selection.query_name or str(request.selection.table or query)
-                self._note(number, TableProblem(table=name, error=error))
-                return
-            self.tables.append(ChosenTable(entry=number, request=request, table=only))
-            return
-        listed = {table.key: table for table in self.kept[number]}
-        found = {key: self.infos[key] for key in listed if key in self.infos}
-        for named in chosen.unlisted:
-            # Only the source knows what names mean that the list does not hold.
-            info = described_or_obstacle(self.catalog, named.name, self.observe)
-            if isinstance(info, Obstacle):
-                self._note(number, problem_of(named.text, info))
-                continue
-            key = (info.schema or "", info.name)
-            if key in chosen.excluded:
-                self.notices.append(f"{named.text} means {info.label}, which is excluded")
-            else:
-                found.setdefault(key, info)
-        tables, selection = list(found.values()), entry.request.selection
-        excluded = [selection.exclude, *(each.exclude for each in entry.request.routes or ())]
-        unmet = [
-            f"--exclude {each}"
-            for each in dict.fromkeys(chain.from_iterable(excluded))
-            if not any(_has(table, each, self.catalog) for table in tables)
-        ]
-        unmet += [
-            f"--as-text {each}"
-            for each in selection.as_text
-            if not any(_has_text(table, each) for table in tables)
-        ]
-        for name in unmet if tables else ():
-            hint = "see their columns with: unloader describe SOURCE --table T"
-            what = "it matches no column of the tables"
-            self._note(number, TableProblem.of("unmatched", name, what, hint=hint))
-        for key, info in sorted(found.items()):
-            self._take(number, info, listed.get(key))
-
-    def _take(self, number: int, info: TableInfo, listed: ListedTable | None) -> None:
-        request = _applied_to(self.entries[number].request, info, self.catalog)
-        selection = replace(request.selection, table=quoted_name(info.schema, info.name))
-        request = replace(request, selection=selection)
-        try:
-            table = with_columns(info, selection, self.catalog.capabilities.folding)
-        except UsageError as error:
-            self._note(number, TableProblem(table=info.label, error=error))
-            return
-        names = [column.name for column in table.columns]
-        texts = matching_any(names, selection.as_text)
-        against = (
-            ()
-            if listed is None
-            else unreadable_columns(listed, [name for name in names if name not in texts])
-        )
-        for problem in against:
-            self._note(number, problem)
-        if not against:
-            self.tables.append(ChosenTable(entry=number, request=request, table=table))
-
-
 def _applied_to(request: Request, table: TableInfo, catalog: Catalog) -> Request:
-    """Return a request without the columns of other tables that it leaves out or has as text."""
+    """Return a request for one table, without the options for columns of other tables."""
     selection, routes = request.selection, request.routes
 
     def own(exclude: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(each for each in exclude if _has(table, each, catalog))
 
-    return replace(
-        request,
-        selection=replace(
-            selection,
-            exclude=own(selection.exclude),
-            as_text=tuple(each for each in selection.as_text if _has_text(table, each)),
-        ),
-        routes=None
-        if routes is None
-        else tuple(replace(route, exclude=own(route.exclude)) for route in routes),
+    selection = replace(
+        selection,
+        table=quoted_name(table.schema, table.name),
+        exclude=own(selection.exclude),
+        as_text=tuple(each for each in selection.as_text if _has_text(table, each)),
     )
+    if routes is not None:
+        routes = tuple(replace(route, exclude=own(route.exclude)) for route in routes)
+    return replace(request, selection=selection, routes=routes)
 
 
 def _has(table: TableInfo, wanted: str, catalog: Catalog) -> bool:

@@ -49,17 +49,32 @@ from writers.objects.location import Location, below, is_location
 from writers.registry import extension
 
 
+def _with_directories(output: OutputOptions, now: Callable[[str], str]) -> OutputOptions:
+    """Return an output with other directories; a stream stays as it is."""
+    if not output.destination or not is_kept(output.destinations):
+        return output
+    first, *others = map(now, output.destinations)
+    return replace(output, destination=first, others=tuple(others))
+
+
 def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOptions:
     """Return the output of one run, with the fields of its directories filled in.
 
     Raises:
         ConfigError: A name is empty, or longer than file systems allow.
     """
-    if not is_kept(output.destinations) or not any(map(has_fields, output.destinations)):
+    if not any(map(has_fields, output.destinations)):
         return output
     values = directory_values(extract, run_id)
-    first, *others = (directory_name(each, values) for each in output.destinations)
-    return replace(output, destination=first, others=tuple(others))
+    return _with_directories(output, lambda place: directory_name(place, values))
+
+
+def at_absolute_places(output: OutputOptions) -> OutputOptions:
+    """Return an output with absolute directories.
+
+    A run that is resumed by the directory of one route must find the directories of the others.
+    """
+    return _with_directories(output, absolute)
 
 
 def in_directory_of_part(request: Request) -> Request:
@@ -69,11 +84,7 @@ def in_directory_of_part(request: Request) -> Request:
         return request
 
     def within(output: OutputOptions) -> OutputOptions:
-        if not is_kept(output.destinations) or not output.destination:
-            return output
-        name = part_directory(part)
-        first, *others = (below(each, name) for each in output.destinations)
-        return replace(output, destination=first, others=tuple(others))
+        return _with_directories(output, lambda place: below(place, part_directory(part)))
 
     routes = request.routes
     if routes is not None:
@@ -108,59 +119,41 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
     Raises:
         UsageError: Two do, or one goes to where several cannot.
     """
-    routes = request.routes or ()
     places: list[tuple[str, str]] = []
-    for route, output in zip(routes, outputs, strict=True):
-        kind = destination_kind(output.destinations)
-        if output.destination and kind not in (*KEPT, "null"):
+    links: dict[str, str] = {}
+    for route, output in zip(request.routes or (), outputs, strict=True):
+        name, to, kind = route.name, output.destination, destination_kind(output.destinations)
+        if to and kind not in (*KEPT, "null"):
             raise UsageError(
-                f"route {route.name} writes to {output.destination}, but a run of several routes "
-                "writes to directories",
+                f"route {name} writes to {to}, but a run of several routes writes to directories",
                 "give it a directory, or run it separately",
             )
-        if kind in KEPT:
-            places += ((route.name, each) for each in output.destinations if each)
-    paths = [comparable(each) for _, each in places]
-    for (name, place), path in zip(places, paths, strict=True):
-        if RUN in path.parts:
-            raise UsageError(
-                f"route {name} writes to {place}, which is inside a directory {RUN}: that "
-                "directory is removed when a run ends",
-                "choose another directory",
-            )
-    links: dict[str, str] = {}
-    for route, output in zip(routes, outputs, strict=True):
-        if output.latest_link is None or not output.destination:
+        for place in filter(None, output.destinations if kind in KEPT else ()):
+            if RUN in comparable(place).parts:
+                raise UsageError(
+                    f"route {name} writes to {place}, which is inside a directory {RUN}: that "
+                    "directory is removed when a run ends",
+                    "choose another directory",
+                )
+            places.append((name, place))
+        if output.latest_link is None or not to:
             continue
-        parent = os.path.realpath(os.path.dirname(output.destination.rstrip("/")) or ".")
+        parent = os.path.realpath(os.path.dirname(to.rstrip("/")) or ".")
         link = os.path.join(parent, output.latest_link)
-        other = links.setdefault(link, route.name)
-        if other != route.name:
+        if links.setdefault(link, name) != name:
             raise UsageError(
-                f"routes {other} and {route.name} have the same --latest-link, {link}",
+                f"routes {links[link]} and {name} have the same --latest-link, {link}",
                 "give each route a different link",
             )
+    paths = [comparable(each) for _, each in places]
     if pair := overlapping(paths):
         (first, one), (second, other) = (places[at] for at in pair)
+        same = paths[pair[0]] == paths[pair[1]]
         raise UsageError(
-            f"routes {first} and {second} would write to {one} and {other}, which are the same "
-            "directory"
-            if paths[pair[0]] == paths[pair[1]]
-            else f"routes {first} and {second} would write to {one} and {other}, and one is "
-            "inside the other",
+            f"routes {first} and {second} would write to {one} and {other}, "
+            + ("which are the same directory" if same else "and one is inside the other"),
             "give each route a separate directory",
         )
-
-
-def at_absolute_places(output: OutputOptions) -> OutputOptions:
-    """Return an output with absolute directories.
-
-    A run that is resumed by the directory of one route must find the directories of the others.
-    """
-    if not output.destination or not is_kept(output.destinations):
-        return output
-    first, *others = (absolute(each) for each in output.destinations)
-    return replace(output, destination=first, others=tuple(others))
 
 
 def checked_encryption(request: Request) -> EncryptionOptions | None:
@@ -236,10 +229,9 @@ class Naming(Struct, frozen=True, kw_only=True):
         return cls(template=template, values=values, one=one)
 
     def name(self, unit: WorkUnit, number: int = 0) -> str:
-        """Return the name of a unit's file.
+        """Return the name of a unit's file, or of one file of several units.
 
         Args:
-            unit: The unit; any where one file holds them all.
             number: Of the file among the unit's, from 0.
 
         Raises:

@@ -21,7 +21,6 @@ from partition_planner.model import Plan, PlanError
 from partition_planner.planner import check_plan
 from unloader.errors import ConfigError, PlanFailed
 from unloader.model import (
-    EncryptionOptions,
     Extract,
     OutputOptions,
     Projection,
@@ -38,6 +37,7 @@ from unloader.transforms.model import MaskingKey, OutputColumn, TransformOptions
 from writers import built_library
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.registry import name_of
 from writers.schema import read_schema, schema_text, selected
 
 FORMAT_VERSION = 5
@@ -167,38 +167,8 @@ class ResolvedTable(
         read = replace(self.extract, source=now(self.extract.source))
         return replace(self, request=asked, extract=read)
 
-    def with_encryption(self, encryption: EncryptionOptions, number: int = 0) -> ResolvedTable:
-        """Return the run with other places where the keys of the files of an output are found."""
-
-        def now(at: int, options: OutputOptions) -> OutputOptions:
-            had = options.encryption
-            if at != number or had is None:
-                return options
-            return replace(options, encryption=replace(encryption, key_proof=had.key_proof))
-
-        return self._with_options(now)
-
-    def with_masking_keys(self, keys: tuple[MaskingKey, ...]) -> ResolvedTable:
-        """Return the run with other places where the keys of masks are found."""
-        if all(output.transform is None for output in self.outputs):
-            return self
-
-        def now(_: int, options: OutputOptions) -> OutputOptions:
-            had = options.transform
-            return (
-                options if had is None else replace(options, transform=with_key_places(had, keys))
-            )
-
-        run = self._with_options(now)
-        outputs = []
-        for each in run.outputs:
-            had = each.transform
-            if had is not None:
-                had = replace(had, options=with_key_places(had.options, keys))
-            outputs.append(replace(each, transform=had))
-        return replace(run, outputs=tuple(outputs))
-
-    def _with_options(self, now: Callable[[int, OutputOptions], OutputOptions]) -> ResolvedTable:
+    def with_options(self, now: Callable[[int, OutputOptions], OutputOptions]) -> ResolvedTable:
+        """Return the run with changed options of its outputs, which `now` gets by their numbers."""
         asked, routes = self.request, self.request.routes
         if routes is not None:
             routes = tuple(
@@ -264,8 +234,7 @@ class ResolvedTable(
             run = convert(parts, cls)
             check_plan(run.plan)
         except PlanError as error:
-            message, _, hint = str(error).partition(" Next: ")
-            raise PlanFailed(message, hint or _AGAIN) from error
+            raise PlanFailed(error.message, error.hint or _AGAIN) from error
         except ValidationError as error:
             raise PlanFailed(
                 f"the plan cannot be used: its JSON is not as expected: {error}", _AGAIN
@@ -407,24 +376,19 @@ def output_notices(run: ResolvedTable) -> tuple[str, ...]:
 def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     """Return the form of each output, for the reader of a plan."""
     found = []
+    shown = ("name", "source_type", "output_type", "lossless", "note")
     for number, route in enumerate(run.request.routes or ()):
         own = of_output(run, number)
-        options, shape = own.output.options, own.output.format
+        options = own.output.options
         found.append(
             {
                 "name": route.name,
                 "to": list(options.destinations) if options.destination else [],
-                "format": "csv" if isinstance(shape, TextFormat) else "parquet",
+                "format": name_of(own.format),
                 "compression": own.output.compression.codec,
                 "filter": options.filter,
                 "columns": [
-                    {
-                        "name": column.name,
-                        "source_type": column.source_type,
-                        "output_type": column.output_type,
-                        "lossless": column.lossless,
-                        "note": column.note,
-                    }
+                    {name: getattr(column, name) for name in shown}
                     for column in own.written.columns
                 ],
             }
@@ -432,22 +396,23 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     return found
 
 
-_TEXT = ("text encoder", "writers.native._encoder", "UNLOADER_NATIVE_LIBRARY", "6")
-_PAGES = (
-    "Parquet encoder",
-    "writers.parquet.native._pages",
-    "UNLOADER_NATIVE_PAGES_LIBRARY",
-    "1.4",
-)
-_SUMS = ("checksums", "writers.content._sums", "UNLOADER_NATIVE_SUMS_LIBRARY", "1.2")
-_COPY = (
-    "reader of COPY data",
-    "unloader.sources.postgres.libpq._copy",
-    "UNLOADER_NATIVE_COPY_LIBRARY",
-    "4",
-)
-_SOURCES = {"postgresql": _COPY}
-"""For each library: its name for users, its module, the variable that names another file, and how
+_LIBRARIES = {
+    "text": ("text encoder", "writers.native._encoder", "UNLOADER_NATIVE_LIBRARY", "6"),
+    "pages": (
+        "Parquet encoder",
+        "writers.parquet.native._pages",
+        "UNLOADER_NATIVE_PAGES_LIBRARY",
+        "1.4",
+    ),
+    "sums": ("checksums", "writers.content._sums", "UNLOADER_NATIVE_SUMS_LIBRARY", "1.2"),
+    "postgresql": (
+        "reader of COPY data",
+        "unloader.sources.postgres.libpq._copy",
+        "UNLOADER_NATIVE_COPY_LIBRARY",
+        "4",
+    ),
+}
+"""Of each library: its name for users, its module, the variable that names another file, and how
 many times the CPU a run without it takes at most. Measured with tables of 2 to 3 million rows and
 2 to 6 columns on two processors."""
 
@@ -457,18 +422,18 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
 
     A library that is there and cannot be loaded is reported by `unloader formats`.
     """
-    wanted = [_SOURCES[run.extract.source.kind]] if run.extract.source.kind in _SOURCES else []
+    wanted = [run.extract.source.kind]
     for output in run.outputs:
         is_native = output.options.encoder != "plain"
-        if isinstance(output.format, TextFormat) and is_native:
-            wanted.append(_TEXT)
         if isinstance(output.format, ParquetFormat):
-            wanted += [_PAGES, _SUMS] if is_native else [_SUMS]
-    missing = [
-        f"{title} (up to {times} times the CPU without it)"
-        for title, name, override, times in dict.fromkeys(wanted)
-        if not _is_built(name, override)
-    ]
+            wanted += ["pages", "sums"] if is_native else ["sums"]
+        elif is_native:
+            wanted.append("text")
+    missing = []
+    for library in dict.fromkeys(each for each in wanted if each in _LIBRARIES):
+        title, name, override, times = _LIBRARIES[library]
+        if not _is_built(name, override):
+            missing.append(f"{title} (up to {times} times the CPU without it)")
     if not missing:
         return ()
     return (f"native libraries are not built: {', '.join(missing)}; {built_library.advice()}",)

@@ -161,17 +161,24 @@ def first_of(record: bytes, place: str) -> ResolvedTable:
     return _read(read_record(record, place).tables[0], place)
 
 
-def options_of(record: bytes) -> TablesOptions:
+def _known(record: bytes) -> RunRecord | None:
+    """Return a record without a check of its tables; None if it cannot be read."""
     with suppress(ValueError, RecursionError):
-        return _OPTIONS.decode(_RECORD.decode(record).options)
+        return _RECORD.decode(record)
+    return None
+
+
+def options_of(record: bytes) -> TablesOptions:
+    found = _known(record)
+    with suppress(ValueError, RecursionError):
+        return _OPTIONS.decode(found.options if found else b"")
     return TablesOptions(destination="")
 
 
 def is_of_tables(record: bytes) -> bool:
     """Return whether a `RUN_RECORD` is the record of a run over several tables."""
-    with suppress(ValueError, RecursionError):
-        return not _RECORD.decode(record).is_single
-    return False
+    found = _known(record)
+    return found is not None and not found.is_single
 
 
 def recorded_tables(record: bytes, home: str, *, single: bool = False) -> tuple[RecordedTable, ...]:
@@ -180,15 +187,13 @@ def recorded_tables(record: bytes, home: str, *, single: bool = False) -> tuple[
     Args:
         single: Return a single table, too.
     """
-    try:
-        found = _RECORD.decode(record)
-        if found.is_single and not single:
-            return ()
-    except (ValueError, RecursionError):
+    found = _known(record)
+    if found is None or (found.is_single and not single):
         return ()
+    recorded = found.home
 
     def now(places: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(directory_now(place, found.home, home) for place in places)
+        return tuple(directory_now(place, recorded, home) for place in places)
 
     return tuple(
         replace(each, directories=now(each.directories), homes=now(each.homes))
@@ -198,19 +203,14 @@ def recorded_tables(record: bytes, home: str, *, single: bool = False) -> tuple[
 
 def recorded_left_out(record: bytes) -> tuple[str, ...]:
     """Return the names of the tables that a run left out before the first row, by its record."""
-    try:
-        return tuple(each.table for each in _RECORD.decode(record).left_out)
-    except (ValueError, RecursionError):
-        return ()
+    found = _known(record)
+    return tuple(each.table for each in found.left_out) if found else ()
 
 
 def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
     """Return the table of a run whose directory a place is; None if that is not known."""
-    here = real(place)
-    for table in recorded_tables(storage.record(home, RUN_RECORD), home):
-        if here in map(real, table.directories):
-            return table
-    return None
+    here, tables = real(place), recorded_tables(storage.record(home, RUN_RECORD), home)
+    return next((each for each in tables if here in map(real, each.directories)), None)
 
 
 def directory_now(directory: str, recorded: str, home: str) -> str:

@@ -528,8 +528,6 @@ class FileOutput(RunOutput):
             {part: ContentSums.total(sums) for part, sums in contents.items()},
             self.run.output.format,
         )
-        if notice := fetched.notice():
-            self._observe(Notice(text=notice))
         if self._one:
             # A damaged part must not be joined: a new checksum would hide the damage.
             compare(units, None, header=False)

@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import Interrupted, UsageError, VerifyMismatch, translate
-from unloader.events import Observer, Verified
+from unloader.events import Notice, Observer, Verified
 from unloader.manifest.model import Manifest
 from unloader.model import FinishedUnit
 from unloader.nouns import counted
@@ -62,13 +62,11 @@ def in_parallel(
     watch: Callable[[int, int], None] = lambda jobs, amount: None,
     cancel: Callable[[], None] = lambda: None,
 ) -> list[T]:
-    """Return the results of jobs in their order.
+    """Return the results of jobs in their order; each job runs in a thread.
 
     Args:
-        jobs: Each takes a function that it tells its progress.
-        parallelism: The number of jobs that run at a time, each in a thread.
         watch: Called several times a second in the calling thread with the number of jobs that
-            are done and the amount that they and the others have told. An exception ends all.
+            are done and the amount of work of all jobs so far. An exception ends all.
         cancel: Ends the calls in which jobs wait whose results are not needed any more.
 
     Raises:
@@ -118,17 +116,12 @@ class Fetched(Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     parts: Mapping[str, ContentSums]
     """By what a part is called in messages."""
-    left_out: Mapping[int, str] = field(default_factory=dict)
+    left_out: Mapping[int, str]
     """Columns whose values the files do not show in full, by index, each with why."""
 
     def not_compared(self) -> tuple[str, ...]:
         """Return the names of the columns that are left out, each with why."""
         return tuple(f"{self.columns[at]}: {why}" for at, why in self.left_out.items())
-
-    def notice(self) -> str:
-        """Return the same in one line; empty if all columns are compared."""
-        known = "; ".join(self.not_compared())
-        return known and f"columns whose values the files do not show in full: {known}"
 
 
 def fetched_of(
@@ -152,22 +145,16 @@ def differing(
     left_out: Mapping[int, str],
 ) -> Iterator[str]:
     """Yield how two checksums of the same rows differ, column by column."""
+    here, there = where
     if one.rows != other.rows:
-        yield f"{counted(one.rows, 'row')} {where[0]}, {other.rows} {where[1]}"
+        yield f"{counted(one.rows, 'row')} {here}, {other.rows} {there}"
         return
-    for index, name in enumerate(columns):
-        if index in left_out:
-            continue
-        if one.nulls[index] != other.nulls[index]:
-            yield (
-                f"column {name} has {one.nulls[index]} NULLs {where[0]}, "
-                f"{other.nulls[index]} {where[1]}"
-            )
-        elif one.sums[index] != other.sums[index]:
-            yield (
-                f"column {name} has the checksum {one.sums[index]} {where[0]}, "
-                f"{other.sums[index]} {where[1]}"
-            )
+    for at, name in enumerate(columns):
+        nulls, sums = (one.nulls[at], other.nulls[at]), (one.sums[at], other.sums[at])
+        if at not in left_out and nulls[0] != nulls[1]:
+            yield f"column {name} has {nulls[0]} NULLs {here}, {nulls[1]} {there}"
+        elif at not in left_out and sums[0] != sums[1]:
+            yield f"column {name} has the checksum {sums[0]} {here}, {sums[1]} {there}"
 
 
 _DAMAGED = "unload the table again, and check the storage"
@@ -211,12 +198,13 @@ def check_file(
         advance=advance,
         encryption=PLAIN if spec is None else spec.encryption,
     )
+    rows = file.rows if found.rows is None else found.rows
     differences = [
         f"{what} {now} instead of {was}"
         for what, was, now in (
             ("size", file.bytes, found.bytes),
             ("checksum", file.checksum, found.checksum),
-            ("rows", file.rows, file.rows if found.rows is None else found.rows),
+            ("rows", file.rows, rows),
         )
         if was != now
     ]
@@ -256,9 +244,6 @@ def damaged_units(
     return {name: wrong for name, wrong in zip(finished, texts, strict=True) if wrong}
 
 
-_SHOWN = 3
-
-
 class CheckedFile(Struct, frozen=True, kw_only=True):
     """One file to be read again."""
 
@@ -295,6 +280,9 @@ def read_files(
     Raises:
         FormatError: The library of the files' checksum is missing: nothing is known of them.
     """
+    if fetched is not None and fetched.left_out:
+        known = "; ".join(fetched.not_compared())
+        observe(Notice(text=f"columns whose values the files do not show in full: {known}"))
     size = sum(file.written.bytes for file in files)
 
     def watch(done: int, read: int) -> None:
@@ -318,31 +306,30 @@ def read_files(
 
     found = in_parallel([partial(read, file) for file in files], parallelism, watch)
     texts = [each for each in found if isinstance(each, str)]
-    of_parts: dict[str, list[int]] = {}
-    for at, file in enumerate(files):
-        of_parts.setdefault(file.part, []).append(at)
-    for part, known in fetched.parts.items() if fetched is not None else ():
-        assert fetched is not None
-        mine = of_parts.get(part, [])
-        sums = [each for at in mine if isinstance(each := found[at], ContentSums)]
-        if len(sums) < len(mine):
-            continue  # The difference of a file of it is reported already.
-        names = ", ".join(str(files[at].path) for at in mine)
-        places = (f"in {names}", f"fetched for {part}")
-        if sums:
-            texts += differing(
-                ContentSums.total(sums), known, fetched.columns, places, fetched.left_out
-            )
-        elif known.rows:
-            texts.append(f"{part} has {counted(known.rows, 'row')} and no file")
+    if fetched is not None:
+        of_parts: dict[str, list[int]] = {}
+        for at, file in enumerate(files):
+            of_parts.setdefault(file.part, []).append(at)
+        for part, sums_of_part in fetched.parts.items():
+            mine = of_parts.get(part, [])
+            sums = [each for at in mine if isinstance(each := found[at], ContentSums)]
+            if len(sums) < len(mine):
+                continue  # The difference of a file of it is reported already.
+            if not sums:
+                rows = sums_of_part.rows
+                texts += [f"{part} has {counted(rows, 'row')} and no file"] if rows else []
+                continue
+            names = ", ".join(str(files[at].path) for at in mine)
+            places, total = (f"in {names}", f"fetched for {part}"), ContentSums.total(sums)
+            texts += differing(total, sums_of_part, fetched.columns, places, fetched.left_out)
     sums = [each for each in found if isinstance(each, ContentSums)]
     return texts, ContentSums.total(sums) if sums and len(sums) == len(files) else None
 
 
-def some_of(found: Sequence[str]) -> str:
+def some_of(found: Sequence[str], shown: int = 3) -> str:
     """Return the first differences in one text, and how many more there are."""
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return "; ".join(found[:_SHOWN]) + more
+    more = f" and {len(found) - shown} more" if len(found) > shown else ""
+    return "; ".join(found[:shown]) + more
 
 
 TABLE = "the table"
@@ -377,22 +364,8 @@ def fetched_by(manifest: Manifest) -> Fetched:
         )
     if manifest.options.file_per == "table":
         parts = {TABLE: ContentSums.total(tuple(parts.values()))}
-    return fetched_of(
-        schema_of(manifest),
-        tuple(column.name for column in manifest.columns),
-        parts,
-        manifest.options.dialect,
-    )
-
-
-def part_of(manifest: Manifest, unit: FinishedUnit) -> str:
-    """Return the part that a unit's files hold."""
-    return TABLE if manifest.options.file_per == "table" else unit.unit
-
-
-def schema_of(manifest: Manifest) -> str:
-    """Return the Arrow schema of the written data, as far as its texts depend on it."""
-    return readings.schema_message(
+    # The Arrow schema of the written data, as far as its texts depend on it.
+    schema = readings.schema_message(
         [
             (
                 column.name,
@@ -406,3 +379,5 @@ def schema_of(manifest: Manifest) -> str:
             for column in manifest.columns
         ]
     )
+    names = tuple(column.name for column in manifest.columns)
+    return fetched_of(schema, names, parts, manifest.options.dialect)

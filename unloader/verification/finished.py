@@ -44,13 +44,13 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
 from unloader.verification.files import (
     NEW_RUN,
+    TABLE,
     CheckedFile,
     Fetched,
     differing,
     fetched_by,
     fetched_of,
     has_sums,
-    part_of,
     read_files,
     some_of,
 )
@@ -127,14 +127,13 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
     _finish_publication(destination, observe)
     storage, place = storage_at(str(destination)), str(destination)
     tables: tuple[RecordedTable, ...] = ()
-    left_out: tuple[str, ...] = ()
     is_missing = False
     with suppress(OSError):  # The reader of the manifest reports it.
         is_missing = MANIFEST not in storage.names(place)
-        if is_missing:
-            record = storage.record(place, RUN_RECORD)
-            tables, left_out = recorded_tables(record, place), recorded_left_out(record)
+        record = storage.record(place, RUN_RECORD) if is_missing else b""
+        tables = recorded_tables(record, place)
     if tables:
+        left_out = recorded_left_out(record)
         raise _checked_unfinished(destination, tables, left_out, checks, observe)
     if is_missing:
         with suppress(OSError):
@@ -148,9 +147,8 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
         destination, run.tables, checks, observe, to=run.options.to
     )
     ours = {str(destination / entry.directory) for entry in run.tables} | {place}
-    below = storage.places_below(place, _DEPTH)
     # Finished runs in the home that are not of its tables.
-    extra = [each for each in below if each not in ours and MANIFEST in storage.names(each)]
+    extra = [each for each in _finished_below(destination) if each not in ours]
     if extra and checks.strict:
         found.update((each, "it is not a table of this run") for each in extra)
     elif extra:
@@ -158,13 +156,50 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
         observe(Notice(text=_extra_text(known, extra)))
     if found or uncounted:
         raise _mismatch(destination, found, uncounted, len(run.tables))
-    return _answer_of_tables(destination, run, answers, extra)
+    totals = run.totals
+    is_counted = all(each["source_rows"] is not None for each in answers)
+
+    def of_each(key: str, known: Collection[str] = ()) -> list[str]:
+        return [
+            f"{each['table']}: {text}"
+            for each in answers
+            for text in each[key]
+            if text not in known
+        ]
+
+    selected = [each.text for each in run.settings if each.effect == "selects"]
+    return {
+        "destination": place,
+        "run_id": run.run_id,
+        "files": totals.files,
+        "rows": totals.rows,
+        "filtered_rows": totals.filtered_rows,
+        "bytes": totals.bytes,
+        # The source has as many rows as each table of the run, or the table would differ.
+        "source_rows": totals.rows + (totals.filtered_rows or 0) if is_counted else None,
+        "snapshot": ", ".join(sorted({each["snapshot"] for each in answers})),
+        "level": answers[0]["level"] if answers else "count",
+        "selected_by": [*selected, *of_each("selected_by", selected)],
+        "not_compared": of_each("not_compared"),
+        "result": "ok",
+        "differences": [],
+        "extra_files": of_each("extra_files"),
+        "table_count": totals.tables,
+        "tables": answers,
+        "extra_tables": extra,
+    }
 
 
 def _finish_publication(place: PlacePath, observe: Observer) -> None:
     for run in storage_at(str(place)).complete(str(place)):
         for text in run.messages:
             observe(Notice(text=text))
+
+
+def _finished_below(place: PlacePath) -> list[str]:
+    storage = storage_at(str(place))
+    below = storage.places_below(str(place), _DEPTH)
+    return [each for each in below if MANIFEST in storage.names(each)]
 
 
 def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
@@ -178,16 +213,13 @@ def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
 
 def _explain_missing(place: PlacePath) -> None:
     """Raise what to do instead for a directory without a manifest, where that is known."""
-    storage = storage_at(str(place))
-    below = storage.places_below(str(place), _DEPTH)
-    finished = [each for each in below if MANIFEST in storage.names(each)]
-    if finished:
+    if finished := _finished_below(place):
         raise OutputFailed(
             f"{place} has no finished run: {MANIFEST} does not exist, but "
             f"{counted(len(finished), 'finished run')} {are(len(finished))} below it",
             f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
         )
-    who = storage.who_was_here(str(place), counted=False)
+    who = storage_at(str(place)).who_was_here(str(place), counted=False)
     if who is not None and who.run_id:
         status = f"unloader status {shlex.quote(str(place))}"
         raise OutputFailed(
@@ -264,9 +296,6 @@ def _checked_tables(
 
     Args:
         home: The directory of all tables.
-        entries: Of the tables that are complete.
-        checks: See `verify`.
-        observe: See `verify`.
         to: The `--to` of the run; "" is not compared with the settings of the tables.
     """
     found: dict[str, str] = {}
@@ -405,13 +434,8 @@ def _ask_source(
 ) -> None:
     """Ask the source about all tables, in one state of it, before any file is read.
 
-    A snapshot that is held while files are read could be held for hours.
-
-    Args:
-        tables: Their `state` or `refused` is filled in.
-        checks: See `verify`.
-        observe: See `verify`.
-        found: Gets the errors of one of several tables.
+    A snapshot that is held while files are read could be held for hours. The `state` or `refused`
+    of each table is filled in; `found` gets the errors of one of several tables.
 
     Raises:
         SourceError: It cannot be opened, or disconnected.
@@ -464,10 +488,47 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
     if manifest.lake_table is not None:
         in_table = run_in_table(manifest, manifest.lake_table, place, observe)
     missing = in_table.missing if in_table else ()
-    differences, read = _read_files(table, checks.threads, fetched, missing, observe)
-    found = [*differences, *_source_differences(table, read, fetched)]
+    written, directories = manifest.files, directories_of(manifest, place)
+    one_file = manifest.options.file_per == "table"
+    parts = {
+        file.path: TABLE if one_file else unit.unit
+        for unit in manifest.units
+        for file in unit.files
+    }
+    files = [
+        CheckedFile(
+            path=storage_at(str(directories[file.directory])).file(
+                str(directories[file.directory]), name
+            ),
+            written=file,
+            part=parts[name],
+        )
+        for name, file in written.items()
+        if name not in missing
+    ]
+    compared = fetched
+    if missing and fetched is not None:
+        unknown = {parts[name] for name in missing}
+        known = {part: sums for part, sums in fetched.parts.items() if part not in unknown}
+        compared = replace(fetched, parts=known)
+    differences, read = read_files(files, table.spec, checks.threads, compared, observe)
+    rows = sum(file.rows for file in written.values())
+    if rows != manifest.totals.rows:
+        differences.append(
+            f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
+        )
+    found = [*differences, *_source_differences(table, None if missing else read, fetched)]
     found += in_table.differences if in_table else ()
-    extra = _other_files(place, manifest)
+    # The other files next to the run's files that a loader would read, in order. Loaders ignore
+    # names that begin with `_` or `.`.
+    own = {directories[file.directory] / name for name, file in written.items()}
+    extra = []
+    for directory in sorted({*directories, *(path.parent for path in own)}):
+        with suppress(FileNotFoundError):  # Its missing files are reported anyway.
+            for name in storage_at(str(directory)).names(str(directory)):
+                path = directory / name
+                if path not in own and path.name[0] not in "_.":
+                    extra.append(path.name if directory == place else str(path))
     extra_text = _extra_text("files that do not belong to this run are next to its files", extra)
     if extra and checks.strict:
         found.append(extra_text)
@@ -507,38 +568,6 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
     return answer | ({"table_log": in_table.to_json()} if in_table else {})
 
 
-def _read_files(
-    table: _Table,
-    parallelism: int,
-    fetched: Fetched | None,
-    missing: Collection[str],
-    observe: Observer,
-) -> tuple[list[str], ContentSums | None]:
-    """Read the files of a run again, without files that may be missing; see `read_files`."""
-    manifest = table.manifest
-    written, directories = manifest.files, directories_of(manifest, table.place)
-    parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
-    files = []
-    for name, file in written.items():
-        if name not in missing:
-            place = str(directories[file.directory])
-            path = storage_at(place).file(place, name)
-            files.append(CheckedFile(path=path, written=file, part=parts[name]))
-    if fetched is not None and (notice := fetched.notice()):
-        observe(Notice(text=notice))
-    if missing and fetched is not None:
-        unknown = {parts[name] for name in missing}
-        known = {part: sums for part, sums in fetched.parts.items() if part not in unknown}
-        fetched = replace(fetched, parts=known)
-    found, content = read_files(files, table.spec, parallelism, fetched, observe)
-    rows = sum(file.rows for file in written.values())
-    if rows != manifest.totals.rows:
-        found.append(
-            f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
-        )
-    return found, None if missing else content
-
-
 def _source_differences(
     table: _Table, read: ContentSums | None, fetched: Fetched | None
 ) -> Iterator[str]:
@@ -556,24 +585,6 @@ def _source_differences(
         unhashed = {**fetched.left_out, **state.content.unhashed}
         places = ("in the files", f"in the source ({state.when})")
         yield from differing(read, state.content.sums, state.content.columns, places, unhashed)
-
-
-def _other_files(destination: PlacePath, manifest: Manifest) -> list[str]:
-    """Return the other files next to the run's files that a loader would read, in order.
-
-    Those in `destination` have their names, those in further directories of the run their paths.
-    Loaders ignore names that begin with `_` or `.`.
-    """
-    directories = directories_of(manifest, destination)
-    own = {directories[file.directory] / name for name, file in manifest.files.items()}
-    extra = []
-    for directory in sorted({*directories, *(path.parent for path in own)}):
-        with suppress(FileNotFoundError):  # Its missing files are reported anyway.
-            for name in storage_at(str(directory)).names(str(directory)):
-                path = directory / name
-                if path not in own and path.name[0] not in "_.":
-                    extra.append(path.name if directory == destination else str(path))
-    return extra
 
 
 def _extra_text(known: str, extra: list[str]) -> str:
@@ -607,40 +618,3 @@ def _named(tables: dict[str, str]) -> str:
     if more := list(tables)[_SHOWN:]:
         named.append(f"and {len(more)} more: {', '.join(more)}")
     return "; ".join(named)
-
-
-def _answer_of_tables(
-    home: PlacePath, run: TablesManifest, answers: list[dict[str, Any]], extra: list[str]
-) -> dict[str, Any]:
-    totals = run.totals
-    is_counted = all(each["source_rows"] is not None for each in answers)
-
-    def of_each(key: str, known: Collection[str] = ()) -> list[str]:
-        return [
-            f"{each['table']}: {text}"
-            for each in answers
-            for text in each[key]
-            if text not in known
-        ]
-
-    selected = [each.text for each in run.settings if each.effect == "selects"]
-    return {
-        "destination": str(home),
-        "run_id": run.run_id,
-        "files": totals.files,
-        "rows": totals.rows,
-        "filtered_rows": totals.filtered_rows,
-        "bytes": totals.bytes,
-        # The source has as many rows as each table of the run, or the table would differ.
-        "source_rows": totals.rows + (totals.filtered_rows or 0) if is_counted else None,
-        "snapshot": ", ".join(sorted({each["snapshot"] for each in answers})),
-        "level": answers[0]["level"] if answers else "count",
-        "selected_by": [*selected, *of_each("selected_by", selected)],
-        "not_compared": of_each("not_compared"),
-        "result": "ok",
-        "differences": [],
-        "extra_files": of_each("extra_files"),
-        "table_count": totals.tables,
-        "tables": answers,
-        "extra_tables": extra,
-    }

@@ -56,21 +56,6 @@ class OpenedSource(Struct, frozen=True, kw_only=True):
     tables: Mapping[TableKey, TableInfo | Obstacle]
     """The named tables that are in the list of tables of the source."""
 
-    def table(self, selection: Selection) -> TableInfo:
-        """Return a table cut down to its chosen columns, or a query as a table.
-
-        Raises:
-            SourceError: The source refused.
-            UsageError: It has not those columns.
-        """
-        name = selection.table
-        if name is not None and name.schema is not None:
-            found = self.tables.get((name.schema.text, name.name.text))
-            if found is not None and not isinstance(found, Obstacle):
-                return with_columns(found, selection, self.catalog.capabilities.folding)
-        # An obstacle is then reported in the words of the database.
-        return chosen_table(self.catalog, selection)
-
 
 class OpenSources:
     """A source as it was at snapshots, and as it is now: each opened once; a context manager."""
@@ -85,8 +70,7 @@ class OpenSources:
         self._observe = observe
         self._tables = frozenset(tables)
         self._held = ExitStack()
-        self._opened: dict[SourceSpec, OpenedSource] = {}
-        self._refused: dict[SourceSpec, SourceError] = {}
+        self._known: dict[SourceSpec, OpenedSource | SourceError] = {}
         self._told: set[str] = set()
 
     def at(self, source: SourceSpec) -> OpenedSource:
@@ -95,36 +79,34 @@ class OpenSources:
         Raises:
             SourceError: It refused, now or before.
         """
-        if source in self._refused:
-            raise self._refused[source]
-        if source in self._opened:
-            return self._opened[source]
-        try:
-            with ExitStack() as opened:
-                catalog = opened.enter_context(closing(source_of(source.kind).open_catalog(source)))
-                snapshot = catalog.snapshot("snapshot")
-                hashers = opened.enter_context(closing(Hashers(catalog)))
-                tables: dict[TableKey, TableInfo | Obstacle] = {}
-                if self._tables:
-                    listed = catalog.list_tables().tables
-                    wanted = [each for each in listed if each.readable and each.key in self._tables]
-                    described = catalog.describe_tables(wanted)
-                    tables = {
-                        table.key: info for table, info in zip(wanted, described, strict=True)
-                    }
-                self._held.push(opened.pop_all())
-        except SourceError as error:
-            self._refused[source] = error
-            raise
-        self._opened[source] = OpenedSource(
-            catalog=catalog, snapshot=snapshot, hashers=hashers, tables=tables
-        )
-        return self._opened[source]
+        if source not in self._known:
+            try:
+                self._known[source] = self._opened(source)
+            except SourceError as error:
+                self._known[source] = error
+        found = self._known[source]
+        if isinstance(found, SourceError):
+            raise found
+        return found
+
+    def _opened(self, source: SourceSpec) -> OpenedSource:
+        with ExitStack() as opened:
+            catalog = opened.enter_context(closing(source_of(source.kind).open_catalog(source)))
+            snapshot = catalog.snapshot("snapshot")
+            hashers = opened.enter_context(closing(Hashers(catalog)))
+            tables: dict[TableKey, TableInfo | Obstacle] = {}
+            if self._tables:
+                listed = catalog.list_tables().tables
+                wanted = [each for each in listed if each.readable and each.key in self._tables]
+                infos = catalog.describe_tables(wanted)
+                tables = {table.key: info for table, info in zip(wanted, infos, strict=True)}
+            self._held.push(opened.pop_all())
+        return OpenedSource(catalog=catalog, snapshot=snapshot, hashers=hashers, tables=tables)
 
     @property
     def refused(self) -> bool:
         """Whether none could be opened, neither as it was nor as it is now."""
-        return not self._opened
+        return not any(isinstance(each, OpenedSource) for each in self._known.values())
 
     def tell(self, text: str) -> None:
         if text not in self._told:
@@ -158,13 +140,10 @@ def compare_units(
     observe: Observer,
     check: Callable[[], None],
 ) -> tuple[str, ...]:
-    """Compare the fetched values of each unit with the values in the source.
+    """Compare the fetched values of each unit, by their checksums, with the values in the source.
 
     Args:
-        units: With the checksums of their values.
-        run: The table.
         catalog: Holds the snapshot.
-        observe: Called with the progress.
         check: Called several times a second; an exception ends all.
 
     Returns:
@@ -184,7 +163,7 @@ def compare_units(
     parts = [(unit, unit.content) for unit in units if unit.content is not None]
     groups = [selectors[unit.unit] for unit, _ in parts]
     with closing(Hashers(catalog)) as hashers:
-        found = source_sums(groups, run.extract, hashers, len(run.seating.seats), observe, check)
+        found = hashers.sums(groups, run.extract, len(run.seating.seats), observe, check)
     differences = [
         f"unit {unit.unit}: {text}"
         for (unit, fetched), known in zip(parts, found, strict=True)
@@ -199,28 +178,6 @@ def compare_units(
     return unhashed
 
 
-def source_sums(
-    groups: Sequence[tuple[Selector, ...]],
-    extract: Extract,
-    hashers: Hashers,
-    parallelism: int,
-    observe: Observer,
-    check: Callable[[], None] = lambda: None,
-) -> list[ContentSums]:
-    """Return the checksums of the rows of each group of selectors, in their order.
-
-    Raises:
-        SourceError: The database refused, or the snapshot is gone.
-    """
-
-    def watch(done: int, amount: int) -> None:
-        check()
-        observe(Verified(done=done, of=len(groups), what="units"))
-
-    jobs = [partial(hashers.sums, extract, selectors) for selectors in groups]
-    return in_parallel(jobs, parallelism, watch, hashers.cancel)
-
-
 class Hashers:
     """Sessions of one snapshot, opened when a thread finds none free; each unit has a session
     alone."""
@@ -231,25 +188,43 @@ class Hashers:
         self._free: queue.SimpleQueue[Hasher] = queue.SimpleQueue()
 
     def sums(
-        self, extract: Extract, selectors: tuple[Selector, ...], advance: Advance
-    ) -> ContentSums:
-        """Return the checksums of some rows; called in several threads."""
-        advance(0)
-        try:
-            hasher = self._free.get_nowait()
-        except queue.Empty:
-            hasher = self._catalog.open_hasher(extract)
-            self._all.append(hasher)
-        found = []
-        for selector in selectors:
-            advance(0)
-            found.append(hasher.sums(extract, selector))
-        self._free.put(hasher)
-        return ContentSums.total(found)
+        self,
+        groups: Sequence[tuple[Selector, ...]],
+        extract: Extract,
+        parallelism: int,
+        observe: Observer,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[ContentSums]:
+        """Return the checksums of the rows of each group of selectors, in their order.
 
-    def cancel(self) -> None:
-        for hasher in self._all:
-            hasher.cancel()
+        Raises:
+            SourceError: The database refused, or the snapshot is gone.
+        """
+
+        def watch(done: int, amount: int) -> None:
+            check()
+            observe(Verified(done=done, of=len(groups), what="units"))
+
+        def cancel() -> None:
+            for hasher in self._all:
+                hasher.cancel()
+
+        def of_group(selectors: tuple[Selector, ...], advance: Advance) -> ContentSums:
+            advance(0)
+            try:
+                hasher = self._free.get_nowait()
+            except queue.Empty:
+                hasher = self._catalog.open_hasher(extract)
+                self._all.append(hasher)
+            found = []
+            for selector in selectors:
+                advance(0)
+                found.append(hasher.sums(extract, selector))
+            self._free.put(hasher)
+            return ContentSums.total(found)
+
+        jobs = [partial(of_group, selectors) for selectors in groups]
+        return in_parallel(jobs, parallelism, watch, cancel)
 
     def close(self) -> None:
         with ExitStack() as held:
@@ -293,10 +268,8 @@ def ask(
     """Return the source's current answer, at the run's snapshot where that still exists.
 
     Args:
-        manifest: Of the run.
         source: The source as it is named now.
         sources: The source, opened where it has to be.
-        observe: Called with each event of this table.
         values: Ask for checksums of all values, too.
         parallelism: Sessions that compute them.
 
@@ -349,7 +322,8 @@ def ask(
             )
         content = None
         if values:
-            content = _content(opened, manifest, extract, parallelism, observe)
+            observe(PhaseStarted(phase="comparing"))
+            content = _content(opened, manifest, extract, selectors, parallelism, observe)
         return SourceState(rows=rows, at_snapshot=same, content=content)
 
     was = manifest.snapshot
@@ -369,6 +343,7 @@ def _content(
     opened: OpenedSource,
     manifest: Manifest,
     extract: Extract,
+    sampled: tuple[Selector, ...] | None,
     parallelism: int,
     observe: Observer,
 ) -> SourceContent:
@@ -385,8 +360,6 @@ def _content(
             f"the columns of {extract.table.label} differ from the columns that the run read",
             "verify the files alone, without SOURCE",
         )
-    observe(PhaseStarted(phase="comparing"))
-    sampled = _sampled(manifest)
     if sampled is not None:
         groups: list[tuple[Selector, ...]] = [(each,) for each in sampled]
     else:
@@ -394,7 +367,7 @@ def _content(
         plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
         groups = [unit.selectors for unit in plan.units]
     return SourceContent(
-        sums=ContentSums.total(source_sums(groups, extract, opened.hashers, parallelism, observe)),
+        sums=ContentSums.total(opened.hashers.sums(groups, extract, parallelism, observe)),
         unhashed=catalog.unhashed(extract),
         schema=projection.schema,
         columns=tuple(column.name for column in projection.columns),
@@ -429,7 +402,12 @@ def _extract(opened: OpenedSource, source: SourceSpec, manifest: Manifest, value
         sample=options.sample,
         sample_by=options.sample_by,
     )
-    table = opened.table(selection)
+    found = None if known is None else opened.tables.get((known.schema or "", known.name))
+    if found is None or known is None or known.schema is None or isinstance(found, Obstacle):
+        # An obstacle is then reported in the words of the database.
+        table = chosen_table(catalog, selection)
+    else:
+        table = with_columns(found, selection, catalog.capabilities.folding)
     shape = options.dialect if values else TextFormat()
     needs = OutputNeeds(text=shape if isinstance(shape, TextFormat) else None, batches_only=True)
     projection = project(

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from unloader.errors import UsageError
 from unloader.request.names import Folding
-from unloader.selection.choice import Chosen, TableChoice, choose
+from unloader.selection.choice import (
+    Chosen,
+    TableChoice,
+    choose,
+    parse_pattern,
+    parse_schema,
+    read_patterns,
+)
 from unloader.selection.listing import (
     FAMILIES,
     ListedTable,
@@ -24,7 +31,6 @@ from unloader.selection.listing import (
     script,
     unreadable_columns,
 )
-from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 
 
 def table(schema: str, name: str, kind: str = "table", **more: Any) -> ListedTable:

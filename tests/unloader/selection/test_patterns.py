@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from unloader.errors import UsageError
 from unloader.model import NamePart
-from unloader.selection.patterns import PartPattern, parse_pattern, patterns_of
+from unloader.selection.choice import PartPattern, parse_pattern, patterns_of
 
 NAMES = st.text(alphabet="aAbB*?[]!-.\"' \nÄß😀_1", min_size=1, max_size=6)
 """Hostile names: special characters of patterns, SQL and files, and letters of several cases."""

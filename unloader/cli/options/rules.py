@@ -24,9 +24,8 @@ from unloader.request.option import Circumstance
 from unloader.request.options import options_of
 from unloader.request.settings import ADAPTIVE
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
-from unloader.selection.choice import TableChoice
+from unloader.selection.choice import TableChoice, parse_pattern, parse_schema, read_patterns
 from unloader.selection.listing import STORED
-from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 from unloader.sources.registry import KINDS
 from unloader.storage.place_names import (
     NULL,

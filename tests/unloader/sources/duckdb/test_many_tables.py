@@ -17,8 +17,7 @@ from processes import command
 
 from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.model import Snapshot, SourceSpec
-from unloader.selection.choice import TableChoice, choose
-from unloader.selection.patterns import parse_pattern
+from unloader.selection.choice import TableChoice, choose, parse_pattern
 from unloader.sources.duckdb.source import DuckDBSource
 from unloader.sources.questions import describe_tables
 from unloader.sources.testing import check_many_tables

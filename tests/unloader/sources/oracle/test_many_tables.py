@@ -17,7 +17,7 @@ from oracle_server.model import Column, Type
 
 from unloader.errors import SourceError
 from unloader.request.names import parse_table
-from unloader.selection.choice import TableChoice, choose
+from unloader.selection.choice import TableChoice, choose, parse_pattern
 from unloader.selection.listing import (
     ListedTable,
     TableProblem,
@@ -25,7 +25,6 @@ from unloader.selection.listing import (
     script,
     unreadable_columns,
 )
-from unloader.selection.patterns import parse_pattern
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle.dictionary import find
 from unloader.sources.oracle.session import Session

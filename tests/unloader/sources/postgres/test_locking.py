@@ -17,8 +17,7 @@ from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
 from unloader.resolve.choosing import ChosenTable, chosen_table
 from unloader.resolve.resolution import prepared_table
-from unloader.selection.choice import TableChoice, choose
-from unloader.selection.patterns import parse_pattern
+from unloader.selection.choice import TableChoice, choose, parse_pattern
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource

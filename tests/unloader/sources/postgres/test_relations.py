@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unloader.model import SourceSpec
-from unloader.selection.choice import TableChoice, choose
+from unloader.selection.choice import TableChoice, choose, parse_pattern
 from unloader.selection.listing import (
     ListedTable,
     Listing,
@@ -18,7 +18,6 @@ from unloader.selection.listing import (
     script,
     unreadable_columns,
 )
-from unloader.selection.patterns import parse_pattern
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.questions import describe_tables

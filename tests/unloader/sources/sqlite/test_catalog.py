@@ -14,8 +14,7 @@ from partition_planner.model import RowExtent, RowRange, TableInfo
 from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
-from unloader.selection.choice import TableChoice, choose
-from unloader.selection.patterns import parse_pattern
+from unloader.selection.choice import TableChoice, choose, parse_pattern
 from unloader.sources.questions import describe_tables, project
 from unloader.sources.readings import OutputNeeds
 from unloader.sources.sqlite import catalog as describing
