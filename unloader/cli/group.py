@@ -16,8 +16,7 @@ from unloader import __version__
 from unloader.cli.display import json_lines, render
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
-from unloader.cli.options.command import declared_options
-from unloader.cli.options.help_pages import ShortHelp, short_page
+from unloader.cli.options.command import ShortHelp, declared_options, short_page
 from unloader.errors import UsageError
 
 COMMANDS = {

@@ -14,7 +14,7 @@ import click
 
 from unloader.cli.commands.help import STATUSES
 from unloader.cli.group import COMMANDS, group
-from unloader.cli.options.help_pages import examples, sections
+from unloader.cli.options.command import examples, sections
 from unloader.cli.options.parameter import JobOption
 
 _INTRODUCTION = r"""# Command line

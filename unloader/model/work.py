@@ -9,8 +9,7 @@ from msgspec import Struct, field
 from numa.model import BindReport, Seat
 from partition_planner.model import WorkUnit
 from unloader.model.output import EncryptionOptions
-from unloader.model.reading import Extract
-from unloader.model.source import Snapshot, SourceSpec
+from unloader.model.source import Extract, Snapshot, SourceSpec
 from unloader.transforms.model import TransformOptions
 from writers.model import ContentSums, OutputSpec, WrittenFile
 

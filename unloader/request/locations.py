@@ -45,21 +45,7 @@ class UrlForm(Struct, frozen=True, kw_only=True):
     """server: the target is matched, as the driver reads it, with its %XX decoded."""
 
 
-FOREIGN_SCHEMES = frozenset(
-    (
-        "db2",
-        "http",
-        "https",
-        "jdbc",
-        "mariadb",
-        "mongodb",
-        "mssql",
-        "mysql",
-        "odbc",
-        "redshift",
-        "s3",
-    )
-)
+_FOREIGN = re.compile("db2|https?|jdbc|mariadb|mongodb|mssql|mysql|odbc|redshift|s3")
 """Schemes that an error may name though we have no such source; others may be a user's name."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -89,16 +75,12 @@ def parse_source(
     empty password.
 
     Args:
-        url: As the user wrote it.
         kinds: Each scheme, and its kind of source.
         form_of: How the URLs of a kind are written.
-        password_file: Where the password is, if in a file.
-        keyring: `SERVICE` or `SERVICE/USER` of the password, if in a keyring; without a user the
-            URL's user applies.
+        keyring: `SERVICE` or `SERVICE/USER` of the password; the default user is the URL's.
 
     Raises:
-        UsageError: Not a URL, a password inside it, a file path that is not absolute, or a keyring
-            without a user.
+        UsageError: Not a URL, a password inside it, or a file path that is not absolute.
         ConfigError: No source has the scheme, or the password file cannot be read or can be read
             by others.
     """
@@ -135,10 +117,9 @@ def parse_source(
 
 
 def secret_reference(password_file: Path | None = None) -> SecretReference:
-    """Return where the password is found: the file, else UNLOADER_PASSWORD, else nowhere.
+    """Return where the password is: a file, UNLOADER_PASSWORD, a credential of systemd, or nowhere.
 
-    Nowhere is a credential of systemd, if there is one. Otherwise a credential of systemd is used,
-    if it exists. The contents of the file are hidden from now on.
+    The contents of the file are hidden from now on.
 
     Raises:
         ConfigError: The password file cannot be read, or others can read it.
@@ -197,11 +178,7 @@ def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
 
 
 def keyring_reference(written: str, url: str) -> SecretReference:
-    """Return where a password is in the keyring.
-
-    Args:
-        written: `SERVICE` or `SERVICE/USER`.
-        url: An accepted URL, whose user it is where none is written.
+    """Return where `SERVICE` or `SERVICE/USER` is in the keyring; the default user is the URL's.
 
     Raises:
         UsageError: Neither names a user.
@@ -234,8 +211,9 @@ def _unknown(
 ) -> UsageError | ConfigError:
     """Return the error for a text that is not a URL of a known kind; it shows only words of this
     program."""
-    if scheme in FOREIGN_SCHEMES or (scheme and "://" in url):
-        whose = f"{scheme}:" if scheme in FOREIGN_SCHEMES else "the scheme of the source URL"
+    foreign = _FOREIGN.fullmatch(scheme) is not None
+    if foreign or (scheme and "://" in url):
+        whose = f"{scheme}:" if foreign else "the scheme of the source URL"
         known = ", ".join(sorted(set(kinds.values())))
         return ConfigError(f"no source is known for {whose}", f"use one of: {known}")
     if os.path.isfile(url):

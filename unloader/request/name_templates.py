@@ -122,10 +122,8 @@ def file_name(template: str, values: NameValues) -> str:
     """Return the name of one file; characters that are unsafe in a name become `%XX`.
 
     So does a dot or an underscore at the beginning: such names are the run's own, and readers of
-    whole directories skip them. So does a hyphen, which other programs take for an option.
-
-    Raises:
-        OutputFailed: The name is longer than file systems allow.
+    whole directories skip them. So does a hyphen, which other programs take for an option. A name
+    that is longer than file systems allow is an OutputFailed.
     """
     part = "" if values.part is None else f".{values.part:03d}"
     name = _filled(template, {**asdict(values), "part": part})
@@ -135,13 +133,7 @@ def file_name(template: str, values: NameValues) -> str:
 
 
 def numbered_name(template: str, values: NameValues, number: int) -> str:
-    """Return the name of a file by its number in its unit, from 0; see `file_name`.
-
-    Args:
-        template: As `file_name` takes it.
-        values: Of the unit's first file.
-        number: Of the file.
-    """
+    """Return the name of a file by its number in its unit, from 0; values are of the first file."""
     if values.part is not None:
         values = replace(values, part=number + 1)
     return file_name(template, values)
@@ -157,11 +149,8 @@ def directory_name(place: str, values: DirectoryValues) -> str:
     """Return the directory of one run; characters that are unsafe in a name become `%XX`.
 
     A dot, an underscore or a hyphen at the start of a name is replaced, too. So no value leads out
-    of the directory, or is taken for a hidden file or an option.
-
-    Raises:
-        ConfigError: A name is empty.
-        OutputFailed: It is longer than file systems allow.
+    of the directory, or is taken for a hidden file or an option. An empty name is a ConfigError,
+    and one that is longer than file systems allow an OutputFailed.
     """
     directory, options = _options_apart(place)
     names = []
@@ -249,11 +238,9 @@ def is_dated(place: str) -> bool:
 
 
 def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
-    """Return the place of the directories of all runs, and the pattern of this table's names.
+    """Return the directory above those of all runs, and the pattern of this table's names in it.
 
-    Args:
-        place: For which `is_dated` holds.
-        values: Of this run.
+    `is_dated(place)` holds.
     """
     parent, name = _split(place)
     known = {field: getattr(values, field) for field in ("schema", "table")}
@@ -261,10 +248,9 @@ def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
 
 
 def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
-    """Return existing directories that may belong to runs, the newest first.
+    """Return existing directories that may belong to runs of any table, the newest first.
 
     Args:
-        place: A directory of `--to`; its fields may have the values of any table and any run.
         date: The value of `{date}`.
         inside: Returns the names of the places in one: see `Storage.levels`.
     """

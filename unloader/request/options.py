@@ -143,10 +143,6 @@ def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
 
     An empty option leaves its field's default. An option that the format does not know is passed
     over, since a variable may set it for all jobs of a machine.
-
-    Args:
-        owner: The Struct.
-        values: The options by their keys; an option that a command does not take is missing.
     """
     found: dict[str, Any] = {}
     for option in shared_options():
@@ -160,12 +156,7 @@ def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorded(request: Request, keys: Collection[str]) -> dict[str, Any]:
-    """Return what a request has for the options that a manifest keeps.
-
-    Args:
-        request: The request.
-        keys: Of the options in the manifest.
-    """
+    """Return the values of a request for the options that a manifest keeps, by their keys there."""
     parts = {type(each): each for each in _parts(request)}
     found: dict[str, Any] = {}
     for option in options_of("run"):

@@ -17,7 +17,7 @@ from unloader.cli.display.summary import selection
 from unloader.cli.jobs.tables import plan_tables
 from unloader.cli.options import rules
 from unloader.cli.options.parameter import on_command_line
-from unloader.cli.options.routes import asked_request, kept_routes
+from unloader.cli.options.request_of import asked_request, kept_routes
 from unloader.cli.options.rules import is_of_several
 from unloader.cli.options.source_argument import (
     JOB,

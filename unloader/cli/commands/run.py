@@ -13,8 +13,7 @@ from unloader.cli.display import render
 from unloader.cli.display.summary import show_result
 from unloader.cli.options import rules
 from unloader.cli.options.parameter import on_command_line
-from unloader.cli.options.request_of import given_keys, keys_at, secret_of
-from unloader.cli.options.routes import asked_request
+from unloader.cli.options.request_of import asked_request, given_keys, keys_at, secret_of
 from unloader.cli.options.rules import is_of_several
 from unloader.cli.options.source_argument import (
     SourceArgument,

@@ -84,12 +84,8 @@ class JobCheck(Struct, frozen=True, kw_only=True):
 def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     """Return all that can be known of a job file without reading rows.
 
-    Args:
-        path: The file.
-        passwords: Options on the password that the command line of `check` has.
-
-    Raises:
-        ConfigError: The file cannot be read or is not TOML.
+    Options on the password that the command line of `check` has count first. A file that cannot be
+    read or is not TOML is a ConfigError.
     """
     mistakes: list[Mistake] = []
     job = read_job(Path(path), options_of("run"), mistakes.append)

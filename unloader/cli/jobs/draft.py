@@ -41,13 +41,7 @@ _TO = "# A directory for each day, and in it one for each table. {run_id} makes 
 
 
 def draft(url: str, settings: Mapping[str, str], tables: Sequence[SchemaTable]) -> str:
-    """Return the text of a job file.
-
-    Args:
-        url: Of the source, without a password.
-        settings: Further options on the source, such as where its password is found.
-        tables: Of one schema.
-    """
+    """Return the text of a job file for the tables of one schema; settings are about the source."""
     views = [each for each in tables if each.is_view]
     if len(views) == len(tables):
         views = []

@@ -14,7 +14,7 @@ from unloader.cli.display import render
 from unloader.cli.display.columns import subset_text
 from unloader.cli.invocation import Invocation
 from unloader.cli.options.parameter import entry_context, settings_of
-from unloader.cli.options.routes import asked_request
+from unloader.cli.options.request_of import asked_request
 from unloader.cli.options.rules import ONE_OF_SEVERAL, choice_of
 from unloader.cli.options.source_argument import SourceArgument, check_statements
 from unloader.cli.signals import stop_on_signals
@@ -42,14 +42,7 @@ def tables_request(
 ) -> TablesRequest:
     """Return the run over several tables that options and a job file ask for.
 
-    Args:
-        context: Of the command.
-        argument: Its source; a job file with several tables has the entries.
-        values: The options by their names with underscores, of the first entry.
-
-    Raises:
-        UsageError: Options contradict or lack one another; the message names the entry.
-        ConfigError: The password's place is not there or cannot be read.
+    `values` are the options of the first entry. Errors name the entry.
     """
     if argument.job is None:
         entries: tuple[AskedTables, ...] = (_asked(context, argument.url, values, ""),)

@@ -174,13 +174,9 @@ class JobOption(click.Option):
 
 
 def entry_context(around: click.Context, known: Invocation) -> click.Context:
-    """Return the call of a command that an entry of a job file is.
+    """Return the call of a command for an entry of a job file, with the values of the entry.
 
     The command line and the variables of the call around it override the entry.
-
-    Args:
-        around: The call, or a call without arguments.
-        known: The values of the entry.
     """
     inner = click.Context(around.command, info_name=around.info_name, obj=known)
     for option in around.command.params:

@@ -1,11 +1,12 @@
-"""From the values of options to a `Request`, and what several options decide together."""
+"""From the values of options and routes to a `Request`, and what options decide together."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import click
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
+from unloader.cli.options import rules
+from unloader.cli.options.parameter import given, on_command_line, settings_of, shown_value
 from unloader.cli.options.rules import has_parquet_key, is_of_several, table_names
 from unloader.cli.signals import seen_while_waiting
-from unloader.errors import UsageError
+from unloader.errors import UnloaderError, UsageError
 from unloader.model import (
     ClusterOptions,
     ConcurrencyOptions,
@@ -35,10 +38,13 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly, learn
+from unloader.request.job.documents import Place
+from unloader.request.job.grammar import Entry, Given, meaning
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.request.name_templates import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table
-from unloader.request.options import fields_of
+from unloader.request.option import of_scope
+from unloader.request.options import fields_of, options_of
 from unloader.request.settings import (
     ADAPTIVE,
     at_home,
@@ -51,14 +57,9 @@ from unloader.resolve.places import in_directory_of_part
 from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
 from unloader.secrets.secret_places import credential
 from unloader.sources.registry import KINDS, unknown_to, url_form
-from unloader.storage.place_names import destination_kind, is_kept, is_one_stream
+from unloader.storage.place_names import KEPT, destination_kind, is_kept, is_one_stream
 from unloader.transforms.masking_keys import key_place
-from unloader.transforms.model import (
-    DEFAULT_KEY,
-    MaskingKey,
-    Step,
-    TransformOptions,
-)
+from unloader.transforms.model import DEFAULT_KEY, MaskingKey, Step, TransformOptions
 from writers import registry
 from writers.encryption.age import IDENTITY, RECIPIENT
 from writers.errors import FormatError
@@ -84,11 +85,6 @@ def request_of(
     values: Mapping[str, Any], source: SourceSpec, settings: tuple[Setting, ...] = ()
 ) -> Request:
     """Return the request that the options make; the rules between them hold already.
-
-    Args:
-        values: Every option by its name with underscores.
-        source: Where the table is.
-        settings: Which of the options were set, and where.
 
     Raises:
         UsageError: The table's name cannot be read, the format contradicts itself, or a value holds
@@ -230,12 +226,7 @@ def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
 
 
 def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
-    """Return where the keys are found that `--mask-key` names.
-
-    Raises:
-        UsageError: A key has two places, or a place has a wrong form.
-        ConfigError: The credential is missing.
-    """
+    """Return where the keys are found that `--mask-key` names, each in one place."""
     return tuple(key_place(name, place) for name, place in _key_places(items).items())
 
 
@@ -314,16 +305,9 @@ _NEVER_SHOWN = ("session_sql", "on_success", "on_failure")
 
 
 def refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
-    """Refuse what holds a secret itself: it would go into the manifest and the plan.
+    """Raise UsageError for a value with a secret, which would go into the manifest and the plan.
 
     Hiding it there would not do: a condition with `***` in it means other rows.
-
-    Args:
-        location: Of the source.
-        values: Every option by its name with underscores.
-
-    Raises:
-        UsageError: One holds it.
     """
     for name, value in (("the source URL", location), *values.items()):
         if name not in _NEVER_SHOWN and any(map(holds_secret, _texts(value))):
@@ -354,16 +338,10 @@ _PLACES = ("password_file", "password_keyring", "password_credential", "password
 def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> SourceSpec:
     """Return the source of a URL with its password's place, asking for it where that is wanted.
 
-    Args:
-        url: As the user wrote it.
-        values: Every option by its name with underscores.
-        given: The names of those set on the command line or in the job file.
-
     Raises:
         UsageError: The URL cannot be read or holds a password. The source does not know an option,
             an option repeats the password, or the prompt has no terminal.
-        ConfigError: No such source, or the password's place is not there, cannot be read or can
-            be read by others.
+        ConfigError: No such source, or the password's place is missing or cannot be read.
     """
     spec = parse_source(url, KINDS, url_form, _password_file(values), values["password_keyring"])
     for name in sorted(given & unknown_to(spec.kind)):
@@ -379,16 +357,7 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
 
 
 def secret_of(source: SourceSpec, values: Mapping[str, Any]) -> SecretReference | None:
-    """Return the place of the password of a run's source; None if no place is given.
-
-    Args:
-        source: As the run had it.
-        values: Every option by its name with underscores.
-
-    Raises:
-        UsageError: The prompt has no terminal, or the keyring has no user.
-        ConfigError: The password file cannot be read.
-    """
+    """Return the place of the password of a run's source; None if no place is given."""
     path = _password_file(values)
     if values["password_prompt"]:
         _ask(source.location)
@@ -419,3 +388,157 @@ def _ask(whom: str) -> None:
         answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)
     # The workers are other processes, and read the variable of the reference.
     os.environ[PASSWORD_VARIABLE] = answer
+
+
+_ON_COMMAND_LINE = Place(path="--route")
+
+
+def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
+    """Return the request of the options and the routes, after the rules between them."""
+    entries = _entries(context, values)
+    if entries:
+        request = _request_of_routes(context, url, values, entries)
+    else:
+        rules.validate(values, given(context))
+        source = connect_to(url, values, given(context))
+        request = request_of(values, source, settings_of(context, source.kind))
+    if request.routes is not None and request.verify == "source":
+        raise UsageError(
+            "--verify source compares one output without a filter", "use --verify full"
+        )
+    return request
+
+
+def _request_of_routes(
+    context: click.Context, url: str, values: Mapping[str, Any], entries: Sequence[Entry]
+) -> Request:
+    names = [each.name or str(each.number) for each in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two routes have the name {name}", "give each its own name")
+    source: SourceSpec | None = None
+    requests, routes = [], []
+    for name, entry in zip(names, entries, strict=True):
+        own, set_here = _values_of(context, values, entry)
+        try:
+            places: tuple[str, ...] = own.get("to") or ()
+            if not places and "to" in own:
+                raise UsageError("it has no destination", "set the key 'to'")
+            if len(entries) > 1 and destination_kind(places) not in (*KEPT, "null"):
+                raise UsageError(
+                    f"it goes to {', '.join(places)}, and several routes need directories",
+                    "give it a directory, or unload it in a separate run",
+                )
+            rules.validate(own, set_here)
+            source = source or connect_to(url, values, given(context))
+            asked = request_of(own, source, settings_of(context, source.kind))
+        except UnloaderError as error:
+            raise type(error)(f"route {name}: {error.message}", error.hint) from error
+        (only,) = asked.of_outputs()
+        requests.append(asked)
+        routes.append(
+            Route(
+                name=name,
+                output=asked.output,
+                columns=only.selection.columns,
+                exclude=only.selection.exclude,
+                fixed=only.fixed,
+                settings=_settings(entry, planned=context.obj.planned),
+            )
+        )
+    first = requests[0]
+    if any(each.selection.where != first.selection.where for each in requests):
+        raise UsageError(
+            "routes have different values of where, and the database evaluates where once for all",
+            "write the condition of each route as its filter",
+        )
+    if len(routes) == 1 and first.output.filter is None:
+        return first
+    selection = replace(first.selection, columns=(), exclude=())
+    return replace(first, selection=selection, routes=tuple(routes), fixed=None)
+
+
+def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
+    """Return the routes of the command line, or else of the job file."""
+    written = values.get("route")
+    if not written:
+        found: Sequence[Entry] = context.obj.routes
+        return found
+    if context.obj.planned:
+        raise UsageError(
+            f"--route cannot change the finished plan {context.obj.job_file}",
+            "make a new plan with --route, or leave it out",
+        )
+    return _routes_at(_ON_COMMAND_LINE, written)
+
+
+def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the routes of a job as a plan file keeps them; see `routes_of_plan`."""
+    return [
+        {"name": each.name, "values": {pair.key: pair.value for pair in each.values}}
+        for each in _entries(context, values)
+    ]
+
+
+def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
+    return _routes_at(Place(path=path), ((each["name"], each["values"].items()) for each in kept))
+
+
+def _routes_at(
+    place: Place, routes: Iterable[tuple[str, Iterable[tuple[str, Any]]]]
+) -> list[Entry]:
+    return [
+        Entry(
+            kind="route",
+            number=number,
+            name=name,
+            place=place,
+            values=tuple(Given(key=key, value=value, place=place) for key, value in pairs),
+        )
+        for number, (name, pairs) in enumerate(routes, 1)
+    ]
+
+
+def _values_of(
+    context: click.Context, values: Mapping[str, Any], entry: Entry
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return all options as they are for a route, and the names of the options that it sets.
+
+    The keys above the routes are defaults for each route: they are ignored where they do not
+    apply. The command line counts more than a route of a job file.
+    """
+    options = {each.key: each for each in of_scope(options_of("run"), "route")}
+    for each in entry.values:
+        if each.key not in options:
+            name = each.key.replace("_", "-")
+            near = get_close_matches(each.key, options, n=1, cutoff=0.5)
+            raise UsageError(
+                f"route {entry.name}: {name} is not an option of a route",
+                f"did you mean {near[0].replace('_', '-')}?"
+                if near
+                else "give it outside of the route, as --" + name,
+            )
+    over = frozenset() if entry.place == _ON_COMMAND_LINE else on_command_line(context)
+    own = {
+        each.key: meaning(options[each.key], each) for each in entry.values if each.key not in over
+    }
+    none = {"columns": (), "exclude": ()} if "columns" in own or "exclude" in own else {}
+    above = {key for key in given(context) if key not in options}
+    return {**values, **none, **own}, frozenset({*own, *above})
+
+
+def _settings(entry: Entry, *, planned: bool) -> tuple[Setting, ...]:
+    """Return the settings of a route, for its manifest."""
+    options = {each.key: each for each in of_scope(options_of("run"), "route")}
+    file = f"{'plan' if planned else 'job'} file {entry.place.path}"
+    where = "command line" if entry.place == _ON_COMMAND_LINE else file
+    return tuple(
+        Setting(
+            name=option.name,
+            value=shown_value(option, value),
+            origin=f"route {entry.name or entry.number}, {where}",
+            effect=option.effect,
+        )
+        for option, value in ((options[each.key], each.value) for each in entry.values)
+        if option.effect != "unrecorded"
+    )

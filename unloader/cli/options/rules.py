@@ -121,9 +121,7 @@ def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
 def broken(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
     """Yield an error for each rule that the options of a job break.
 
-    Args:
-        values: Every option by its name with underscores.
-        given: The names of the options that the command line or the job file sets.
+    The command line or the job file sets the options in `given`.
     """
     for rule in (_empty, conflicts, _selection, _layout, _file_names, _destination, _encryption):
         try:
@@ -492,9 +490,7 @@ def table_names(values: Mapping[str, Any]) -> tuple[str, ...]:
 def is_of_several(values: Mapping[str, Any]) -> bool:
     """Return whether options ask for a run over several tables, be it one table that matches.
 
-    Raises:
-        UsageError: One of several names cannot be read: advice on the options of several would not
-            help.
+    An unreadable name is a UsageError: advice on the options of several tables would not help.
     """
     names = table_names(values)
     if values["query"] is not None or "exclude_table" not in values:
@@ -565,13 +561,7 @@ def validate_plan_file(values: Mapping[str, Any]) -> None:
 
 
 def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source: str) -> None:
-    """Raise UsageError if the options of `preflight` contradict each other.
-
-    Args:
-        values: Every option by its name with underscores.
-        given: The names of the options that the command line or the job file sets.
-        source: Its URL; empty without a source.
-    """
+    """Raise UsageError if the options of `preflight` contradict each other; no source is ""."""
     if values["save"] is not None and not values["save"].strip():
         raise UsageError("--save is empty", "give it a file, or leave it out")
     for name in ("disk_seconds", "source_seconds"):

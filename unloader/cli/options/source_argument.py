@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from unloader.cli.options.parameter import JobOption, given_values
-from unloader.cli.options.routes import routes_of_plan
+from unloader.cli.options.request_of import routes_of_plan
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
@@ -64,10 +64,8 @@ def source_argument(
 ) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """Return the decorator for SOURCE; it is read first, so that a file sets the options.
 
-    Args:
-        plans: SOURCE may be a plan file.
-        required: Otherwise SOURCE may be missing, and the URL is empty then.
-        tables: SOURCE may be a job file with several tables.
+    SOURCE may be a plan file with `plans`, and a job file with several tables with `tables`. If it
+    is not required and missing, the URL is empty.
     """
     what = "SOURCE|PLAN.json|JOB.toml" if plans else "SOURCE|JOB.toml"
 
@@ -220,12 +218,9 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
 
 
 def check_statements(values: Mapping[str, Given]) -> None:
-    """Check that a job file with a statement that needs a password is private to its user.
+    """Check that a job file with a password in a statement is private to its user, or ConfigError.
 
     Such as SET ROLE ... IDENTIFIED BY ...
-
-    Raises:
-        ConfigError: Another user can.
     """
     given = values.get("session_sql")
     # A password that is in a variable is not in the file.

@@ -135,13 +135,9 @@ def expanded(
 ) -> Any:
     """Return a value with the variables in its texts replaced; keys of tables stay as they are.
 
-    `$${` is `${` itself. An empty variable counts as one that is not set, as everywhere.
-
-    Args:
-        value: As TOML has it.
-        shown: The variables that may be shown; None where the text is never shown. Then any
-            variable may be used, and its content is hidden from now on.
-        environ: The variables.
+    `$${` is `${` itself. An empty variable counts as one that is not set, as everywhere. Only the
+    variables in `shown` may be used. If it is None, the text is never shown: any variable may be
+    used, and its content is hidden from now on.
 
     Raises:
         ValueError: A variable may not be used, is not set and has no default, or is not written

@@ -175,12 +175,9 @@ def meaning(option: Option, given: Given) -> Any:
 def read_job(
     path: Path, options: Sequence[Option], report: Report, others: Collection[str] = ()
 ) -> JobFile:
-    """Return a job file with all that it includes.
+    """Return a job file with all that it includes, without the keys and values that are reported.
 
     Args:
-        path: The file.
-        options: The options of `run`.
-        report: Takes each mistake; the result has no wrong keys and values.
         others: Keys of options that only the command line has.
 
     Raises:
