@@ -27,7 +27,7 @@ from unloader.lakehouse.table_commits import (
 )
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.storage.objects.object_lock import Holder
+from unloader.storage.objects.object_lock import ObjectHolder
 from unloader.storage.objects.object_staging import Room
 from unloader.storage.place_names import path_of
 from unloader.storage.storage_lookup import storage_at
@@ -81,7 +81,7 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
         is_own=is_own,
     )
     _check_files(manifest, place)
-    _leave(place, SIGN, Holder.here(manifest.run_id, (place,)).to_bytes())
+    _leave(place, SIGN, ObjectHolder.here(manifest.run_id, (place,)).to_bytes())
     try:
         done = committed_once(lake_format(table.kind), commit)
     except UnloaderError as error:
@@ -102,7 +102,7 @@ def is_being_committed(place: str) -> bool:
     """Return whether the process of a complete run seems to be committing it now."""
     for wait in (_LOOK_SECONDS, 0.0):
         try:
-            holder = Holder.read(storage_at(place).read(place, SIGN))
+            holder = ObjectHolder.read(storage_at(place).read(place, SIGN))
         except (OSError, ValueError):
             time.sleep(wait)
             continue

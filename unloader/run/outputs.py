@@ -428,7 +428,7 @@ class FileOutput(RunOutput):
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
-        self._storage.append(JOURNAL, started_line(unit.id, attempt))
+        self._storage.append(started_line(unit.id, attempt))
         staging, finals = self._storage.staging(self._stripes[unit.id]), None
         if staging.finals:
             finals = FinalNames(place=staging.finals, name=self._naming.of_unit(unit))
@@ -451,7 +451,7 @@ class FileOutput(RunOutput):
         unit = replace(unit, files=files)
         if self._synced_from:
             self._sync_later(unit)
-        self._storage.append(JOURNAL, staged_line(unit))
+        self._storage.append(staged_line(unit))
         return self._fill(unit)
 
     def _sync_later(self, unit: FinishedUnit) -> None:
@@ -462,7 +462,7 @@ class FileOutput(RunOutput):
     def failed(self, unit: str, attempt: int, message: str) -> None:
         # What failed may be the disk.
         with suppress(OutputFailed):
-            self._storage.append(JOURNAL, failed_line(unit, attempt, message))
+            self._storage.append(failed_line(unit, attempt, message))
 
     def _fill(self, unit: FinishedUnit) -> Event | None:
         if len(self._storage.places) == 1:

@@ -9,7 +9,11 @@ Nothing here relies on renames, syncs or folders, which object stores do not hav
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -21,6 +25,7 @@ from unloader.errors import OutputFailed
 from unloader.nouns import counted
 from writers.files.syncing import Steps, alone
 from writers.model import UncompletedUpload
+from writers.objects.location import below
 
 if TYPE_CHECKING:
     from writers.files.readable import Readable
@@ -60,6 +65,52 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """The process of a run that has taken a place, as far as it is known."""
+
+    run_id: str = ""
+    """Empty also while a process cleans the place."""
+    pid: int = 0
+    places: tuple[str, ...] = ()
+    """The addresses of all places of the run; the first has its records."""
+    host: str = ""
+    """The machine of the process."""
+    boot: str = ""
+    """Distinguishes one start of that machine from another."""
+    since: str = ""
+    """When the process took the place, ISO 8601 in UTC."""
+    home: str = ""
+    """The place of the run's record, if this place is one of many."""
+
+    @classmethod
+    def here(cls, run_id: str, places: tuple[str, ...], **more: Any) -> Self:
+        """Return this process as the holder of places."""
+        return cls(
+            run_id=run_id,
+            places=places,
+            pid=os.getpid(),
+            host=host_name(),
+            boot=boot_id(),
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
+            **more,
+        )
+
+    @property
+    def process(self) -> str:
+        """The name of this process of the run: a resumed run has several processes."""
+        return " ".join((self.run_id, str(self.pid), self.boot, self.since))
+
+    def text(self) -> str:
+        """Return the known fields for a message."""
+        fields = (
+            ("run", self.run_id),
+            ("on", self.host),
+            ("process", self.pid),
+            ("since", self.since),
+        )
+        return ", ".join(f"{name} {value}" for name, value in fields if value)
 
 
 class Requests(Struct, frozen=True, kw_only=True):
@@ -201,25 +252,13 @@ class Completed(Struct, frozen=True, kw_only=True):
     """For the user."""
 
 
-class WhoWasHere(Struct, frozen=True, kw_only=True):
+class WhoWasHere(Holder, frozen=True, kw_only=True):
     """The run that has taken a place and has neither finished nor given it back."""
 
-    run_id: str
-    """Empty if it is unknown."""
-    pid: int
-    """Of its process; 0 if it is unknown."""
-    places: tuple[str, ...]
-    """The addresses of all its places."""
     is_running: bool
     """It still has the place's lock. Where the lock does not reach its machine, its status record
     was replaced while it was watched."""
     left: Leftover
-    host: str = ""
-    """The machine of its process; empty if it is unknown."""
-    since: str = ""
-    """When its process took the place, ISO 8601 in UTC; empty if it is unknown."""
-    home: str = ""
-    """The place of the run's record, if this place is one of many."""
 
 
 class Cleaning(Struct, frozen=True, kw_only=True):
@@ -274,8 +313,35 @@ class RunStorage(LiveStorage, Protocol):
 
     places: tuple[str, ...]
     """All of them as the user wrote them, in the order of their numbers."""
-    notices: tuple[str, ...]
+    notices: tuple[str, ...] = ()
     """Messages for the user about earlier runs found while taking the places."""
+    _is_shown: bool
+    _show_lock: threading.Lock
+    _publishing: bool
+
+    def __init__(self) -> None:
+        self._is_shown, self._show_lock = True, threading.Lock()
+        self._publishing = False
+
+    def show(self, data: bytes) -> None:
+        with self._show_lock:
+            if self._is_shown:
+                self._show(data)
+
+    def _show_no_more(self) -> None:
+        # A process that clears or moves a place must be alone in it.
+        with self._show_lock:
+            self._is_shown = False
+
+    def _show(self, data: bytes) -> None: ...
+
+    def stop_asked(self) -> bool:
+        return self._requests().stop
+
+    def wish(self) -> bytes:
+        return self._requests().change.encode()
+
+    def _requests(self) -> Requests: ...
 
     def staging(self, place: int) -> Staging:
         """Return where workers write the files for a place."""
@@ -285,6 +351,17 @@ class RunStorage(LiveStorage, Protocol):
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         """Raise OutputFailed if a file that no earlier run wrote has one of these final names."""
+        there = [self._foreign(number) for number in range(len(self.places))]
+        for number, name in finals:
+            if name in there[number]:
+                raise OutputFailed(
+                    f"{below(self.places[number], name)} already exists, and no earlier run wrote "
+                    "it",
+                    "move it away, or choose another --to or --file-name",
+                )
+
+    def _foreign(self, place: int) -> AbstractSet[str]:
+        """Return the names at a place that no earlier run wrote."""
 
     def staged_file(self, place: int, name: str) -> Readable:
         """Return a staged file for reading."""
@@ -314,7 +391,7 @@ class RunStorage(LiveStorage, Protocol):
     def recorded(self, name: str) -> bytes:
         """Return one of `RECORDS`; empty if it does not exist."""
 
-    def append(self, name: str, line: bytes) -> None:
+    def append(self, line: bytes) -> None:
         """Append a line, with its end, to the `JOURNAL`; it survives a kill of the process.
 
         A power cut may lose the lines of the last one or two seconds: if each line waited for the
@@ -329,6 +406,17 @@ class RunStorage(LiveStorage, Protocol):
     ) -> tuple[str, ...]:
         """Do all steps of `committing`."""
         return alone(self.committing(moves, manifest, then))
+
+    def _once_published(self, then: Callable[[], None]) -> Callable[[], None]:
+        """Return a call for the end of a commit: it makes `then` once, and shows no more."""
+        waiting = [then]
+
+        def ending() -> None:
+            while waiting:
+                waiting.pop()()
+            self._show_no_more()
+
+        return ending
 
     def committing(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
@@ -360,6 +448,12 @@ class RunStorage(LiveStorage, Protocol):
         Args:
             manifest: The finished part of the run; None if nothing is finished.
         """
+        # The publication on record needs the manifest that is there.
+        if not self._publishing:
+            self._show_no_more()
+            self._abandon(manifest)
+
+    def _abandon(self, manifest: bytes | None) -> None: ...
 
     def close(self) -> None:
         """Release the places to others."""
@@ -408,17 +502,39 @@ class Storage(Protocol):
             OutputFailed: A commit cannot be finished; everything is as it was.
         """
 
+    def look(self, place: str) -> tuple[list[str], list[str]]:
+        """Return the names one level below a place, in order: of places, and of files.
+
+        Links are not places, but may be files.
+        """
+
     def names(self, place: str) -> tuple[str, ...]:
         """Return the names of the files at a place that have final names, in order."""
+        return tuple(self.look(place)[1])
+
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return in order the names of the places within one; none if it does not exist."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return tuple(self.look(place)[0])
+        return ()
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
         """Return in order where runs are or have been, at a place and `depth` levels below it.
 
         Links, hidden places, and what cannot be read below the place are left out.
         """
-
-    def levels(self, place: str) -> tuple[str, ...]:
-        """Return in order the names of the places within one; none if it does not exist."""
+        found: list[str] = []
+        level = [place]
+        for _ in range(depth + 1):
+            inner = []
+            for each in level:
+                with suppress(*(() if each == place else (OSError,))):
+                    places, files = self.look(each)
+                    if RUN in places or MANIFEST in files:
+                        found.append(each)
+                    inner += [below(each, n) for n in places if n != RUN and n[0] != "."]
+            level = inner
+        return tuple(sorted(found))
 
     def read(self, place: str, name: str) -> bytes:
         """Return a small file with a final name."""

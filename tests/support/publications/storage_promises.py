@@ -183,7 +183,7 @@ def _check_abandon(case: _Case) -> None:
     with closing(case.take("abandoned", overwrite=False)) as run:
         case.stage(run, "abandoned", "a")
         run.keep(RUN_RECORD, b"{}")
-        run.append(JOURNAL, b"{}\n")
+        run.append(b"{}\n")
         run.abandon(None)
     _ensure(case.contents() == {}, "an abandoned run left files with final names")
     case.check_nobody("after a run without results was abandoned")
@@ -301,8 +301,8 @@ def _check_death(case: _Case, standing: Contents) -> None:
     """A run whose process ends without a word has released its lock and nothing else."""
     run = case.take("dead")
     case.stage(run, "dead", "a")
-    run.append(JOURNAL, b'{"event": "started", "unit": "1"}\n')
-    run.append(JOURNAL, STAGED_LINE + b',"unit":"1"}\n')
+    run.append(b'{"event": "started", "unit": "1"}\n')
+    run.append(STAGED_LINE + b',"unit":"1"}\n')
     run.close()
     _ensure(case.contents() == standing, "a dead run changed files with final names")
     who = case.storage.who_was_here(case.places[-1])
@@ -345,7 +345,7 @@ def _check_resumed(case: _Case, standing: Contents) -> None:
     run = case.take("resumed")
     moves = case.stage(run, "resumed", "a", "b")
     run.keep(RUN_RECORD, b"{}")
-    run.append(JOURNAL, b"1\n")
+    run.append(b"1\n")
     run.close()
     home = case.places[0]
     _ensure(case.storage.record(home, RUN_RECORD) == b"{}", "a dead run's record is not read")
@@ -353,12 +353,12 @@ def _check_resumed(case: _Case, standing: Contents) -> None:
     with closing(case.take("resumed", resumed=True)) as again:
         _refused(lambda: case.take("resumed", resumed=True), "resuming a run that is still working")
         _ensure(again.recorded(JOURNAL) == b"1\n", "a resumed run lost its journal")
-        again.append(JOURNAL, b"2\n")
+        again.append(b"2\n")
         _ensure(
             again.recorded(JOURNAL) == b"1\n2\n", "a resumed run cannot continue with its journal"
         )
         again.keep(JOURNAL, b"3\n")
-        again.append(JOURNAL, b"4\n")
+        again.append(b"4\n")
         _ensure(again.recorded(JOURNAL) == b"3\n4\n", "a replaced journal is not continued")
         first = moves[0]
         if first.upload is not None:

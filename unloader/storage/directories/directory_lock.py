@@ -18,10 +18,17 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.json import Decoder, encode
 
-from unloader.storage.storage_protocol import REQUESTS, RUN, STATUS, Requests, boot_id, host_name
+from unloader.storage.storage_protocol import (
+    REQUESTS,
+    RUN,
+    STATUS,
+    Holder,
+    Requests,
+    boot_id,
+    host_name,
+)
 from writers.files.publish import PART_SUFFIX
 from writers.files.regular import open_regular, read_regular
 
@@ -32,38 +39,6 @@ WATCH_SECONDS = 10.0
 machine or a slow server may delay that by seconds."""
 _LOOK_SECONDS = 0.25
 _TRIES, _TRY_SECONDS = 4, 0.05
-
-
-class Holder(Struct, frozen=True, kw_only=True):
-    """The run that a `_run` belongs to."""
-
-    run_id: str = ""
-    pid: int = 0
-    directories: tuple[str, ...] = ()
-    """Of the run, absolute and without symbolic links."""
-    host: str = ""
-    """Name of the machine of its process."""
-    boot_id: str = ""
-    """Distinguishes one start of that machine from another."""
-    started: str = ""
-    """When the process took the directory, ISO 8601 in UTC."""
-    home: str = ""
-    """The directory with the record of the run, if this is the directory of one of many tables."""
-
-    @property
-    def process(self) -> str:
-        """The name of this process of the run: a resumed run has several processes."""
-        return " ".join((self.run_id, str(self.pid), self.boot_id, self.started))
-
-    def text(self) -> str:
-        """Return the known fields for a message."""
-        fields = (
-            ("run", self.run_id),
-            ("on", self.host),
-            ("process", self.pid),
-            ("since", self.started),
-        )
-        return ", ".join(f"{name} {value}" for name, value in fields if value)
 
 
 _HOLDER = Decoder(Holder)
@@ -187,13 +162,13 @@ def lives_elsewhere(room: Path) -> bool:
     if holder in _found_dead:
         return False
     # A lock without these fields decides alone.
-    if holder.boot_id and boot_id():
-        is_elsewhere = holder.boot_id != boot_id()
+    if holder.boot and boot_id():
+        is_elsewhere = holder.boot != boot_id()
     else:
         is_elsewhere = bool(holder.host) and holder.host != host_name()
     if not is_elsewhere:
         return False
-    rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.directories[:1])))
+    rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.places[:1])))
     if is_replaced([each / STATUS for each in rooms], holder.run_id):
         return True
     _found_dead.add(holder)

@@ -71,7 +71,7 @@ def complete(*directories: Path) -> tuple[Completed, ...]:
                 continue
             # `pending` reports the reason of an error.
             with suppress(OSError):
-                first = holder_of(room, owners_for(here)).directories[:1]
+                first = holder_of(room, owners_for(here)).places[:1]
                 if not publishing_lines(room)[1] and first in ((), (str(here),)):
                     continue
         if os.path.lexists(here / MANIFEST):
@@ -120,7 +120,7 @@ def pending(directory: Path) -> tuple[Publication, ...]:
         # The first directories of the runs that have files in this one or in its twins.
         homes = [here]
         for place in (here, *_twins(here)):
-            homes += map(Path, holder_of(place / RUN, owners).directories[:1])
+            homes += map(Path, holder_of(place / RUN, owners).places[:1])
         for home in dict.fromkeys(homes):
             for place in (home, *_twins(home, owners)):
                 publication = read_publication(place / RUN, owners)
@@ -335,10 +335,10 @@ def _with_others(directories: Sequence[Path]) -> list[Path]:
     for real, directory in tuple(found.items()):
         owners = owners_for(directory)
         holder = holder_of(directory / RUN, owners)
-        if real not in holder.directories:
+        if real not in holder.places:
             # A copy: the run in the directories that its lock names may still be resumed.
             continue
-        for other in holder.directories:
+        for other in holder.places:
             if holder.run_id and holder_of(Path(other) / RUN, owners).run_id == holder.run_id:
                 found.setdefault(other, Path(other))
     return list(found.values())

@@ -27,7 +27,6 @@ from msgspec import Struct
 from unloader.errors import ConfigError, OutputFailed
 from unloader.storage.directories.directory_lock import (
     LOCK,
-    Holder,
     is_of,
     owners_for,
     read_holder,
@@ -44,7 +43,14 @@ from unloader.storage.directories.directory_records import (
     remove_room,
 )
 from unloader.storage.directories.directory_recovery import sweep
-from unloader.storage.storage_protocol import REQUESTS, RUN, RUN_RECORD, STATUS, Leftover
+from unloader.storage.storage_protocol import (
+    REQUESTS,
+    RUN,
+    RUN_RECORD,
+    STATUS,
+    Holder,
+    Leftover,
+)
 from writers.files.regular import open_regular
 from writers.files.syncing import Wanted, sync_directory
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
+from contextlib import ExitStack
 from pathlib import Path, PurePath
 
 from msgspec.json import encode
+from msgspec.structs import asdict
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.directory_journal import SHORT_SECONDS, Journal, remove_unsynced
 from unloader.storage.directories.directory_lock import (
     LOCK,
-    Holder,
     holder_of,
     is_locked,
     is_of,
@@ -70,14 +68,14 @@ from unloader.storage.storage_protocol import (
     Cleaning,
     Completed,
     Disk,
+    Holder,
     Leftover,
     Move,
     Requests,
     RunStorage,
     Staging,
+    Storage,
     WhoWasHere,
-    boot_id,
-    host_name,
 )
 from writers.errors import WriteError
 from writers.files.publish import (
@@ -100,6 +98,7 @@ class RunDirectories(RunStorage):
 
     def __init__(self, claim: Claim) -> None:
         """Lock all the directories, by the rules of `Storage.take`."""
+        super().__init__()
         paths = [Path(place) for place in claim.places]
         resolved = tuple(os.path.realpath(path) for path in paths)
         for path, real in zip(paths, resolved, strict=True):
@@ -121,22 +120,15 @@ class RunDirectories(RunStorage):
         self.all: tuple[RunDirectory, ...]
         self.first: RunDirectory
         """The directory of the records and the manifest."""
-        self.notices: tuple[str, ...] = ()
         self._one_of_many = bool(claim.home)
         self._shared = claim.shared
-        self._publishing = False
         self._journal: Journal | None = None
         self._unsynced: dict[tuple[int, str], None] = {}
         """Staged files that may not be synced, in their order."""
-        self._is_shown, self._show_lock = True, threading.Lock()
         self._access = Access.of(claim.mode, claim.owner_group)
-        self._me = Holder(
-            run_id=claim.run_id or os.urandom(6).hex(),
-            pid=os.getpid(),
-            directories=resolved,
-            host=host_name(),
-            boot_id=boot_id(),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        self._me = Holder.here(
+            claim.run_id or os.urandom(6).hex(),
+            resolved,
             home=os.path.abspath(claim.home) if claim.home else "",
         )
         with self._take(paths) as undo:
@@ -196,14 +188,8 @@ class RunDirectories(RunStorage):
             "wait until it ends, then start again",
         )
 
-    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
-        for number, name in finals:
-            path = f"{self.all[number].path}/{name}"
-            if name not in self._earlier.files[number] and os.path.lexists(path):
-                raise OutputFailed(
-                    f"{path} already exists, and no earlier run wrote it",
-                    "move it away, or choose another --to or --file-name",
-                )
+    def _foreign(self, place: int) -> set[str]:
+        return set(os.listdir(self.all[place].path)) - self._earlier.files[place]
 
     def staging(self, place: int) -> Staging:
         staged = str(self.all[place].staged)
@@ -235,9 +221,7 @@ class RunDirectories(RunStorage):
         paths = [self.staged_file(place, name) for place, name in new]
         self._opened_journal().sync_before(paths)
 
-    def append(self, name: str, line: bytes) -> None:
-        if name != JOURNAL:
-            raise ValueError(f"lines can be appended only to {JOURNAL}")
+    def append(self, line: bytes) -> None:
         journal = self._opened_journal()
         with self.first.refused("write the journal in"):
             journal.append(line)
@@ -266,22 +250,16 @@ class RunDirectories(RunStorage):
                     if (number, entry.name) not in stay:
                         os.unlink(entry.path)
 
-    def show(self, data: bytes) -> None:
-        with self._show_lock:
-            if not self._is_shown:
-                return
-            try:
-                self.first.show(data)
-            except FileNotFoundError:
-                # A publication may move the `_run` before the first record.
-                if not self._publishing:
-                    raise
+    def _show(self, data: bytes) -> None:
+        try:
+            self.first.show(data)
+        except FileNotFoundError:
+            # A publication may move the `_run` before the first record.
+            if not self._publishing:
+                raise
 
-    def stop_asked(self) -> bool:
-        return read_requests(self.first.room, self._me).stop
-
-    def wish(self) -> bytes:
-        return read_requests(self.first.room, self._me).change.encode()
+    def _requests(self) -> Requests:
+        return read_requests(self.first.room, self._me)
 
     def discard(self, *stems: str) -> None:
         for directory in self.all:
@@ -314,13 +292,6 @@ class RunDirectories(RunStorage):
             publication = self._publication(moves)
             check_real(publication)
             self._publishing = True
-            waiting = [then]
-
-            def clearing() -> None:
-                while waiting:
-                    waiting.pop()()
-                self._show_no_more()
-
             try:
                 began = time.monotonic()
                 try:
@@ -333,8 +304,8 @@ class RunDirectories(RunStorage):
                 yield from publication.writing()
                 for directory in self.all:
                     directory.is_durable(began)
-                # Until `clearing` machines that the lock does not reach see the status.
-                messages = yield from carrying_out(publication, clearing)
+                # Until then machines that the lock does not reach see the status.
+                messages = yield from carrying_out(publication, self._once_published(then))
                 self._check_out(manifest)
                 return messages
             except BaseException as error:
@@ -424,11 +395,7 @@ class RunDirectories(RunStorage):
                 f"{self.first.path}",
             ) from error
 
-    def abandon(self, manifest: bytes | None) -> None:
-        if self._publishing:
-            # The publication on record needs the manifest that is there.
-            return
-        self._show_no_more()
+    def _abandon(self, manifest: bytes | None) -> None:
         # A directory that was lost may be another run's by now.
         held = [directory for directory in self.all if directory.is_held(self._me.run_id)]
         for directory in self.all:
@@ -440,11 +407,6 @@ class RunDirectories(RunStorage):
             else:
                 write_atomically(directory.room / MANIFEST, manifest)
 
-    def _show_no_more(self) -> None:
-        # A process that clears or moves a directory must be alone in it.
-        with self._show_lock:
-            self._is_shown = False
-
     def close(self) -> None:
         if self._journal is not None:
             self._journal.close()
@@ -452,7 +414,7 @@ class RunDirectories(RunStorage):
             directory.close()
 
 
-class LocalDirectories:
+class LocalDirectories(Storage):
     """Directories of this machine, network file systems included; see `Storage`."""
 
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
@@ -484,28 +446,12 @@ class LocalDirectories:
     def complete(self, *places: str) -> tuple[Completed, ...]:
         return complete(*map(Path, places))
 
-    def names(self, place: str) -> tuple[str, ...]:
+    def look(self, place: str) -> tuple[list[str], list[str]]:
+        with os.scandir(place) as entries:
+            found = sorted(entries, key=lambda each: each.name)
+        places = [each.name for each in found if each.is_dir(follow_symlinks=False)]
         # A link that leads to itself is not a file, and no error.
-        return tuple(sorted(path.name for path in Path(place).iterdir() if path.is_file()))
-
-    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
-        found: list[str] = []
-        level = [place]
-        for _ in range(depth + 1):
-            below = []
-            for directory in level:
-                with suppress(*(() if directory == place else (OSError,))):
-                    entries = _entries(directory)
-                    found += [directory] if {MANIFEST, RUN} & entries.keys() else []
-                    inner = (name for name in sorted(entries) if entries[name] and name != RUN)
-                    below += [os.path.join(directory, name) for name in inner if name[0] != "."]
-            level = below
-        return tuple(sorted(found))
-
-    def levels(self, place: str) -> tuple[str, ...]:
-        with suppress(OSError):
-            return tuple(sorted(name for name, inner in _entries(place).items() if inner))
-        return ()
+        return places, [each.name for each in found if os.path.isfile(each.path)]
 
     def read(self, place: str, name: str) -> bytes:
         # Devices and pipes are refused: they may have no end.
@@ -541,8 +487,8 @@ class LocalDirectories:
     def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
         room, owners = Path(place) / RUN, owners_for(Path(place))
         holder = holder_of(room, owners)
-        if holder.directories[:1] and not (room / STATUS).exists():
-            room = Path(holder.directories[0]) / RUN
+        if holder.places[:1] and not (room / STATUS).exists():
+            room = Path(holder.places[0]) / RUN
         if not is_of(room, owners) or not holder.process.strip():
             raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
         before = read_requests(room, holder)
@@ -562,21 +508,10 @@ class LocalDirectories:
         holder = holder_of(room, owners)
         uncounted = Leftover(directory=str(directory), run_id=holder.run_id)
         return WhoWasHere(
-            run_id=holder.run_id,
-            pid=holder.pid,
-            places=holder.directories,
+            **asdict(holder),
             is_running=is_locked(room) or lives_elsewhere(room),
             left=leftover(directory) if counted else uncounted,
-            host=holder.host,
-            since=holder.started,
-            home=holder.home,
         )
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         return clean([Path(place) for place in places], dry_run=dry_run)
-
-
-def _entries(directory: str) -> dict[str, bool]:
-    """Return the names in a directory, and whether each is a directory and not a link."""
-    with os.scandir(directory) as entries:
-        return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}

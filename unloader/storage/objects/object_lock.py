@@ -14,17 +14,16 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects.object_staging import Room
-from unloader.storage.storage_protocol import boot_id, host_name
+from unloader.storage.storage_protocol import Holder, boot_id
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.objects.location import Location
 
@@ -40,30 +39,20 @@ _obeying: set[Location] = set()
 """Stores that were seen to obey the conditions of a write."""
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class ObjectHolder(Holder, frozen=True, kw_only=True):
     """The process of a run that holds a place."""
 
-    run_id: str
-    """Empty while a process cleans the place."""
     folder: Annotated[str, Meta(min_length=1)]
     """Name of the run's own prefix in the `_run` of each of its places."""
-    places: tuple[str, ...]
-    """Of the run; the first has its records."""
-    home: str = ""
-    """The place of the record, as in `Claim.home`."""
     names: tuple[str, ...] = ()
     """Patterns of the final names that uploads may have been begun to, by this run or by the runs
     whose leftovers it has found; see `Claim.names`."""
     nonce: str
     """Distinguishes this process of the run from all others."""
-    host: str
-    boot: str
     pid_space: str
     """The name space of `pid`: containers on one machine have their own."""
-    pid: int
     pid_since: str
     """When the kernel started the process, which distinguishes it from a later one with its id."""
-    since: str
     beat: int = 0
     """Counts the renewals."""
     is_released: bool = False
@@ -72,35 +61,24 @@ class Holder(Struct, frozen=True, kw_only=True):
     """The run is complete: the next process gives its files their final names."""
 
     @classmethod
-    def here(
-        cls, run_id: str, places: tuple[str, ...], *, folder: str = "", home: str = ""
-    ) -> Holder:
-        """Return this process as the holder of the places of a run, or of places it cleans."""
+    def here(cls, run_id: str, places: tuple[str, ...], **more: Any) -> Self:
         nonce = os.urandom(8).hex()
-        return cls(
-            run_id=run_id,
-            # The records of a process that dies while it cleans are found by this name.
-            folder=folder or nonce,
-            places=places,
-            home=home,
-            nonce=nonce,
-            host=host_name(),
-            boot=boot_id(),
-            pid_space=_pid_space(),
-            pid=os.getpid(),
-            pid_since=_started(os.getpid()),
-            since=datetime.now(UTC).isoformat(timespec="seconds"),
+        # The records of a process that dies while it cleans are found by this name.
+        more.setdefault("folder", nonce)
+        pid_since = _started(os.getpid())
+        return super().here(
+            run_id, places, nonce=nonce, pid_space=_pid_space(), pid_since=pid_since, **more
         )
 
     @classmethod
-    def read(cls, data: bytes) -> Holder:
+    def read(cls, data: bytes) -> ObjectHolder:
         """Return the holder from the bytes of a lock; a ValueError means damage."""
         return _HOLDER.decode(data)
 
     def to_bytes(self) -> bytes:
         return encode(self) + b"\n"
 
-    def renewed(self, **changes: Any) -> Holder:
+    def renewed(self, **changes: Any) -> ObjectHolder:
         """Return it with one more renewal and these changes."""
         return replace(self, beat=self.beat + 1, **changes)
 
@@ -112,13 +90,8 @@ class Holder(Struct, frozen=True, kw_only=True):
             return None
         return _started(self.pid) == self.pid_since
 
-    def text(self) -> str:
-        """Return the run, the process and the machine for a message."""
-        who = f"run {self.run_id}" if self.run_id else "unloader clean"
-        return f"{who}, process {self.pid} on {self.host}, since {self.since}"
 
-
-_HOLDER = Decoder(Holder)
+_HOLDER = Decoder(ObjectHolder)
 
 
 def _pid_space() -> str:
@@ -143,14 +116,14 @@ class Lock:
     store refuses or fails.
     """
 
-    def __init__(self, room: Room, holder: Holder) -> None:
+    def __init__(self, room: Room, holder: ObjectHolder) -> None:
         self.room = room
         self.holder = holder
         self._version: object = None
         self._guard = threading.RLock()
         self.is_lost = False
         """Another process has taken it over."""
-        self.before: Holder | None = None
+        self.before: ObjectHolder | None = None
         """The dead holder that it was taken over from."""
 
     def take(self) -> None:
@@ -182,7 +155,7 @@ class Lock:
             )
         _obeying.add(bucket.location)
 
-    def take_over(self, found: Holder, version: object) -> None:
+    def take_over(self, found: ObjectHolder, version: object) -> None:
         """Take it from a dead holder, unless another process is quicker."""
         # Its leftovers must be found until they are removed, also if this process dies.
         names = tuple(dict.fromkeys((*self.holder.names, *found.names)))
@@ -193,7 +166,7 @@ class Lock:
             raise held(self.room, found) from None
         self.before = found
 
-    def _replace(self, holder: Holder, version: object) -> None:
+    def _replace(self, holder: ObjectHolder, version: object) -> None:
         self._version = self.room.bucket.replace(self.room.lock, holder.to_bytes(), version)
 
     def renew(self, **changes: bool) -> None:
@@ -250,7 +223,7 @@ class Lock:
             self.renew(is_released=True)
 
 
-def held(room: Room, holder: Holder) -> OutputFailed:
+def held(room: Room, holder: ObjectHolder) -> OutputFailed:
     """Return the error for a place that another run is writing to."""
     return OutputFailed(
         f"another run is writing to {room.name}: {holder.text()}",
@@ -258,14 +231,14 @@ def held(room: Room, holder: Holder) -> OutputFailed:
     )
 
 
-def read_lock(room: Room) -> tuple[Holder, object] | None:
+def read_lock(room: Room) -> tuple[ObjectHolder, object] | None:
     """Return the holder of a place and the version of the lock; None without a lock."""
     try:
         data, version = room.bucket.read_version(room.lock)
     except FileNotFoundError:
         return None
     try:
-        return Holder.read(data), version
+        return ObjectHolder.read(data), version
     except ValueError as error:
         raise OutputFailed(
             f"{room.name}/_run/lock.json is damaged: {error}",
@@ -273,7 +246,7 @@ def read_lock(room: Room) -> tuple[Holder, object] | None:
         ) from None
 
 
-def is_alive(room: Room, holder: Holder) -> bool:
+def is_alive(room: Room, holder: ObjectHolder) -> bool:
     """Return whether the holder of a lock lives; watch the lock if nothing else shows it."""
     known = holder.lives()
     if known is not None:
@@ -295,7 +268,7 @@ class Locks:
     All are taken or none; errors are as in `Lock`.
     """
 
-    def __init__(self, rooms: Sequence[Room], holder: Holder) -> None:
+    def __init__(self, rooms: Sequence[Room], holder: ObjectHolder) -> None:
         self.all = tuple(Lock(room, holder) for room in rooms)
         with ExitStack() as undo:
             for lock in self.all:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from unloader.errors import OutputFailed
-from unloader.storage.objects.object_lock import Holder
+from unloader.storage.objects.object_lock import ObjectHolder
 from unloader.storage.objects.object_staging import PUBLICATION, Room, is_plain
 from unloader.storage.storage_protocol import MANIFEST, Move
 from writers.errors import StoreFailed, WriteError
@@ -83,7 +83,10 @@ def read_publication(home: Room, folder: str) -> tuple[Publication, list[Room]]:
 
 
 def new_publication(
-    me: Holder, rooms: Sequence[Room], moves: Sequence[Move], earlier: Sequence[AbstractSet[str]]
+    me: ObjectHolder,
+    rooms: Sequence[Room],
+    moves: Sequence[Move],
+    earlier: Sequence[AbstractSet[str]],
 ) -> Publication:
     """Return the publication of these files, after a check that it is possible.
 

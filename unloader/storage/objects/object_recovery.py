@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.objects.object_lock import Holder, Lock, is_alive, read_lock
+from unloader.storage.objects.object_lock import Lock, ObjectHolder, is_alive, read_lock
 from unloader.storage.objects.object_publishing import (
     carry_out,
     is_published,
@@ -37,7 +37,7 @@ from unloader.storage.storage_protocol import (
 from writers.errors import FormatError, WriteError
 
 
-def leftover(room: Room, holder: Holder | None, uploads: int = 0) -> Leftover:
+def leftover(room: Room, holder: ObjectHolder | None, uploads: int = 0) -> Leftover:
     """Count what a run has left at a place.
 
     Args:
@@ -56,7 +56,7 @@ def leftover(room: Room, holder: Holder | None, uploads: int = 0) -> Leftover:
     )
 
 
-def _pending(room: Room) -> tuple[Room, Holder, object] | None:
+def _pending(room: Room) -> tuple[Room, ObjectHolder, object] | None:
     """Return the first place of a dead run that was being published, its holder and its version."""
     seen = read_lock(room)
     if seen is None or not seen[0].places:
@@ -101,7 +101,7 @@ def complete(place: str) -> tuple[Completed, ...]:
     return (Completed(place=home.name, run_id=publication.run_id, record=record, messages=(text,)),)
 
 
-def _is_being_cleared(home: Room, holder: Holder) -> bool:
+def _is_being_cleared(home: Room, holder: ObjectHolder) -> bool:
     """Return whether a run is published, and died while its records were being removed.
 
     They exist before its lock records the publication, and are removed after its manifest has
@@ -116,7 +116,7 @@ def _is_being_cleared(home: Room, holder: Holder) -> bool:
         return False
 
 
-def _damaged(home: Room, holder: Holder, why: str) -> OutputFailed:
+def _damaged(home: Room, holder: ObjectHolder, why: str) -> OutputFailed:
     return OutputFailed(
         f"the record of the publication of run {holder.run_id} into {home.name} is damaged: {why}",
         f"remove the run's leftovers with: unloader clean '{home.name}'; then unload again",
@@ -125,7 +125,7 @@ def _damaged(home: Room, holder: Holder, why: str) -> OutputFailed:
 
 @contextmanager
 def _taken_over(
-    home: Room, holder: Holder, version: object, rooms: Sequence[Room]
+    home: Room, holder: ObjectHolder, version: object, rooms: Sequence[Room]
 ) -> Iterator[list[Room]]:
     """Take over the locks of the places that are still a dead run's; remove them at the end.
 
@@ -146,8 +146,8 @@ def _taken_over(
         raise
 
 
-def _take_over(room: Room, holder: Holder, version: object) -> Lock:
-    me = Holder.here(holder.run_id, holder.places, folder=holder.folder, home=holder.home)
+def _take_over(room: Room, holder: ObjectHolder, version: object) -> Lock:
+    me = ObjectHolder.here(holder.run_id, holder.places, folder=holder.folder, home=holder.home)
     lock = Lock(room, replace(me, is_publishing=holder.is_publishing))
     lock.take_over(holder, version)
     return lock
@@ -183,7 +183,7 @@ def clean(places: Sequence[str], *, dry_run: bool) -> Cleaning:
     return Cleaning(dry_run=dry_run, completed=tuple(completed), removed=tuple(removed))
 
 
-def _own_places(room: Room, holder: Holder) -> list[Room]:
+def _own_places(room: Room, holder: ObjectHolder) -> list[Room]:
     """Return the places that are still the run's."""
     found = []
     for each in room.others(holder.places):
@@ -223,7 +223,7 @@ def _clear(room: Room, *, dry_run: bool) -> list[Leftover]:
     if holder is None and left.is_empty and not room.bucket.within(room.prefix):
         return []
     if not dry_run:
-        lock = Lock(room, Holder.here("", (room.name,)))
+        lock = Lock(room, ObjectHolder.here("", (room.name,)))
         lock.take()
         try:
             abort_uploads(room, lock.holder.names)

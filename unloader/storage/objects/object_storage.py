@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.earlier_runs import EarlierRuns, not_free
-from unloader.storage.objects.object_lock import Holder, Locks, held, is_alive, read_lock
+from unloader.storage.objects.object_lock import Locks, ObjectHolder, held, is_alive, read_lock
 from unloader.storage.objects.object_publishing import (
     carry_out,
     is_published,
@@ -35,17 +34,18 @@ from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
     REQUESTS,
-    RUN,
     RUN_RECORD,
     STATUS,
     Claim,
     Cleaning,
     Completed,
+    Holder,
     Leftover,
     Move,
     Requests,
     RunStorage,
     Staging,
+    Storage,
     WhoWasHere,
 )
 from writers.errors import WriteError
@@ -54,7 +54,6 @@ from writers.files.syncing import Steps
 from writers.model import UncompletedUpload
 from writers.objects import s3_requests
 from writers.objects.bucket import together
-from writers.objects.location import below
 
 _TRIES = 3
 
@@ -64,6 +63,7 @@ class ObjectRun(RunStorage):
 
     def __init__(self, claim: Claim) -> None:
         """Lock all the places, by the rules of `Storage.take`."""
+        super().__init__()
         self._rooms = tuple(Room(place) for place in claim.places)
         check_different(self._rooms)
         if claim.mode is not None or claim.owner_group:
@@ -71,11 +71,9 @@ class ObjectRun(RunStorage):
                 "objects do not have a mode or an owner on this machine",
                 "leave out --mode and --owner-group, and set the permissions on the bucket",
             )
-        self._publishing = self._has_discarded = False
-        self._is_shown, self._show_lock = True, threading.Lock()
+        self._has_discarded = False
         self._journal: Journal | None = None
         self.places = tuple(each.name for each in self._rooms)
-        self.notices: tuple[str, ...] = ()
         # A file is uploaded to its final name only if it is not read before: an upload cannot be
         # read. Other files are staged, and so are all files for Google and Azure, where only the
         # process that began an upload can complete it, and files with a checksum that only obstore
@@ -104,7 +102,9 @@ class ObjectRun(RunStorage):
 
     def _taken(self, claim: Claim) -> Locks:
         """Take the locks when nothing is being published at any of the places."""
-        me = Holder.here(claim.run_id, tuple(each.name for each in self._rooms), home=claim.home)
+        me = ObjectHolder.here(
+            claim.run_id, tuple(each.name for each in self._rooms), home=claim.home
+        )
         folder = f"{quote(claim.run_id, safe='-_.')}.{me.nonce}"
         names = (claim.names,) if self._uploads_to_finals else ()
         for _ in range(_TRIES):
@@ -168,16 +168,10 @@ class ObjectRun(RunStorage):
     def check(self) -> None:
         self._locks.check()
 
-    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
-        with refused("read", self._rooms[0]):
-            there = [room.finals().keys() for room in self._rooms]
-        for number, name in finals:
-            if name in there[number] - self._earlier.files[number]:
-                raise OutputFailed(
-                    f"{name} already exists in {self._rooms[number].name}, and no earlier run "
-                    "wrote it",
-                    "move it away, or choose another --to or --file-name",
-                )
+    def _foreign(self, place: int) -> set[str]:
+        room = self._rooms[place]
+        with refused("read", room):
+            return room.finals().keys() - self._earlier.files[place]
 
     def staged_file(self, place: int, name: str) -> RemoteFile:
         location = self._rooms[place].staging(self._folder).below(name)
@@ -241,9 +235,7 @@ class ObjectRun(RunStorage):
                 return read_journal(home, self._folder)
             return home.read_record(self._folder, name)
 
-    def append(self, name: str, line: bytes) -> None:
-        if name != JOURNAL:
-            raise ValueError(f"lines can be appended only to {JOURNAL}")
+    def append(self, line: bytes) -> None:
         try:
             self._opened_journal().append(line)
         except WriteError as error:
@@ -258,19 +250,11 @@ class ObjectRun(RunStorage):
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
         """Do nothing: an object in the store survives."""
 
-    def show(self, data: bytes) -> None:
-        with self._show_lock:
-            if self._is_shown:
-                try:
-                    self._put(STATUS, data)
-                except WriteError as error:
-                    raise OSError(errno.EIO, error.message) from error
-
-    def stop_asked(self) -> bool:
-        return self._requests().stop
-
-    def wish(self) -> bytes:
-        return self._requests().change.encode()
+    def _show(self, data: bytes) -> None:
+        try:
+            self._put(STATUS, data)
+        except WriteError as error:
+            raise OSError(errno.EIO, error.message) from error
 
     def _requests(self) -> Requests:
         with suppress(OSError):
@@ -294,13 +278,7 @@ class ObjectRun(RunStorage):
             self._locks.begin_publishing()
             self._publishing = True
 
-            waiting = [then]
-
-            def ending() -> None:
-                while waiting:
-                    waiting.pop()()
-                self._show_no_more()
-
+            ending = self._once_published(then)
             try:
                 if self._has_discarded:
                     self._abort_uploads(
@@ -320,11 +298,7 @@ class ObjectRun(RunStorage):
                 return (f"the staged files in {home.name} are not removed yet: {what}",)
         return ()
 
-    def abandon(self, manifest: bytes | None) -> None:
-        if self._publishing:
-            # The publication on record needs the manifest that is there.
-            return
-        self._show_no_more()
+    def _abandon(self, manifest: bytes | None) -> None:
         if manifest is not None:
             self._put(MANIFEST, manifest)
             return
@@ -337,10 +311,6 @@ class ObjectRun(RunStorage):
             sweep(self._rooms)
             self._locks.remove()
 
-    def _show_no_more(self) -> None:
-        with self._show_lock:
-            self._is_shown = False
-
     def close(self) -> None:
         self._locks.leave_alone()
         if self._journal is not None:
@@ -348,7 +318,7 @@ class ObjectRun(RunStorage):
         self._locks.release()
 
 
-class ObjectStorage:
+class ObjectStorage(Storage):
     """S3 and stores with its protocol, Google's and Azure's; see `Storage`."""
 
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
@@ -369,32 +339,12 @@ class ObjectStorage:
     def complete(self, *places: str) -> tuple[Completed, ...]:
         return tuple(each for found in together(complete, places) for each in found)
 
-    def names(self, place: str) -> tuple[str, ...]:
+    def look(self, place: str) -> tuple[list[str], list[str]]:
         room = Room(place)
-        levels, objects = room.bucket.look(room.location.prefix)
-        if not (levels or objects):
+        places, objects = room.bucket.look(room.location.prefix)
+        if not (places or objects):
             raise FileNotFoundError(errno.ENOENT, "the place is empty", room.name)
-        return tuple(each.key.rpartition("/")[2] for each in objects)
-
-    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
-        found: list[str] = []
-        level = [place]
-        for number in range(depth + 1):
-            following = []
-            for each in level:
-                room = Room(each)
-                names, objects = room.bucket.look(room.location.prefix)
-                if not number and not (names or objects):
-                    raise FileNotFoundError(errno.ENOENT, "the place is empty", room.name)
-                if RUN in names or room.final(MANIFEST) in {each.key for each in objects}:
-                    found.append(each)
-                following += [below(each, name) for name in names if name != RUN and name[0] != "."]
-            level = following
-        return tuple(sorted(found))
-
-    def levels(self, place: str) -> tuple[str, ...]:
-        room = Room(place)
-        return tuple(room.bucket.look(room.location.prefix)[0])
+        return places, [each.key.rpartition("/")[2] for each in objects]
 
     def read(self, place: str, name: str) -> bytes:
         room = Room(place)
@@ -455,16 +405,8 @@ class ObjectStorage:
             left = leftover(room, holder, uploads)
         else:
             left = Leftover(directory=room.name, run_id=holder.run_id)
-        return WhoWasHere(
-            run_id=holder.run_id,
-            pid=holder.pid,
-            places=holder.places,
-            is_running=is_running,
-            left=left,
-            host=holder.host,
-            since=holder.since,
-            home=holder.home,
-        )
+        known = {name: getattr(holder, name) for name in Holder.__struct_fields__}
+        return WhoWasHere(**known, is_running=is_running, left=left)
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         return clean(places, dry_run=dry_run)

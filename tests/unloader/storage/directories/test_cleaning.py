@@ -14,7 +14,7 @@ from publications.staged_runs import as_bytes, finish, manifest_of, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
-from unloader.storage.storage_protocol import JOURNAL, RUN, Move
+from unloader.storage.storage_protocol import RUN, Move
 
 ROOT = Path(__file__).parents[4]
 CHILD = """
@@ -29,7 +29,7 @@ do_run([Path(sys.argv[1])], NEW, "new", lambda: None)
 def left_behind(*paths: Path, run: str = "dead") -> None:
     """Do a run that dies with one unit finished and another one staged."""
     directories = taken(paths, overwrite=True, run_id=run)
-    directories.append(JOURNAL, as_bytes({"event": "staged", "unit": "1"}))
+    directories.append(as_bytes({"event": "staged", "unit": "1"}))
     for directory in directories.all:
         (directory.staged / "1-a1.csv.part").write_text("1234")
         (directory.staged / "2-a1.csv.part").write_text("12")

@@ -76,7 +76,7 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     """What a power cut leaves of a large table can be found, hours before it is published."""
     out = tmp_path / "out"
     with taken([out], overwrite=False, home="home") as directory:
-        directory.append(JOURNAL, b"{}\n")
+        directory.append(b"{}\n")
     synced = [path for kind, path in calls if kind == "sync"]
     way = [out, tmp_path, out / "_run", out / "_run" / "lock"]
     # At a time, so in any order.
@@ -105,7 +105,7 @@ def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Pat
         taken([tmp_path / str(number)], overwrite=False, home="home") for number in range(5)
     ]
     for directory in directories:
-        directory.append(JOURNAL, b"{}\n")
+        directory.append(b"{}\n")
     assert [each.name for each in threading.enumerate()].count("journal") == 1
     for directory in directories:
         published(directory)

@@ -17,9 +17,16 @@ from publications.storage_promises import write_staged
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories import directory_lock, directory_publishing
-from unloader.storage.directories.directory_lock import Holder
 from unloader.storage.directories.directory_storage import LocalDirectories
-from unloader.storage.storage_protocol import Claim, Index, Move, RunStorage, boot_id, host_name
+from unloader.storage.storage_protocol import (
+    Claim,
+    Holder,
+    Index,
+    Move,
+    RunStorage,
+    boot_id,
+    host_name,
+)
 from writers.files import syncing
 
 HEARTBEAT = """
@@ -56,7 +63,7 @@ def left_by(holder: Holder, directory: Path) -> Path:
 
 
 ELSEWHERE = Holder(
-    run_id="theirs", pid=os.getpid(), host="db77", boot_id="another", started="2026-01-01T00:00:00"
+    run_id="theirs", pid=os.getpid(), host="db77", boot="another", since="2026-01-01T00:00:00"
 )
 
 
@@ -82,7 +89,7 @@ def beating(record: Path, run_id: str) -> Iterator[None]:
 @pytest.fixture
 def heart(out: Path) -> Iterator[None]:
     """A run on another machine that lives, seen through a file system without locks for both."""
-    with beating(left_by(replace(ELSEWHERE, directories=(str(out),)), out), "theirs"):
+    with beating(left_by(replace(ELSEWHERE, places=(str(out),)), out), "theirs"):
         yield
 
 
@@ -104,7 +111,7 @@ def test_the_record_of_a_run_over_several_directories_is_in_the_first(
 ) -> None:
     """Its other directories are left alone as well."""
     second = tmp_path / "second"
-    left_by(replace(ELSEWHERE, directories=(str(out), str(second))), second).unlink()
+    left_by(replace(ELSEWHERE, places=(str(out), str(second))), second).unlink()
     with pytest.raises(OutputFailed, match=r"another run is writing to .*second"):
         taken(second)
 
@@ -114,7 +121,7 @@ def test_the_record_of_a_run_over_several_directories_is_in_the_first(
     [
         pytest.param(ELSEWHERE, id="another machine"),
         pytest.param(replace(ELSEWHERE, host=host_name()), id="ours, started again since"),
-        pytest.param(replace(ELSEWHERE, boot_id=""), id="another one that knows no boot id"),
+        pytest.param(replace(ELSEWHERE, boot=""), id="another one that knows no boot id"),
     ],
 )
 def test_a_run_that_died_elsewhere_is_taken_over(
@@ -122,7 +129,7 @@ def test_a_run_that_died_elsewhere_is_taken_over(
 ) -> None:
     """Nothing grows: it is dead, although a process with its number lives."""
     monkeypatch.setattr(directory_lock, "WATCH_SECONDS", 0.6)
-    left_by(replace(holder, directories=(str(out),)), out)
+    left_by(replace(holder, places=(str(out),)), out)
     assert any("run theirs" in text for text in taken_and_left(out))
 
 
@@ -133,8 +140,8 @@ def test_the_record_of_another_run_is_no_sign_of_life(
     monkeypatch.setattr(directory_lock, "WATCH_SECONDS", 0.6)
     second = tmp_path / "second"
     both = (str(out), str(second))
-    record = left_by(replace(ELSEWHERE, directories=both), out)
-    left_by(replace(ELSEWHERE, directories=both), second)
+    record = left_by(replace(ELSEWHERE, places=both), out)
+    left_by(replace(ELSEWHERE, places=both), second)
     with beating(record, "another"):
         assert any("run theirs" in text for text in taken_and_left(second))
 
@@ -142,7 +149,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A living process with the number of the dead run does not count, and nothing is watched."""
     monkeypatch.setattr(directory_lock, "is_replaced", None)
-    here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), directories=(str(out),))
+    here = replace(ELSEWHERE, host=host_name(), boot=boot_id(), places=(str(out),))
     left_by(here, out)
     assert any("run theirs" in text for text in taken_and_left(out))
 

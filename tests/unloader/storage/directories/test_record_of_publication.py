@@ -22,7 +22,7 @@ STAGED = b'{"event":"staged","unit":"1"}\n'
 def begun(out: Path, run_id: str = "dead") -> RunDirectories:
     """Return the directory of a table of many that has a line in its journal."""
     directory = taken([out], overwrite=False, run_id=run_id, home="home")
-    directory.append(JOURNAL, STAGED)
+    directory.append(STAGED)
     return directory
 
 
@@ -66,7 +66,7 @@ def test_who_goes_on_has_the_journal(tmp_path: Path) -> None:
             assert again.staged_file(0, "a.csv.part").read_text() == "new\n"
             assert not again.staged_file(0, "b.csv.part").exists()
     with taken([out], overwrite=False, run_id="dead", home="home", resumed=True) as again:
-        again.append(JOURNAL, STAGED)
+        again.append(STAGED)
         moves = stage(again, "a.csv")
         again.commit(moves, as_bytes(manifest_of(["a.csv"], "dead")))
     assert content_of(out).keys() == {"a.csv", "_manifest.json"}

@@ -12,7 +12,7 @@ import pytest
 from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
-from unloader.storage.storage_protocol import JOURNAL, RUN
+from unloader.storage.storage_protocol import RUN
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[4]
@@ -214,7 +214,7 @@ def break_off(path: Path, *, tidily: bool) -> None:
     """Do a run that dies after its first unit, with a partial manifest or by SIGKILL."""
     directory = taken([path], overwrite=True, run_id="broken")
     stage(directory, "half.csv")
-    directory.append(JOURNAL, as_bytes({"event": "staged", "unit": "1"}))
+    directory.append(as_bytes({"event": "staged", "unit": "1"}))
     if tidily:
         directory.abandon(as_bytes(manifest_of([])))
     directory.close()

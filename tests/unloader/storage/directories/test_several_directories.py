@@ -14,7 +14,7 @@ from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, read_manifest
 from unloader.storage.directories import directory_publishing, directory_recovery, directory_storage
 from unloader.storage.directories.directory_storage import RunDirectories
-from unloader.storage.storage_protocol import JOURNAL, Move
+from unloader.storage.storage_protocol import Move
 
 Files = dict[str, int]
 """Name of a file to the number of its directory."""
@@ -86,7 +86,7 @@ def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: P
     first, used = tmp_path / "x", tmp_path / "y"
     with taken([first], overwrite=False) as broken:
         stage(broken, {"a.csv": 0})
-        broken.append(JOURNAL, as_bytes({"event": "staged", "unit": "1"}))
+        broken.append(as_bytes({"event": "staged", "unit": "1"}))
         broken.abandon(as_bytes(manifest_of({}, "broken", [first])))
     before = content_of(first)
     with (

@@ -16,7 +16,7 @@ from publications.storage_promises import write_staged
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects import object_lock as lock
-from unloader.storage.objects.object_lock import Holder
+from unloader.storage.objects.object_lock import ObjectHolder
 from unloader.storage.objects.object_staging import Room
 from unloader.storage.objects.object_storage import ObjectRun, ObjectStorage
 from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move
@@ -46,9 +46,9 @@ def manifest(run_id: str) -> bytes:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat all processes as processes of other machines, and watch them for two seconds."""
-    real = Holder.lives
+    real = ObjectHolder.lives
     monkeypatch.setattr(
-        Holder, "lives", lambda self: None if real(self) else real(self), raising=True
+        ObjectHolder, "lives", lambda self: None if real(self) else real(self), raising=True
     )
     monkeypatch.setattr(lock, "WATCH_SECONDS", 2.0)
 
@@ -200,7 +200,7 @@ def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deleti
 def test_a_lock_is_all_that_is_left(s3: S3Server, run_id: str) -> None:
     """Of `clean` that was killed, or of a run that had no record yet: nothing keeps the next out."""
     place = s3.place(f"lock/alone/{run_id or 'clean'}")
-    dead = replace(Holder.here(run_id, (place,)), pid_since="0")
+    dead = replace(ObjectHolder.here(run_id, (place,)), pid_since="0")
     lock.Lock(Room(place), dead).take()
     error = command.error_of("resume", place, status=6)
     expected = "which was interrupted in" if run_id else "has no interrupted run"
