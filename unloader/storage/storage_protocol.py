@@ -191,17 +191,6 @@ class Disk(NamedTuple):
     """An existing directory on it, where its speed can be measured."""
 
 
-class Staging(Struct, frozen=True, kw_only=True):
-    """Where a worker writes the files of an attempt before they have final names; picklable."""
-
-    label: str
-    """Its name in messages."""
-    directory: str = ""
-    """The directory or prefix for the files; empty if nothing is staged."""
-    finals: str = ""
-    """The place, if files are uploaded to their final names; see `writers.model.FinalNames`."""
-
-
 class Move(NamedTuple):
     """A staged file and its final name, both at one place."""
 
@@ -209,7 +198,7 @@ class Move(NamedTuple):
     staged: str
     final: str
     upload: UncompletedUpload | None = None
-    """The upload that becomes the file, if it is not staged; see `Staging.finals`."""
+    """The upload that becomes the file, if it is not staged; see `RunStorage.uploads_to_finals`."""
 
 
 class Leftover(Struct, frozen=True, kw_only=True):
@@ -315,6 +304,8 @@ class RunStorage(LiveStorage, Protocol):
     """All of them as the user wrote them, in the order of their numbers."""
     notices: tuple[str, ...] = ()
     """Messages for the user about earlier runs found while taking the places."""
+    uploads_to_finals: bool = False
+    """Files are uploaded to their final names, see `writers.model.FinalNames`."""
     _is_shown: bool
     _show_lock: threading.Lock
     _publishing: bool
@@ -343,8 +334,8 @@ class RunStorage(LiveStorage, Protocol):
 
     def _requests(self) -> Requests: ...
 
-    def staging(self, place: int) -> Staging:
-        """Return where workers write the files for a place."""
+    def staging(self, place: int) -> str:
+        """Return the directory or prefix where workers write the files for a place."""
 
     def check(self) -> None:
         """Raise OutputFailed if a place is lost; called several times a second."""

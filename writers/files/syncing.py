@@ -86,7 +86,7 @@ def alone(act: Steps[T]) -> T:
         error = None
         try:
             for each in wanted:
-                _sync(each)
+                sync(each)
         except (OSError, WriteError) as failure:
             error = failure
 
@@ -178,13 +178,13 @@ def _sync_all(left: deque[Wanted], failed: dict[Wanted, Exception]) -> None:
         except IndexError:
             return
         try:
-            _sync(each)
+            sync(each)
         # Every kind of error: a thing without an error counts as synced.
         except Exception as error:
             failed[each] = error
 
 
-def _sync(wanted: Wanted) -> None:
+def sync(wanted: Wanted) -> None:
     if isinstance(wanted, int):
         os.fsync(wanted)
     else:

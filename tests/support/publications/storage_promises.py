@@ -147,14 +147,14 @@ class _Case(Struct, frozen=True):
 
 def write_staged(run: RunStorage, place: int, name: str, data: bytes) -> None:
     """Write a staged file as a worker does."""
-    target = path_of(run.staging(place).directory) / name
+    target = path_of(run.staging(place)) / name
     sink = Sink(target, compression=Compression(), buffer_bytes=1024, buffers=2)
     sink.write(data)
     sink.close()
 
 
 def _uploaded(run: RunStorage, place: int, name: str, data: bytes) -> UncompletedUpload:
-    target = Location.parse(run.staging(place).finals).below(name)
+    target = Location.parse(run.places[place]).below(name)
     sink = Sink(target, compression=Compression(), buffer_bytes=1024, buffers=2, held=True)
     sink.write(data)
     sink.close()

@@ -108,7 +108,6 @@ class Journal:
 
     def carrying(self) -> Steps[None]:
         """Sync the files that the lines name, and the ways to them, then the lines."""
-        began = time.monotonic()
         files, self._files = self._files, []
         try:
             way = [each for directory in self._directories for each in directory.way()]
@@ -131,7 +130,7 @@ class Journal:
                     self._lost = _of_the_system(error)
                 raise
             for directory in self._directories:
-                directory.is_durable(began)
+                directory.is_durable = True
             self._directories = ()
             os.fdatasync(self._descriptor)
         except (OSError, WriteError) as error:

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import errno
 import grp
-import math
 import os
 import pwd
 import stat
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,7 +50,7 @@ from unloader.storage.storage_protocol import (
     Leftover,
 )
 from writers.files.regular import open_regular
-from writers.files.syncing import Wanted, sync_directory
+from writers.files.syncing import Wanted, sync
 
 _PROBE = "rights.part"
 _OWN_DIRECTORY = 0o700
@@ -80,11 +78,6 @@ class Access(Struct, frozen=True, kw_only=True):
             return None
         user, _, group = owner_group.partition(":")
         return cls(mode=mode, user=_number("user", user), group=_number("group", group))
-
-    @property
-    def staging_mode(self) -> int:
-        """Permissions of a new directory of staged files, before the umask."""
-        return 0o777 if self.mode is None else _OWN_DIRECTORY
 
     def check(self, staged: Path) -> None:
         """Check on an empty file that permissions and owner can be set in a directory."""
@@ -240,11 +233,10 @@ class RunDirectory:
         """The directory of staged files; the `_run` itself for one of many tables."""
         self._descriptor: int | None = None
         """Of the `_run`, which has another path after an exchange of directories."""
-        self._is_durable = False
+        self.is_durable = False
+        """The lock and the way to the directory are synced."""
         self._written = b""
         """The bytes that this run has written into the lock."""
-        self._above: tuple[Path, ...] = ()
-        """Directories above this one that are to be synced, as `way` has returned them."""
         if (link := foreign_link(path)) is not None:
             raise linked(link)
         made: list[Path] = []
@@ -258,12 +250,12 @@ class RunDirectory:
                     f"--to {path} has .. after a directory that does not exist",
                     f"leave the .. out: --to {os.path.normpath(path)}",
                 )
-            self._made_room = bool(made) or not self.room.exists()
+            self.made_room = bool(made) or not self.room.exists()
             for each in reversed(made):
                 each.mkdir(exist_ok=True)
             self.room.mkdir(exist_ok=True)
             try:
-                if self._made_room and access is not None:
+                if self.made_room and access is not None:
                     for each in made:
                         access.give(each)
                     access.close(self.room)
@@ -273,7 +265,7 @@ class RunDirectory:
                         each.rmdir()
                 raise
         self.owners = owners_for(path)
-        if self._made_room:
+        if self.made_room:
             # A network file system that maps users shows another owner than this user.
             self.owners |= {os.lstat(self.room).st_uid}
         if not is_of(self.room, self.owners):
@@ -282,7 +274,6 @@ class RunDirectory:
         """The directories that were made, innermost first."""
         self.is_new = path in self._created
         """It did not exist before it was taken."""
-        self._made_at = time.monotonic()
         with self.refused("prepare"):
             try:
                 lock = take_lock(self.room)
@@ -295,7 +286,7 @@ class RunDirectory:
                 raise held(path)
             self._lock = lock
             try:
-                if not self._made_room:
+                if not self.made_room:
                     # They were requests to an earlier process.
                     (self.room / REQUESTS).unlink(missing_ok=True)
             except OSError:
@@ -358,7 +349,8 @@ class RunDirectory:
             self.staged = self.room
         else:
             # A file that no run has written keeps the earlier directory there.
-            mode = 0o777 if self._access is None else self._access.staging_mode
+            has_mode = self._access is not None and self._access.mode is not None
+            mode = _OWN_DIRECTORY if has_mode else 0o777
             self.staged.mkdir(mode=mode, exist_ok=True)
             if not is_of(self.staged, self.owners):
                 raise FileExistsError(
@@ -367,34 +359,21 @@ class RunDirectory:
             if self._access is not None:
                 self._access.check(self.staged)
         if durable:
-            os.fsync(self._lock)
-            way = (self.room, self.path, *(made.parent for made in self._created))
-            for folder in way:
-                # Only publishing needs the right to read them.
-                if os.access(folder, os.R_OK):
-                    sync_directory(folder)
-            self._is_durable = True
+            lock, *folders = self.way()
+            for each in (lock, self.room, *folders):
+                sync(each)
+            self.is_durable = True
 
     def way(self) -> tuple[Wanted, ...]:
-        """Return the lock and the directories that lead to it, if they are not synced yet.
+        """Return the lock and the directories that lead to it, if they are not durable yet.
 
-        The caller syncs them together with the `_run`, and then calls `is_durable`.
+        The caller syncs them together with the `_run`, and then sets `is_durable`.
         """
-        if self._is_durable:
+        if self.is_durable:
             return ()
-        self._above = tuple(
-            made.parent
-            for made in self._created
-            if _synced.get(made.parent, -math.inf) <= self._made_at
-        )
-        way = (self.path, *self._above)
+        way = (self.path, *(made.parent for made in self._created))
         # Only publishing needs the right to read them.
         return (self._lock, *(folder for folder in way if os.access(folder, os.R_OK)))
-
-    def is_durable(self, since: float) -> None:
-        """Remember that the way is synced, by a sync that began then, by the monotonic clock."""
-        _synced.update((folder, since) for folder in self._above)
-        self._above, self._is_durable = (), True
 
     def is_held(self, run_id: str) -> bool:
         """Return whether the directory is still this run's: its lock is the one that was taken."""
@@ -415,11 +394,6 @@ class RunDirectory:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.room, flags)
         replace_status(self._descriptor, data)
-
-    def give_back(self) -> None:
-        """Leave the directory as it was before it was taken."""
-        if self._made_room:
-            self.leave_no_trace()
 
     def leave_no_trace(self) -> None:
         """Remove the run's files, and the directories that it made."""
@@ -445,8 +419,3 @@ class RunDirectory:
         if self._descriptor is not None:
             os.close(self._descriptor)
         os.close(self._lock)
-
-
-_synced: dict[Path, float] = {}
-"""When the latest sync of a directory began in this process, by the monotonic clock. The thousand
-directories of a run over many tables are made in one, which is synced once after all of them."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePath
@@ -73,7 +72,6 @@ from unloader.storage.storage_protocol import (
     Move,
     Requests,
     RunStorage,
-    Staging,
     Storage,
     WhoWasHere,
 )
@@ -171,7 +169,8 @@ class RunDirectories(RunStorage):
                 for path in paths:
                     directory = RunDirectory(path, self._access)
                     undo.callback(directory.close)
-                    undo.callback(directory.give_back)
+                    if directory.made_room:
+                        undo.callback(directory.leave_no_trace)
                     self.all = (*self.all, directory)
                 self.first = self.all[0]
                 # Another run may have begun to publish, and died, before the locks were ours.
@@ -191,9 +190,8 @@ class RunDirectories(RunStorage):
     def _foreign(self, place: int) -> set[str]:
         return set(os.listdir(self.all[place].path)) - self._earlier.files[place]
 
-    def staging(self, place: int) -> Staging:
-        staged = str(self.all[place].staged)
-        return Staging(label=staged, directory=staged)
+    def staging(self, place: int) -> str:
+        return str(self.all[place].staged)
 
     def marks(self) -> tuple[str, ...]:
         return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
@@ -293,7 +291,6 @@ class RunDirectories(RunStorage):
             check_real(publication)
             self._publishing = True
             try:
-                began = time.monotonic()
                 try:
                     yield wanted
                 except (OSError, WriteError):
@@ -303,7 +300,7 @@ class RunDirectories(RunStorage):
                     raise
                 yield from publication.writing()
                 for directory in self.all:
-                    directory.is_durable(began)
+                    directory.is_durable = True
                 # Until then machines that the lock does not reach see the status.
                 messages = yield from carrying_out(publication, self._once_published(then))
                 self._check_out(manifest)

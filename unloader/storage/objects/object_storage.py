@@ -44,7 +44,6 @@ from unloader.storage.storage_protocol import (
     Move,
     Requests,
     RunStorage,
-    Staging,
     Storage,
     WhoWasHere,
 )
@@ -78,7 +77,7 @@ class ObjectRun(RunStorage):
         # read. Other files are staged, and so are all files for Google and Azure, where only the
         # process that began an upload can complete it, and files with a checksum that only obstore
         # has.
-        self._uploads_to_finals = bool(claim.names) and all(
+        self.uploads_to_finals = bool(claim.names) and all(
             room.location.scheme == "s3" and room.location.option("checksum") != "crc64nvme"
             for room in self._rooms
         )
@@ -106,7 +105,7 @@ class ObjectRun(RunStorage):
             claim.run_id, tuple(each.name for each in self._rooms), home=claim.home
         )
         folder = f"{quote(claim.run_id, safe='-_.')}.{me.nonce}"
-        names = (claim.names,) if self._uploads_to_finals else ()
+        names = (claim.names,) if self.uploads_to_finals else ()
         for _ in range(_TRIES):
             for room in () if claim.home else self._rooms:
                 self.notices += tuple(text for run in complete(room.name) for text in run.messages)
@@ -153,14 +152,11 @@ class ObjectRun(RunStorage):
             for name in (STATUS, REQUESTS):
                 lock.room.bucket.delete([lock.room.record(self._folder, name)])
 
-    def staging(self, place: int) -> Staging:
+    def staging(self, place: int) -> str:
         if self._journal is not None:
             # All queued lines are in the store before a unit begins.
             self._journal.settle()
-        room = self._rooms[place]
-        location = str(room.staging(self._folder))
-        finals = room.name if self._uploads_to_finals else ""
-        return Staging(label=location, directory=location, finals=finals)
+        return str(self._rooms[place].staging(self._folder))
 
     def marks(self) -> tuple[str, ...]:
         return ()

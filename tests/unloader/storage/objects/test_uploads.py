@@ -40,7 +40,7 @@ def claim(place: str, run_id: str, names: str = "t.*.csv") -> Claim:
 
 def uploaded(run: ObjectRun, name: str, text: str) -> Move:
     """Upload a file to its final name."""
-    target = Location.parse(run.staging(0).finals).below(name)
+    target = Location.parse(run.places[0]).below(name)
     sink = Sink(target, compression=Compression(), buffer_bytes=1024, buffers=2, held=True)
     sink.write(text.encode())
     sink.close()
