@@ -28,7 +28,7 @@ from writers.model import UncompletedUpload
 from writers.objects.location import below
 
 if TYPE_CHECKING:
-    from writers.files.readable import Readable
+    from writers.files.read_back import Readable
 
 RUN = "_run"
 """The directory of a run in its destination, until the run is published."""

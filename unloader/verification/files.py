@@ -28,8 +28,7 @@ from unloader.sources import readings
 from unloader.storage.storage_protocol import RunStorage
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.files.checksums import checksum_name
-from writers.files.read_back import read_back
-from writers.files.readable import Readable
+from writers.files.read_back import Readable, read_back
 from writers.model import (
     PLAIN,
     Compression,

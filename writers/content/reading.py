@@ -34,14 +34,16 @@ from writers.content.sums import ColumnSums
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.read_back import (
+    Readable,
+    arrow_stream,
     arrow_table,
     count_fixed,
     decompressed,
+    decrypted,
     is_plain,
     parquet_batches,
     plain_records,
 )
-from writers.files.readable import Readable, arrow_stream, decrypted
 from writers.files.regular import write_error
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import pc, read_schema, text_class

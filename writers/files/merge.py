@@ -19,7 +19,7 @@ from writers.codecs.compression import open_compressor
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.publish import PART_SUFFIX, text_extension
-from writers.files.readable import arrow_stream, open_bytes
+from writers.files.read_back import arrow_stream, open_bytes
 from writers.files.regular import write_error
 from writers.files.staging import StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from writers.files.readable import Readable
+    from writers.files.read_back import Readable
     from writers.files.sink import Sink
 
     _Input = tuple[WrittenFile, Readable]

@@ -1,4 +1,7 @@
-"""Reads finished files again, by other code than wrote them, to check the bytes on the disk."""
+"""Reads finished files again, by other code than wrote them, to check the bytes on the disk.
+
+A file that is read is a local one, or one without a path on this machine.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from writers.encryption.age import Decrypted
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.readable import Readable, arrow_stream, decrypted, open_bytes
-from writers.files.regular import write_error
+from writers.files.regular import open_regular, write_error
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 from writers.text.dialects import OutputEncoding
 
@@ -26,6 +30,54 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 4 * 1024 * 1024
 _RECORD_BYTES = (1 << 31) - 2
 """The longest text that pyarrow's CSV reader takes."""
+
+
+class RemoteFile(Struct, frozen=True, kw_only=True):
+    """A file that has no path on this machine."""
+
+    name: str
+    open: Callable[[], IO[bytes]]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __fspath__(self) -> str:
+        """Return the name: messages have it where a local file has its path."""
+        return self.name
+
+
+Readable = Path | RemoteFile
+
+
+def open_bytes(file: Readable) -> Any:
+    """Return a file open for reading its bytes, not buffered if it is a local one."""
+    return open(open_regular(file), "rb", buffering=0) if isinstance(file, Path) else file.open()
+
+
+def arrow_stream(file: Readable) -> Any:
+    """Return a file as Arrow reads it: a local file is read without the interpreter."""
+    import pyarrow as pa
+
+    if not isinstance(file, Path):
+        return pa.PythonFile(file.open(), mode="r")
+    with open_bytes(file) as opened:
+        # Arrow takes a path only. This path leads to the open file, even if its name was reused.
+        return pa.OSFile(f"/proc/self/fd/{opened.fileno()}")
+
+
+def decrypted(file: Readable, encryption: Encryption) -> Readable:
+    """Return text as it was before it was encrypted; other files are returned as they are.
+
+    Parquet is decrypted by its reader.
+    """
+    if not encryption.recipients:
+        return file
+
+    def opened() -> IO[bytes]:
+        raw = Decrypted(open_bytes(file), encryption.identities)
+        return cast("IO[bytes]", io.BufferedReader(raw, 1 << 20))
+
+    return RemoteFile(name=str(file), open=opened)
 
 
 class ReadBack(Struct, frozen=True, kw_only=True):

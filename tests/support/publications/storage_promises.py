@@ -28,7 +28,7 @@ from unloader.storage.storage_protocol import (
     Storage,
 )
 from writers.errors import WriteError
-from writers.files.readable import Readable
+from writers.files.read_back import Readable
 from writers.files.sink import Sink
 from writers.model import Compression, UncompletedUpload
 from writers.objects.location import Location

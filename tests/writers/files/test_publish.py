@@ -19,7 +19,7 @@ import zstandard
 from writers.errors import WriteError
 from writers.files.merge import merge_files
 from writers.files.publish import check_moves, remove_staged, write_atomically, write_new
-from writers.files.readable import RemoteFile
+from writers.files.read_back import RemoteFile
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat, WrittenFile
 from writers.parquet.writer import ParquetWriter
 from writers.text.text_writer import EncodedTextWriter

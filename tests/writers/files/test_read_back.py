@@ -11,8 +11,7 @@ import pytest
 from writers.content.reading import file_sums
 from writers.content.sums import ColumnSums
 from writers.errors import WriteError
-from writers.files.read_back import ReadBack, read_back
-from writers.files.readable import RemoteFile
+from writers.files.read_back import ReadBack, RemoteFile, read_back
 from writers.model import Compression, FixedField, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
 from writers.schema import schema_text

@@ -320,6 +320,7 @@ class RunDirectories(RunStorage):
         """
         path = self.first.room / MANIFEST
         write_atomically(path, manifest, synced=False)
+        descriptor = opened_for_sync(path, opened)
         if self._access is not None:
             self._access.give(path)
         way = [each for directory in self.all for each in directory.way()]
@@ -329,7 +330,7 @@ class RunDirectories(RunStorage):
             for move in moves
             if (move.place, move.staged) in self._unsynced
         ]
-        return (*way, *folders, *unsynced, opened_for_sync(path, opened))
+        return (*way, *folders, *unsynced, descriptor)
 
     def _publication(self, moves: Sequence[Move]) -> Publication:
         shares = []

@@ -48,7 +48,7 @@ from unloader.storage.storage_protocol import (
     WhoWasHere,
 )
 from writers.errors import WriteError
-from writers.files.readable import RemoteFile
+from writers.files.read_back import RemoteFile
 from writers.files.syncing import Steps
 from writers.model import UncompletedUpload
 from writers.objects import s3_requests

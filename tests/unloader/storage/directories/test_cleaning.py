@@ -70,26 +70,6 @@ def test_what_a_dead_run_left_goes_and_is_told(tmp_path: Path) -> None:
     assert api.clean([tmp_path / "out"])["removed"] == []
 
 
-@pytest.mark.parametrize("named", [0, 1])
-def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> None:
-    """One directory is named; its record names the others."""
-    pair = [tmp_path / "x", tmp_path / "y"]
-    left_behind(*pair)
-    found = api.clean([pair[named]])
-    assert {each["directory"] for each in found["removed"]} == {str(path) for path in pair}
-    assert names(tmp_path) == ["x", "y"]
-
-
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    """What a run that continues has staged is not removed under its hands."""
-    with taken([tmp_path], overwrite=False):
-        before = names(tmp_path)
-        for dry_run in (True, False):
-            with pytest.raises(OutputFailed, match="a run is writing to"):
-                api.clean([tmp_path], dry_run=dry_run)
-        assert names(tmp_path) == before
-
-
 def test_what_no_run_has_put_there_stays(tmp_path: Path) -> None:
     """A folder of that name may be someone's own."""
     (tmp_path / RUN).mkdir()

@@ -12,9 +12,9 @@ from publications.staged_runs import as_bytes, content_of, manifest_of, stage, t
 from unloader.errors import OutputFailed
 from unloader.storage.directories.directory_publishing import carrying_out
 from unloader.storage.directories.directory_records import publishing_lines
-from unloader.storage.directories.directory_recovery import complete, pending
+from unloader.storage.directories.directory_recovery import pending
 from unloader.storage.directories.directory_storage import RunDirectories
-from unloader.storage.storage_protocol import JOURNAL, Leftover
+from unloader.storage.storage_protocol import JOURNAL
 
 STAGED = b'{"event":"staged","unit":"1"}\n'
 
@@ -70,29 +70,6 @@ def test_who_goes_on_has_the_journal(tmp_path: Path) -> None:
         moves = stage(again, "a.csv")
         again.commit(moves, as_bytes(manifest_of(["a.csv"], "dead")))
     assert content_of(out).keys() == {"a.csv", "_manifest.json"}
-
-
-def test_what_a_dead_run_has_left_is_counted_and_removed(tmp_path: Path) -> None:
-    """The next run reports it, and has no line of its journal."""
-    out = tmp_path / "out"
-    with begun(out) as directory:
-        stage(directory, "a.csv")
-    with taken([out], overwrite=False, run_id="next", home="home") as following:
-        told = Leftover(directory=str(out), run_id="dead", units=1, files=1, bytes=4)
-        assert following.notices == (f"removed {told.text()}",)
-        assert following.recorded(JOURNAL) == b""
-        assert not (out / "_run" / JOURNAL).exists()
-
-
-def test_a_publication_on_record_is_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By anyone who comes into the directory."""
-    broken_off(tmp_path / "out", monkeypatch)
-    monkeypatch.undo()
-    (done,) = complete(tmp_path / "out")
-    assert done.run_id == "dead"
-    assert content_of(tmp_path / "out").keys() == {"a.csv", "_manifest.json"}
 
 
 @pytest.mark.parametrize("torn", [-1, -40])

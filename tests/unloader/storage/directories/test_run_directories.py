@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,38 +13,6 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 from unloader.errors import OutputFailed
 from unloader.storage.storage_protocol import RUN
 from writers.errors import WriteError
-
-ROOT = Path(__file__).parents[4]
-OTHER_RUN = """
-import sys
-from pathlib import Path
-from unloader.errors import OutputFailed
-sys.path.append("tests/support")
-from publications.staged_runs import taken
-try:
-    taken([Path(sys.argv[1])], overwrite=True)
-except OutputFailed as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> None:
-    """A second run is refused, in this process or another; the first is not disturbed."""
-    with taken([tmp_path / "out"], overwrite=False) as directory:
-        moves = stage(directory, "a.csv")
-        with pytest.raises(OutputFailed, match="another run is writing"):
-            taken([tmp_path / "out"], overwrite=overwrite)
-        done = subprocess.run(
-            [sys.executable, "-c", OTHER_RUN, str(tmp_path / "out")],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            check=True,
-        )
-        assert "another run is writing" in done.stdout
-        directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
-    assert content_of(tmp_path / "out")["a.csv"] == "new\n"
 
 
 def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:

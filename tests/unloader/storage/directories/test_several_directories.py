@@ -74,13 +74,6 @@ def test_a_directory_in_the_room_of_staged_files_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_of_another_run_is_no_destination(tmp_path: Path) -> None:
-    """A run alone cannot go into another one's `_run` either, whose end would remove its files."""
-    with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
-        taken([tmp_path / "_run" / "mine"], overwrite=False)
-    assert not (tmp_path / "_run").exists()
-
-
 def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: Path) -> None:
     """What a broken run left in the first is cleared only once all directories are ours."""
     first, used = tmp_path / "x", tmp_path / "y"
