@@ -37,7 +37,7 @@ from unloader.run.journal import (
 from unloader.secrets.encryption_keys import with_keys
 from unloader.storage.place_names import NULL_ROWS, absolute, pipe_template
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import JOURNAL, Claim, LiveStorage, Move, Staging
+from unloader.storage.storage_protocol import JOURNAL, Claim, LiveStorage, Move
 from unloader.storage.stream_relay import FROM_THE_START, Stream
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
@@ -383,11 +383,10 @@ class FileOutput(RunOutput):
         if not self.run.output.options.direct_io:
             return
         for place, staging in zip(self._storage.places, self._stagings(), strict=True):
-            why = None
-            if is_location(staging.directory):
-                why = "it is in an object store"
-            elif staging.directory:
-                why = why_not_direct(Path(staging.directory))
+            if is_location(staging):
+                why: str | None = "it is in an object store"
+            else:
+                why = why_not_direct(Path(staging))
             if why is not None:
                 text = f"{place}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))
@@ -429,11 +428,12 @@ class FileOutput(RunOutput):
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
         self._storage.append(started_line(unit.id, attempt))
-        staging, finals = self._storage.staging(self._stripes[unit.id]), None
-        if staging.finals:
-            finals = FinalNames(place=staging.finals, name=self._naming.of_unit(unit))
+        number, finals = self._stripes[unit.id], None
+        if self._storage.uploads_to_finals:
+            place = self._storage.places[number]
+            finals = FinalNames(place=place, name=self._naming.of_unit(unit))
         spec = replace(
-            self.run.output.spec(staging.directory),
+            self.run.output.spec(self._storage.staging(number)),
             min_free_bytes=self.run.output.options.min_free_bytes,
             synced_from_bytes=self._synced_from,
             # All parts are read again to be joined.
@@ -570,7 +570,7 @@ class FileOutput(RunOutput):
     def next_step(self, *, resumable: bool) -> str:
         if resumable:
             return f"continue with: unloader resume {shlex.quote(self._storage.places[0])}"
-        staged = " and ".join(each.label for each in self._stagings())
+        staged = " and ".join(self._stagings())
         return (
             "run again, which starts from the beginning; until then the finished units are "
             f"in {staged}"
@@ -585,7 +585,7 @@ class FileOutput(RunOutput):
         spec, encryption = output.spec(directory), output.options.encryption
         return spec if encryption is None else with_keys(spec, encryption)
 
-    def _stagings(self) -> list[Staging]:
+    def _stagings(self) -> list[str]:
         return [self._storage.staging(number) for number in range(len(self._storage.places))]
 
     def _final(self, ordered: Sequence[FinishedUnit], stop: Stop) -> Sequence[FinishedUnit]:
@@ -598,7 +598,7 @@ class FileOutput(RunOutput):
 
             joined = merge_files(
                 [file for unit in ordered for file in unit.files],
-                self._keyed(self._storage.staging(0).directory),
+                self._keyed(self._storage.staging(0)),
                 "table",
                 header=self.header,
                 check=lambda: check_stop(stop, _BEFORE),
