@@ -53,14 +53,12 @@ from unloader.tuning.measuring_tasks import (
     ConnectTask,
     Fetched,
     FetchTask,
-    WriteSettings,
     WriteTask,
     Written,
 )
 from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.unit import RowEstimate, copy_unit
-from writers.codecs.measuring import encode_sample, measure_parquet, measure_text
-from writers.errors import WriteError
+from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.files.regular import write_error
 from writers.files.sink import Sink
 from writers.large_rows import LargeRow
@@ -77,8 +75,6 @@ PREFIX = ".unloader-preflight-"
 """First letters of a file's name, on file systems that need names."""
 
 _DATA_BYTES = 4 * 1024 * 1024
-_DISK_BYTES = 256 * 1024 * 1024
-"""The most that is written to find out how fast a disk is before a run."""
 _BATCHES = 4
 """Of each unit of a sample, at least, where it has the rows."""
 
@@ -383,24 +379,16 @@ def _read_unit(
 def _measured(task: SampleTask, rows: _Rows) -> Sample:
     if not rows.bytes:
         return Sample(whole=rows.whole)
-    rates = list[float]()
-    spec, seconds = task.spec, task.budget.disk_seconds
-    writing = WriteSettings(
-        overlap_buffer=spec.buffer_bytes,
-        overlap_buffers=spec.buffers,
-        checksum=spec.checksum,
-        direct_io=spec.direct_io,
-    )
-    for directory in task.disks if seconds else ():
-        file = WriteTask(directory=directory, writing=writing, bytes=_DISK_BYTES, seconds=seconds)
-        with suppress(WriteError, OSError):
-            found = _write(file)
-            rates.append(found.bytes / max(found.ended - found.began, 1e-6))
+    rates: list[float | None] = []
+    if task.budget.disk_seconds:
+        # Not by `_write`: one file with its checksum is slower than the files of all workers.
+        rates = [measure_disk(directory, task.budget.disk_seconds) for directory in task.disks]
+    known = [rate for rate in rates if rate is not None]
     fetched = Sample(
         whole=rows.whole,
         fetch_seconds=rows.seconds,
         fetch_cpu_seconds=rows.cpu_seconds,
-        disk_bytes_per_second=sum(rates) if rates and len(rates) == len(task.disks) else None,
+        disk_bytes_per_second=sum(known) if known and len(known) == len(rates) else None,
     )
     if task.extract.projection.route == "encoded":
         text = b"".join(chunk for item in rows.items for chunk in item)

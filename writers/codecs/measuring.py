@@ -1,4 +1,4 @@
-"""Measures codecs on a sample: CPU time per codec, bounded.
+"""Measures codecs and disks on a sample: CPU time per codec, wall time per disk, all bounded.
 
 Other processes of a busy machine disturb CPU time the least. The least of several repetitions is
 taken. A codec that is too slow for its share of the time is measured on fewer frames, always on
@@ -7,6 +7,8 @@ one; where no time is left it is not measured at all.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 _REPETITIONS = 3
 _ENOUGH_SECONDS = 0.1
 """A measurement that took this time is not repeated: a disturbance is small beside it."""
+
+
+_DISK_STEP_BYTES = 8 * 1024 * 1024
+_DISK_MOST_BYTES = 256 * 1024 * 1024
 
 
 def measure_text(
@@ -159,6 +165,37 @@ def _write_file(batches: Sequence[pa.RecordBatch], spec: OutputSpec) -> tuple[fl
         writer.abort()
         raise
     return process_time() - began, Path(spec.directory, file.path)
+
+
+def measure_disk(directory: str, seconds: float) -> float | None:
+    """Return the bytes a second that a directory's disk takes and keeps, None if it takes none.
+
+    Written in growing steps, each synced, to a file without a name, at most 256 MiB in all.
+
+    Args:
+        directory: Where the file is made.
+        seconds: No step begins that would likely end after them.
+    """
+    # A file system that compresses gains nothing from these bytes, as from compressed output.
+    block = os.urandom(1024 * 1024) * (_DISK_STEP_BYTES // (1024 * 1024))
+    best, blocks, total = 0.0, 1, 0
+    deadline = perf_counter() + seconds
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            while total + blocks * len(block) <= _DISK_MOST_BYTES:
+                began = perf_counter()
+                for _ in range(blocks):
+                    file.write(block)
+                os.fsync(file.fileno())
+                took = max(perf_counter() - began, 1e-6)
+                best = max(best, blocks * len(block) / took)
+                total += blocks * len(block)
+                blocks *= 2
+                if perf_counter() + 2 * took > deadline:
+                    break
+    except OSError:
+        return best or None
+    return best or None
 
 
 def _figures(

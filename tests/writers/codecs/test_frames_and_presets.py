@@ -33,7 +33,7 @@ from writers.codecs.compression import (
     gzip_library,
     open_compressor,
 )
-from writers.codecs.measuring import encode_sample, measure_parquet, measure_text
+from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
 PIECES = [
@@ -197,6 +197,19 @@ def test_text_is_encoded_as_a_run_does(tmp_path: Path) -> None:
     assert text.count(b"\n") == 5001
     assert seconds > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_is_measured_without_a_trace(tmp_path: Path) -> None:
+    """A directory has a speed and is as empty as before."""
+    assert (measure_disk(str(tmp_path), 0.05) or 0) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["missing", "file"])
+def test_what_cannot_be_written_to_has_no_speed(tmp_path: Path, place: str) -> None:
+    """A place that takes no file gives None, not an error: the run reports the problem."""
+    (tmp_path / "file").write_text("x")
+    assert measure_disk(str(tmp_path / place), 0.05) is None
 
 
 GB = 10**9
