@@ -76,7 +76,6 @@ FLOORS = {
             "unloader.tuning.measuring_process",
             "unloader.tuning.machine_load",
             "unloader.tuning.sweep_document",
-            "unloader.tuning.sweep_measurement",
         },
         {"unloader.engine"},
         {"unloader.worker"},

@@ -16,7 +16,7 @@ from stages import stages as no_time
 
 from unloader.model import StageLoad, UnitResult
 from unloader.tuning import machine_load
-from unloader.tuning.live_sweep import evenly, places, rounds
+from unloader.tuning.live_sweep import evenly, places, rounds, waits_of
 from unloader.tuning.machine_load import (
     Machine,
     Reading,
@@ -28,7 +28,6 @@ from unloader.tuning.machine_load import (
     machine_of,
     read_machine,
 )
-from unloader.tuning.sweep_measurement import waits_of
 from writers import cpu_delay
 
 
