@@ -68,48 +68,9 @@ def float_texts(values: pa.Array) -> pa.Array:
     odd = pc.fill_null(pc.invert(plain), False)
     if not pc.any(odd).as_py():
         return texts
-    fixed = _with_exponents(pc.filter(values, odd), pc.filter(texts, odd), width)
-    return pc.replace_with_mask(texts, odd, fixed)
-
-
-def _with_exponents(values: pa.Array, texts: pa.Array, width: _Width) -> pa.Array:
-    """Rewrite Arrow's texts of non-finite, small and large floats as PostgreSQL's."""
-    texts = pc.replace_substring_regex(texts, r"e([+-])(\d)$", r"e\10\2")
-    size = pc.abs(values)
-    even = pc.equal(pc.bit_wise_and(values.view(width.integer), pa.scalar(1, width.integer)), 0)
-    low, high = width.edges
-    on_edge = pc.and_(even, pc.and_(pc.greater_equal(size, low), pc.less(size, high)))
-    # Non-finite, in [1e-5, 1e-4), or a float32 of at least 1e6.
-    without = pc.invert(pc.match_substring(texts, "e"))
-    rest = pc.or_(without, on_edge)
-    if width.fixed_digits > _ARROW_FIXED_DIGITS:
-        texts = _without_exponents(values, texts, width.fixed_digits)
-    if not pc.any(rest).as_py():
-        return texts
-    pairs = zip(
-        pc.filter(values, rest).to_pylist(), pc.filter(texts, rest).to_pylist(), strict=True
-    )
-    return pc.replace_with_mask(
-        texts, rest, pa.array([_float_text(value, text, width) for value, text in pairs])
-    )
-
-
-def _without_exponents(values: pa.Array, texts: pa.Array, fixed_digits: int) -> pa.Array:
-    """Write out the exponents that Arrow has and PostgreSQL has not."""
-    size = pc.abs(values)
-    here = pc.and_(
-        pc.less(size, 10.0**fixed_digits), pc.greater_equal(size, 10.0**_ARROW_FIXED_DIGITS)
-    )
-    if not pc.any(here).as_py():
-        return texts
-    # All digits of these integers are significant: neighbours are less than 1 apart.
-    whole = pc.and_(here, pc.equal(pc.trunc(values), values))
-    integers = pc.cast(pc.cast(pc.if_else(whole, values, 0.0), pa.int64()), pa.string())
-    texts = pc.if_else(whole, integers, texts)
-    for exponent in range(_ARROW_FIXED_DIGITS, fixed_digits):
-        pattern = rf"^(-?\d)\.(\d{{{exponent}}})(\d+)e\+{exponent}$"
-        texts = pc.replace_substring_regex(texts, pattern, r"\1\2.\3")
-    return texts
+    pairs = zip(pc.filter(values, odd).to_pylist(), pc.filter(texts, odd).to_pylist(), strict=True)
+    written = pa.array([_float_text(value, text, width) for value, text in pairs])
+    return pc.replace_with_mask(texts, odd, written)
 
 
 def _float_text(value: float, text: str, width: _Width) -> str:
@@ -118,8 +79,6 @@ def _float_text(value: float, text: str, width: _Width) -> str:
     number = Decimal(text).normalize()
     low, high = width.edges
     inside = not low <= abs(value) < high or _strictly_inside(number, value, width)
-    if inside and "e" in text:
-        return text
     if not inside:
         for digits in range(len(number.as_tuple().digits), width.most_digits + 1):
             number = Decimal(f"{value:.{digits - 1}e}")
