@@ -46,7 +46,7 @@ from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
 from unloader.engine.engine import Engine, Work
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import LocalExecutor
 from unloader.engine.schedule import Attempt, Schedule
 from unloader.model import RetryOptions
 from unloader.placement.seating import Seating

@@ -335,7 +335,6 @@ class Pool:
             causes: By worker, what its `Lost` will have as the cause. A worker without a process is
                 passed over.
         """
-        self._check_open()
         doomed = [self._members[worker] for worker in causes if worker in self._members]
         for child in doomed:
             child.reason = Lost(

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from numa.model import ProcessLimits
-from unloader.engine.executor import Executor
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import Executor, LocalExecutor
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.model import Preload, Request

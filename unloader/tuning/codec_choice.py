@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from numa.model import ProcessLimits, Topology
 from numa.topology import detect
 from partition_planner.model import Plan, WorkUnit
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import LocalExecutor
 from unloader.errors import Interrupted, SourceError, UnloaderError, WorkerLost
 from unloader.events import Notice, Observer
 from unloader.model import Extract, OutputOptions, Request

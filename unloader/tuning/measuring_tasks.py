@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from msgspec import Struct
 
 from unloader.engine.engine import Engine, Work
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import LocalExecutor
 from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError, error_of
 from unloader.model import AttemptFailure, Extract, RetryOptions, UnitTask

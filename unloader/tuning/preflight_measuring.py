@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from numa.model import ProcessLimits
 from unloader import __version__
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import LocalExecutor
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Observer, PhaseStarted
 from unloader.model import OutputTask, Preload, Request, UnitTask

@@ -9,8 +9,7 @@ from typing import Any
 from numa.model import ProcessLimits, Seat
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.engine import Engine, Work
-from unloader.engine.executor import Executor
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import Executor, LocalExecutor
 from unloader.engine.schedule import Attempt, Schedule, Verdict
 from unloader.errors import Interrupted, WorkerLost
 from unloader.model import AttemptFailure, RetryOptions, UnitResult

@@ -16,7 +16,7 @@ from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, r
 
 from numa.model import ProcessLimits
 from partition_planner.model import WorkUnit
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import LocalExecutor
 from unloader.engine.schedule import Attempt
 from unloader.errors import Interrupted
 from unloader.model import AttemptFailure

@@ -18,8 +18,7 @@ from processes.engine_runs import (
 
 from numa.model import Finished, Lost, Message, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.engine.executor import Executor, ExecutorEvent, failure_in
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import Executor, ExecutorEvent, LocalExecutor, failure_in
 from unloader.engine.schedule import Attempt
 from unloader.events import UnitAdvanced
 from unloader.model import (

@@ -17,7 +17,7 @@ from numa.model import Ready, Seat, WorkerEvent
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import LocalExecutor
 from unloader.placement.evidence import Watch, WorkerEvidence
 
 needs_linux = pytest.mark.skipif(

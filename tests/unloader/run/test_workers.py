@@ -18,8 +18,7 @@ import numa.topology
 from numa.errors import PlacementError
 from numa.model import Node, Ready, Topology
 from unloader import api
-from unloader.engine.executor import ExecutorEvent
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import ExecutorEvent, LocalExecutor
 from unloader.events import Event, UnitFinished
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table

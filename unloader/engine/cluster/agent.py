@@ -24,10 +24,9 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.model import Finished, Lost, Message, ProcessLimits, Ready, Seat
+from numa.model import Finished, Lost, Message, ProcessLimits, Ready
 from numa.topology import detect
-from unloader.engine.executor import ExecutorEvent
-from unloader.engine.local import LocalExecutor
+from unloader.engine.executor import ExecutorEvent, LocalExecutor
 from unloader.errors import failure_of, translate
 from unloader.model import AttemptFailure, Preload, SeatOptions
 from unloader.placement.evidence import WorkerEvidence
@@ -57,13 +56,6 @@ class Opening(Struct, frozen=True, kw_only=True):
     """Places of the run that are here, ascending, each with the number of its seat among those."""
     lease_seconds: float
     """Without a call of the parent for this time, all processes are ended."""
-
-
-class Opened(NamedTuple):
-    seats: tuple[Seat, ...]
-    """The seats of its places, in their order, each with the number of its place."""
-    notices: tuple[str, ...]
-    """Notes on requested seats that the machine does not have."""
 
 
 class Report(NamedTuple):
@@ -97,8 +89,11 @@ def machine_id() -> str:
     return socket.gethostname()
 
 
-async def open_agent(opening: Opening) -> Opened | AttemptFailure:
-    """Open an agent, or return why this machine cannot seat its workers."""
+async def open_agent(opening: Opening) -> Seating | AttemptFailure:
+    """Open an agent and return its seats, which have the numbers of its places.
+
+    A failure says why this machine cannot seat its workers.
+    """
     logging.getLogger("distributed.worker").addFilter(_is_news)
     try:
         agent = await asyncio.to_thread(Agent, opening)
@@ -106,7 +101,7 @@ async def open_agent(opening: Opening) -> Opened | AttemptFailure:
         return failure_of(error)
     _agents[opening.agent] = agent
     agent.renew_lease()
-    return agent.opened
+    return agent.seating
 
 
 async def step(name: str, orders: Sequence[Order]) -> tuple[list[Any], list[Report]] | None:
@@ -161,14 +156,14 @@ class Agent:
         seats = tuple(
             replace(seating.seats[number], worker=place) for place, number in opening.places
         )
+        self.seating = replace(seating, seats=seats, near=None)
         self.executor = LocalExecutor(
-            Seating(seats=seats, memory_policy=seating.memory_policy),
+            self.seating,
             opening.entry,
             opening.limits,
             warm_up=opening.warm_up,
             looks=opening.looks,
         )
-        self.opened = Opened(seats, seating.notices)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=opening.agent)
         self.lease: asyncio.TimerHandle
         self.is_woken = False

@@ -30,7 +30,6 @@ from msgspec.structs import replace
 from numa.model import Lost, Message, Ready, Seat
 from unloader.engine.cluster.agent import (
     HOLD_SECONDS,
-    Opened,
     Opening,
     Order,
     Report,
@@ -39,7 +38,7 @@ from unloader.engine.cluster.agent import (
     step,
     wake,
 )
-from unloader.engine.cluster.homes import Home, check_fits, home_of, shared, vacant_for
+from unloader.engine.cluster.homes import Home, home_of, shared, vacant_for
 from unloader.engine.executor import (
     EventQueue,
     Executor,
@@ -199,7 +198,10 @@ class DaskExecutor(Executor):
             return await _all(asked)
 
         homes = tuple(self._sync(ask_all))
-        check_fits(homes)
+        if not homes:
+            raise ConfigError(
+                "the cluster has no Dask worker", "start some with: dask worker ADDRESS"
+            )
         return homes
 
     def open(self, places: int, homes: Iterable[Home]) -> tuple[Seat, ...]:
@@ -235,8 +237,8 @@ class DaskExecutor(Executor):
             places=share,
         )
         call = self._client.run(open_agent, opening, workers=[home.address])
-        answer: Opened = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
-        if not isinstance(answer, Opened):
+        answer = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
+        if isinstance(answer, AttemptFailure):
             raise error_class(answer.error)(f"{home.label}: {answer.message}", answer.hint)
         agent = RemoteAgent(home, opening)
         with self._lock:
@@ -272,7 +274,6 @@ class DaskExecutor(Executor):
         try:
             asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
             home = await asyncio.wait_for(asked, _LATER_SECONDS)
-            check_fits([home])
         except ConfigError as error:
             self._refused.add(address)
             self._inbox.put((None, error.message))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from unloader import __version__
 from unloader.engine.cluster.agent import hello
@@ -30,9 +29,6 @@ class Home(Struct, frozen=True, kw_only=True):
     machine: str
     """Tells the machine from others."""
     threads: int
-    problem: str = ""
-    """Why it does not fit the run."""
-    hint: str = ""
 
     @property
     def label(self) -> str:
@@ -88,73 +84,42 @@ async def home_of(
     """Ask a Dask worker; only functions of the standard library until its version is known.
 
     Raises:
-        ConfigError: It cannot be asked, or does not answer in time.
+        ConfigError: It does not answer in time, or could not do the work, or not in the same way.
     """
 
     async def ask(function: Callable[..., Any], *arguments: object) -> Any:
+        call = client.run(function, *arguments, workers=[address])
         try:
-            call = client.run(function, *arguments, workers=[address])
             return (await asyncio.wait_for(call, seconds))[address]
-        except TimeoutError as error:
+        except ImportError:
+            return None
+        except Exception as error:
+            late = isinstance(error, TimeoutError)
+            reason = f"has not answered for {seconds:g} s" if late else f"does not answer: {error}"
             raise ConfigError(
-                f"the Dask worker at {address} has not answered for {seconds:g} s",
-                "see its log, or end it",
+                f"the Dask worker at {address} {reason}", "see its log, or end it"
             ) from error
 
-    answers: tuple[Any, ...] = await asyncio.gather(
-        ask(platform.node),
-        ask(platform.python_version),
-        ask(pkgutil.resolve_name, "unloader:__version__"),
-        return_exceptions=True,
-    )
-    host, python, version = answers
-    for each in answers:
-        if isinstance(each, ConfigError):
-            raise each
-    for each in (host, python):
-        if isinstance(each, BaseException):
-            raise ConfigError(
-                f"the Dask worker at {address} does not answer: {each}", "see its log"
-            ) from each
-    home = Home(address=address, host=host, machine="", threads=max(1, threads))
+    host = await ask(platform.node)
     where = f"the Dask worker on {host} ({address})"
-    if python.split(".")[:2] != platform.python_version().split(".")[:2]:
-        return replace(
-            home,
-            problem=f"{where} has Python {python}, but this run has Python "
-            f"{platform.python_version()}",
-            hint="use the same minor version of Python on all machines",
+    python, ours = await ask(platform.python_version), platform.python_version()
+    if python.split(".")[:2] != ours.split(".")[:2]:
+        raise ConfigError(
+            f"{where} has Python {python}, but this run has Python {ours}",
+            "use the same minor version of Python on all machines",
         )
+    version = await ask(pkgutil.resolve_name, "unloader:__version__")
     if version != __version__:
-        has = f"unloader {version}"
-        if isinstance(version, Exception):
-            has = "no unloader" if isinstance(version, ImportError) else f"unloader ?: {version}"
-        return replace(
-            home,
-            problem=f"{where} has {has}, but this run has unloader {__version__}",
-            hint=f"install unloader {__version__} in the environment of each Dask worker, and "
-            "restart them",
+        has = "no unloader" if version is None else f"unloader {version}"
+        raise ConfigError(
+            f"{where} has {has}, but this run has unloader {__version__}",
+            f"install unloader {__version__} in the environment of each Dask worker, and restart "
+            "them",
         )
     machine, problem = await ask(hello, source_kind)
     if problem:
-        return replace(
-            home,
-            problem=f"{where} cannot read the source: {problem}",
-            hint="install the driver in the environment of each Dask worker",
+        raise ConfigError(
+            f"{where} cannot read the source: {problem}",
+            "install the driver in the environment of each Dask worker",
         )
-    return replace(home, machine=machine)
-
-
-def check_fits(homes: Sequence[Home]) -> None:
-    """Refuse Dask workers that could not do the work, or would do it in another way.
-
-    Raises:
-        ConfigError: One does not fit, or the cluster has no Dask worker; names the machines.
-    """
-    if not homes:
-        raise ConfigError("the cluster has no Dask worker", "start some with: dask worker ADDRESS")
-    for home in homes:
-        if home.problem:
-            others = sum(each.hint == home.hint for each in homes) - 1
-            more = f" (and {others} more)" if others else ""
-            raise ConfigError(f"{home.problem}{more}", home.hint)
+    return Home(address=address, host=host, machine=machine, threads=max(1, threads))

@@ -192,9 +192,8 @@ def _seated(request: Request, parallelism: int | None, executor: DaskExecutor) -
     )
 
 
-_FILES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 _FIELDS = {"ca": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
-"""Of `distributed.Security`."""
+"""The fields of `distributed.Security`."""
 _SECONDS = 10.0
 
 
@@ -209,10 +208,12 @@ def certificates_at(path: str) -> Mapping[str, str]:
     """
     place = Path(path)
     advice = (
-        "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names three files"
+        "give a directory with ca.pem, cert.pem and key.pem, or a TOML file with lines such as: "
+        'ca = "ca.pem", for ca, cert and key'
     )
-    names: Mapping[str, Any] = _FILES
+    base, names = place, {name: f"{name}.pem" for name in _FIELDS}
     if not place.is_dir():
+        base = place.parent
         try:
             names = tomllib.loads(read_regular(place, follow=True).decode())
         except (OSError, ValueError) as error:
@@ -220,20 +221,17 @@ def certificates_at(path: str) -> Mapping[str, str]:
             raise ConfigError(
                 f"--cluster-security {place} cannot be read: {reason}", advice
             ) from error
-    missing = [name for name in _FILES if not isinstance(names.get(name), str)]
-    if missing:
-        raise ConfigError(
-            f"--cluster-security {path} does not name {', '.join(missing)}",
-            'write lines such as: ca = "ca.pem", for ca, cert and key',
-        )
-    base = place if place.is_dir() else place.parent
-    found = {name: base / names[name] for name in _FILES}
-    for name, file in found.items():
+    found = {}
+    for name, field in _FIELDS.items():
+        if not isinstance(names.get(name), str):
+            raise ConfigError(f"--cluster-security {path} does not name {name}", advice)
+        file = base / names[name]
         if not file.is_file():
             raise ConfigError(
                 f"--cluster-security {path}: the {name} file {file} does not exist", advice
             )
-    return {_FIELDS[name]: str(file) for name, file in found.items()}
+        found[field] = str(file)
+    return found
 
 
 def check_reachable(address: str, certificates: Mapping[str, str] | None) -> None:
