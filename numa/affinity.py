@@ -16,14 +16,13 @@ from numa.errors import PlacementError, TopologyError
 from numa.model import BindReport, Seat, Topology
 from numa.topology import cpu_list_text, detect, nodes_with_cpus
 
-MEMORY_POLICIES = ("local", "preferred", "bind", "interleave")
-
 _MODES = {
     "local": mempolicy.LOCAL,
     "preferred": mempolicy.PREFERRED,
     "bind": mempolicy.BIND,
     "interleave": mempolicy.INTERLEAVE,
 }
+MEMORY_POLICIES = tuple(_MODES)
 
 # The most CPUs that a kernel can be built for (NR_CPUS); it ignores missing CPUs.
 _EVERY_CPU = range(8192)
@@ -42,7 +41,7 @@ def probe_memory_policy() -> str | None:
         try:
             restores.append(partial(_restore_memory, mempolicy.current()))
             nodes = frozenset(sorted(mempolicy.allowed_nodes())[:1])
-            mempolicy.apply(mempolicy.Policy(mode=mempolicy.PREFERRED, nodes=nodes))
+            mempolicy.apply(mempolicy.PREFERRED, nodes)
         except OSError as error:
             return _refusal(error)
     return None
@@ -197,7 +196,7 @@ def _bind_memory(
             if name == "interleave":
                 allowed = mempolicy.allowed_nodes()
                 nodes = allowed & nodes_with_cpus() or allowed
-            mempolicy.apply(mempolicy.Policy(mode=_MODES[name], nodes=nodes))
+            mempolicy.apply(_MODES[name], nodes)
         except OSError as error:
             reason = _refusal(error)
     if reason is None:
@@ -231,13 +230,13 @@ def _restore_cpus(before: set[int]) -> None:
         _set_cpus(_EVERY_CPU)
 
 
-def _restore_memory(before: mempolicy.Policy) -> None:
+def _restore_memory(before: tuple[int, frozenset[int]]) -> None:
     try:
-        mempolicy.apply(before)
+        mempolicy.apply(*before)
     except OSError:
         # Where even that is refused, nothing was set.
         with suppress(OSError):
-            mempolicy.apply(mempolicy.Policy(mode=mempolicy.DEFAULT))
+            mempolicy.apply(mempolicy.DEFAULT)
 
 
 def _set_cpus(cpus: Iterable[int]) -> bool:

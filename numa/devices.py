@@ -13,11 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from numa.errors import TopologyError
-from numa.kernel_files import text_of
+from numa.kernel_files import mounts, text_of
 
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 _CONTROLLER = re.compile(r"nvme\d+", re.ASCII)
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 # More names than that in a message do not help.
 _MOST_SHOWN = 20
@@ -142,21 +141,11 @@ def _entry_of_path(name: str, path: Path, sys_root: Path, proc_root: Path) -> Pa
 def _mounted(path: Path, proc_root: Path) -> Path | None:
     """Return the mounted device of the path, from the mount table (proc_pid_mountinfo(5))."""
     best: tuple[int, Path] | None = None
-    try:
-        table = text_of(proc_root / "self" / "mountinfo") or ""
-    except TopologyError:
-        return None
-    for line in table.splitlines():
-        fixed, dash, rest = line.partition(" - ")
-        words, kind = fixed.split(), rest.split()
-        if not dash or len(words) < 5 or len(kind) < 2:
-            continue
-        point, source = (
-            Path(_ESCAPE.sub(lambda m: chr(int(m[1], 8)), word)) for word in (words[4], kind[1])
-        )
+    for _, place, _, source, _ in mounts(proc_root):
+        point = Path(place)
         # Of mounts on one place the last is the one that is seen.
         if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
-            best = (len(point.parts), source)
+            best = (len(point.parts), Path(source))
     return best[1] if best is not None and best[1].is_absolute() else None
 
 

@@ -17,6 +17,8 @@ _MOST_BYTES = 1 << 22
 
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
 
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
 # Guess: far above any kernel's NR_CPUS (8192), so that garbage cannot eat the memory.
 _HIGHEST_NUMBER = 1_000_000
 
@@ -92,3 +94,23 @@ def cpu_list_text(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def mounts(proc_root: Path) -> list[tuple[str, str, str, str, str]]:
+    """Return root, place, type, source and options of each mount, in the order of mounting.
+
+    Empty where the table cannot be read, or has tens of thousands of mounts. Source:
+    proc_pid_mountinfo(5).
+    """
+    try:
+        table = text_of(proc_root / "self" / "mountinfo") or ""
+    except TopologyError:
+        return []
+    found = []
+    for line in table.splitlines():
+        fixed, _, rest = line.partition(" - ")
+        words = (*fixed.split()[3:5], *rest.split()[:3])
+        if len(words) == 5:
+            root, place, *others = (_ESCAPE.sub(lambda m: chr(int(m[1], 8)), w) for w in words)
+            found.append((root, place, others[0], others[1], others[2]))
+    return found

@@ -10,8 +10,6 @@ import errno
 import os
 import sys
 
-from msgspec import Struct
-
 DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL = range(5)
 
 _CALL_NUMBERS = {
@@ -32,13 +30,6 @@ _Mask = ctypes.c_ulong * _WORDS
 _MAX_NODE = 1024 + 1
 
 
-class Policy(Struct, frozen=True, kw_only=True):
-    """A thread's memory policy: the mode, with its flags, and the nodes it names."""
-
-    mode: int
-    nodes: frozenset[int] = frozenset()
-
-
 def unsupported() -> str | None:
     """Return why the calls cannot even be tried on this machine, None if they can."""
     if sys.platform != "linux":
@@ -49,8 +40,8 @@ def unsupported() -> str | None:
     return None
 
 
-def current() -> Policy:
-    """Return the calling thread's policy.
+def current() -> tuple[int, frozenset[int]]:
+    """Return the calling thread's policy: the mode, with its flags, and the nodes it names.
 
     Raises:
         OSError: The kernel refuses, as `ENOSYS` without NUMA and `EPERM` in some containers.
@@ -58,7 +49,7 @@ def current() -> Policy:
     mode = ctypes.c_int()
     mask = _Mask()
     _call(1, ctypes.byref(mode), mask, ctypes.c_long(_MAX_NODE), None, ctypes.c_long(0))
-    return Policy(mode=mode.value, nodes=_nodes_of(mask))
+    return mode.value, _nodes_of(mask)
 
 
 def allowed_nodes() -> frozenset[int]:
@@ -72,19 +63,19 @@ def allowed_nodes() -> frozenset[int]:
     return _nodes_of(mask)
 
 
-def apply(policy: Policy) -> None:
+def apply(mode: int, nodes: frozenset[int] = frozenset()) -> None:
     """Set the policy of the calling thread and of later child processes.
 
     Raises:
         OSError: As `current`; also `EINVAL` for a node without memory or outside our cpuset.
     """
     mask = _Mask()
-    for node in policy.nodes:
+    for node in nodes:
         if not 0 <= node < _WORDS * _WORD_BITS:
             raise OSError(errno.EINVAL, f"node {node} cannot exist")
         mask[node // _WORD_BITS] |= 1 << (node % _WORD_BITS)
-    used, most = (mask, _MAX_NODE) if policy.nodes else (None, 0)
-    _call(0, ctypes.c_long(policy.mode), used, ctypes.c_long(most))
+    used, most = (mask, _MAX_NODE) if nodes else (None, 0)
+    _call(0, ctypes.c_long(mode), used, ctypes.c_long(most))
 
 
 def _call(which: int, *arguments: object) -> None:

@@ -53,7 +53,7 @@ from numa.model import (
     WorkerEvent,
 )
 from numa.processes import member
-from numa.processes.channel import LEAVE, TASK, TOLD, Channel
+from numa.processes.member import LEAVE, TASK, TOLD, Channel
 from numa.processes.server import ForkServer, Served, ended_within, start_interpreter
 
 logger = logging.getLogger(__name__)

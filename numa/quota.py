@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from numa.errors import TopologyError
-from numa.kernel_files import not_understood, text_of
+from numa.kernel_files import mounts, not_understood, text_of
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 _PLACES = (
     ("", ""),
@@ -86,28 +85,18 @@ def _folders(cgroup_root: Path, proc_root: Path) -> Iterator[Path]:
             groups[""] = group
         elif "cpu" in controllers.split(","):
             groups["cpu"] = group
-    try:
-        table = text_of(proc_root / "self" / "mountinfo") or ""
-    except TopologyError:
-        # Tens of thousands of mounts: the usual places will do.
-        table = ""
-    mounts: list[tuple[Path, str, str | None]] = []
+    found: list[tuple[Path, str, str | None]] = []
     """The folder of a mount, its controller, and the group that it shows; None = not known."""
-    for line in table.splitlines():
-        # Source: proc_pid_mountinfo(5).
-        fixed, dash, rest = line.partition(" - ")
-        words, kind = fixed.split(), rest.split()
-        if not dash or len(words) < 5 or len(kind) < 3:
+    for shown, place, kind, _, options in mounts(proc_root):
+        if not Path(place).is_relative_to(cgroup_root):
             continue
-        shown, mounted = (_ESCAPE.sub(lambda m: chr(int(m[1], 8)), word) for word in words[3:5])
-        if not Path(mounted).is_relative_to(cgroup_root):
-            continue
-        if kind[0] == "cgroup2":
-            mounts.append((Path(mounted), "", shown))
-        elif kind[0] == "cgroup" and "cpu" in kind[2].split(","):
-            mounts.append((Path(mounted), "cpu", shown))
+        if kind == "cgroup2":
+            found.append((Path(place), "", shown))
+        elif kind == "cgroup" and "cpu" in options.split(","):
+            found.append((Path(place), "cpu", shown))
+    # Without a table the usual places will do.
     usual = [(cgroup_root / place, controller, None) for place, controller in _PLACES]
-    for folder, controller, top in mounts or usual:
+    for folder, controller, top in found or usual:
         steps = _steps(top, groups.get(controller, "/"))
         if steps is not None:
             yield from (folder.joinpath(*steps[:depth]) for depth in range(len(steps) + 1))

@@ -47,11 +47,6 @@ _PROCESSOR = 39 - 3
 
 _ON_NODE = re.compile(rb" N(\d+)=(\d+)")
 _PAGE_KIB = re.compile(rb" kernelpagesize_kB=(\d+)")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-# Kernels before 4.0 do not tell the size of pages, which then are ordinary ones; huge ones are
-# left out, as theirs is unknown.
-_HUGE = re.compile(rb" huge(?: |$)")
 
 # The kernel gives memory shared with children, or of huge pages, a file that no process opened.
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
@@ -68,17 +63,17 @@ class Pages(NamedTuple):
 def pages_of(numa_maps: bytes) -> Pages:
     """Return how much memory is on which node, by the text of a `numa_maps`.
 
-    Pages are counted with the size in their line, which a line without pages lacks. Source:
-    numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c: transparent huge pages are
-    counted as small pages, pages of hugetlbfs as huge ones.
+    Pages are counted with the size in their line, which a line without pages lacks, and every line
+    before Linux 4.0. Source: numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c:
+    transparent huge pages are counted as small pages, pages of hugetlbfs as huge ones.
     """
     own: dict[int, int] = {}
     of_files: dict[int, int] = {}
     for line in numa_maps.splitlines():
         stated = _PAGE_KIB.search(line)
-        if stated is None and _HUGE.search(line):
+        if stated is None:
             continue
-        page_bytes = _PAGE_BYTES if stated is None else int(stated[1]) * 1024
+        page_bytes = int(stated[1]) * 1024
         of_file = b" file=" in line and not any(name in line for name in _UNNAMED)
         into = of_files if of_file else own
         for node, count in _ON_NODE.findall(line):

@@ -93,13 +93,9 @@ class ForkServer:
     """The parent's side. The process starts with `begin`, or with the first worker."""
 
     def __init__(self, seat: Seat, memory_policy: str, entry: str, warm_up: bytes) -> None:
-        """Start nothing yet.
+        """Start nothing yet; arguments as for `numa.pool.Pool`.
 
-        Args:
-            seat: All CPUs of its workers, and their memory node.
-            memory_policy: See `numa.affinity.seated`.
-            entry: See `numa.pool.Pool`.
-            warm_up: A pickled task that is done once, before the first fork.
+        The seat has all CPUs of the workers, and their memory node; the warm-up is pickled.
         """
         self._seat = seat
         self._memory_policy = memory_policy
@@ -178,9 +174,8 @@ class ForkServer:
     def fork(self, seat: Seat, descriptors: tuple[int, int]) -> tuple[Served, BindReport] | None:
         """Start a worker on a seat; return it, or None where none can be forked.
 
-        Args:
-            seat: The seat, among the CPUs of the server.
-            descriptors: Its end of the pipe, and the file for its standard error.
+        It gets its end of the pipe, and the file for its standard error.
+
         Raises:
             OSError: The system refuses the worker.
         """
@@ -241,15 +236,9 @@ def start_interpreter(
 
     It inherits one end of a socket and no further descriptor, so that its parent sees each end of a
     pipe immediately. It is not a `multiprocessing.Process`, which imports the caller's `__main__`
-    again: that is slow and needs a guard in every script.
+    again: that is slow and needs a guard in every script. Its name is shown in the list of
+    processes; its other standard streams lead to nothing.
 
-    Args:
-        module: Its `serve` takes the descriptor of the socket, this process's id, whether the
-            kernel may end it together with the calling thread, and the entry.
-        name: Its name in the list of processes.
-        entry: See `numa.pool.Pool`.
-        theirs: The end of the socket that the interpreter gets; the caller closes its own copy.
-        stderr: As `subprocess.Popen` takes it; the other standard streams lead to nothing.
     Raises:
         OSError: The system refuses the process.
     """
@@ -302,27 +291,21 @@ def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) ->
         if not data:
             os._exit(0)
         kind, value = pickle.loads(data)
-        answer: object
-        if kind == "fork":
-            pipe, stderr = descriptors
-            answer = _forked(value, memory_policy, pipe, stderr, sock, function)
-        else:
-            answer = _state(value, reap=kind == "reap")
+        # Of a worker that another server had: the kernel has killed it.
+        answer: object = -signal.SIGKILL
+        with suppress(ChildProcessError):
+            if kind == "ended":
+                flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+                answer = os.waitid(os.P_PID, value, flags) is not None
+            elif kind == "reap":
+                found, status = os.waitpid(value, os.WNOHANG)
+                answer = os.waitstatus_to_exitcode(status) if found else None
+            else:
+                pipe, stderr = descriptors
+                answer = _forked(value, memory_policy, pipe, stderr, sock, function)
         for each in descriptors:
             os.close(each)
         sock.send(pickle.dumps(answer), socket.MSG_NOSIGNAL)
-
-
-def _state(pid: int, *, reap: bool) -> object:
-    """Return whether a worker has ended, or reap it and return its exit status."""
-    try:
-        if not reap:
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, pid, flags) is not None
-        found, status = os.waitpid(pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if found else None
-    except ChildProcessError:
-        return -signal.SIGKILL
 
 
 def _forked(
@@ -340,45 +323,37 @@ def _forked(
     # Loaded modules stay to the end. The collector would write to each of these objects in every
     # worker, and the kernel would copy the memory that the workers share.
     gc.freeze()
+    server, status = os.getpid(), 1
     try:
         with seated(seat, memory_policy) as bound:
-            server = os.getpid()
             pid = os.fork()
             if pid == 0:
-                sock.close()
-                ready = Ready(worker=seat.worker, pid=os.getpid(), bound=bound)
-                _be_worker(server, ready, pipe, stderr, function)
+                # The worker never returns to the stack of the server.
+                try:
+                    sock.close()
+                    os.setsid()
+                    os.dup2(stderr, 2)
+                    os.close(stderr)
+                    member.die_with_parent(server)
+                    _set_title("python", member.__name__, f"worker-{seat.worker}")
+                    own = socket.socket(fileno=pipe)
+                    ready = Ready(worker=seat.worker, pid=os.getpid(), bound=bound)
+                    member.main(own, own.makefile("rb"), ready, function)
+                    status = 0
+                except BaseException:
+                    # As the interpreter would show it; the pool reads it from there.
+                    sys.excepthook(*sys.exc_info())
+                finally:
+                    member.end_process(status)
     except OSError as error:
         return error
     return pid, bound
 
 
-def _be_worker(
-    server: int, ready: Ready, pipe: int, stderr: int, function: member.TaskFunction
-) -> NoReturn:
-    """Do what a worker does; the stack of the server above is never returned to."""
-    status = 1
-    try:
-        os.setsid()
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        member.die_with_parent(server)
-        _set_title("python", member.__name__, f"worker-{ready.worker}")
-        sock = socket.socket(fileno=pipe)
-        member.main(sock, sock.makefile("rb"), ready, function)
-        status = 0
-    except BaseException:
-        # As the interpreter would show it; the pool reads it from there.
-        sys.excepthook(*sys.exc_info())
-    finally:
-        member.end_process(status)
-
-
 def _set_title(*words: str) -> None:
     """Show these words as the arguments of this process, as many as there is room for.
 
-    They are written over the arguments of the server, as no way but this is open to all users.
-    Nothing happens where the kernel does not show their place.
+    They are written over the arguments of the server: other ways are not open to all users.
     """
     with suppress(OSError, IndexError, ValueError):
         fields = _STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

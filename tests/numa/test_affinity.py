@@ -56,7 +56,7 @@ def test_report_agrees_with_the_probe() -> None:
     with seated(seat, "preferred") as report:
         if REFUSED is None and seat.memory_node is not None:
             assert (report.memory_policy, report.note) == ("preferred", None)
-            assert mempolicy.current().nodes == {seat.memory_node}
+            assert mempolicy.current()[1] == {seat.memory_node}
         else:
             assert report.memory_policy is None
             assert report.note is not None
@@ -118,13 +118,13 @@ def test_an_unbound_seat_keeps_the_users_own_policy() -> None:
     """If workers are not bound, the policy of the user's numactl stays, too."""
     node = min(mempolicy.allowed_nodes())
     before = mempolicy.current()
-    theirs = mempolicy.Policy(mode=mempolicy.INTERLEAVE, nodes=frozenset((node,)))
-    mempolicy.apply(theirs)
+    theirs = (mempolicy.INTERLEAVE, frozenset((node,)))
+    mempolicy.apply(*theirs)
     try:
         with seated(Seat(worker=0, node=0, cpus=(), memory_node=None), "local") as report:
             inside = mempolicy.current()
     finally:
-        mempolicy.apply(before)
+        mempolicy.apply(*before)
     assert inside == theirs
     assert (report.memory_policy, report.note) == (None, None)
 
@@ -135,7 +135,7 @@ def test_interleaving_leaves_out_nodes_without_cpus() -> None:
     """Interleaving uses the memory of graphics cards and similar devices only as a last resort."""
     allowed = mempolicy.allowed_nodes()
     with seated(first_seat(), "interleave"):
-        nodes = mempolicy.current().nodes
+        nodes = mempolicy.current()[1]
     assert nodes == (allowed & nodes_with_cpus() or allowed)
 
 
@@ -175,7 +175,7 @@ def test_process_started_inside_is_born_bound() -> None:
     seat = first_seat()
     code = (
         "import os, sys; from numa import mempolicy; "
-        "policy = mempolicy.current().mode if sys.argv[1] else None; "
+        "policy = mempolicy.current()[0] if sys.argv[1] else None; "
         "print(sorted(os.sched_getaffinity(0)), policy)"
     )
     with seated(seat, "preferred") as report:

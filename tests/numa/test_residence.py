@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from processes.program import Program
 
-from numa.residence import COST_SHARE, Pace, Residences, pages_of
+from numa.residence import COST_SHARE, Pace, Residences
 
 MIB = 1 << 20
 
@@ -166,19 +166,6 @@ def test_pages_of_several_nodes_and_sizes(tmp_path: Path) -> None:
     assert dict(seen.file_memory) == OF_FILES
     assert seen.local_share(1) == OWN[1] / (OWN[0] + OWN[1])
     assert seen.local_share(2) == 0
-
-
-def test_a_kernel_that_tells_no_page_size() -> None:
-    """Pages are ordinary ones then; huge ones of any size are left out."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    pages = pages_of(
-        b"00c00000 default heap anon=3 dirty=3 N0=1 N1=2\n"
-        b"7f0000000000 default file=/a\\040huge\\040b mapped=1 N1=1\n"
-        b"7f2000000000 default file=/anon_hugepage\\040(deleted) huge anon=3 dirty=3 N0=3\n"
-        b"7f1000000000 default\n"
-    )
-    assert pages.own == {0: page, 1: 2 * page}
-    assert pages.of_files == {1: page}
 
 
 def test_a_thread_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
