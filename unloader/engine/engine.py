@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from numa.model import Finished, Lost, Message, Raised
 from unloader.engine.executor import Executor, ExecutorEvent, NoPlaceLeft, failure_in
-from unloader.engine.schedule import Attempt, Schedule, U, Verdict
+from unloader.engine.schedule import Attempt, Cause, Schedule, U, Verdict
 from unloader.errors import ConnectFailed, SessionsRefused, is_a
 from unloader.events import Notice
 from unloader.model import AttemptFailure
@@ -180,14 +180,14 @@ class Engine(Struct, Generic[U]):
         if failure.retryable:
             failure = self.work.verdict_on(attempt, failure)
         ends = self.work.ends_run(attempt, failure)
-        judge = self.schedule.failed
+        cause: Cause = "failed"
         if isinstance(event, Lost):
-            judge = self.schedule.lost
+            cause = "lost"
         elif is_a(failure, SessionsRefused):
-            judge = self.schedule.refused
+            cause = "refused"
         elif is_a(failure, ConnectFailed):
-            judge = self.schedule.connecting
-        verdict = judge(place, failure, self.clock(), stops=ends)
+            cause = "connecting"
+        verdict = self.schedule.failed(place, failure, self.clock(), cause, stops=ends)
         self.work.discard(attempt)
         self.work.failed(place, verdict, failure)
         if ends and not failure.retryable and self.failure is None:

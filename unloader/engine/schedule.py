@@ -8,7 +8,8 @@ Not every failure is the unit's own, and only what may be is counted against its
     failed      the attempt itself failed: counted
     connecting  no session could be opened: counted, and the place waits as long as the unit
     refused     the source takes no more sessions: not counted while other places have one
-    lost        the place's process ended: counted, unless it loses one unit after the other
+    lost        the place's process ended: counted, unless it loses one unit after the other while
+                other places do not: then the place waits longer and longer
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import heapq
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -55,6 +56,9 @@ class Verdict(Struct, Generic[U], frozen=True, kw_only=True):
     counted: bool = True
     """It counts against the unit's retries."""
 
+
+Cause: TypeAlias = Literal["failed", "connecting", "refused", "lost"]
+"""Why an attempt has failed; see above."""
 
 Jitter: TypeAlias = Callable[[str, int], float]
 """Maps the id of a unit and the number of its failures to a number from 0 to 1."""
@@ -121,21 +125,17 @@ class Capacity(Struct):
     _reported: int | None = None
     _changed: float = 0.0
 
-    def allows(self, busy: int, now: float) -> bool:
-        """Return whether one more place may work beside busy ones; may raise the limit for it."""
-        if not self.has_room(busy, now):
-            return False
-        if self.limit is None or busy < self.limit:
-            return True
-        self._set(self.limit + 1, now)
-        self._is_trial, self._raise_at = True, now + RAISE_SECONDS
-        return True
-
     def has_room(self, busy: int, now: float) -> bool:
-        """Return what `allows` would, and change nothing."""
+        """Return whether one more place may work beside busy ones."""
         if self.limit is None or busy < self.limit:
             return True
         return self._raise_at is not None and now >= self._raise_at and busy <= self.limit
+
+    def taken(self, busy: int, now: float) -> None:
+        """Note that one more place works beside busy ones: a trial if they were at the limit."""
+        if self.limit is not None and busy >= self.limit:
+            self._set(self.limit + 1, now)
+            self._is_trial, self._raise_at = True, now + RAISE_SECONDS
 
     def refused(self, others: int, now: float) -> bool:
         """Note that the source refused a session, while a number of others are open.
@@ -273,14 +273,13 @@ class Schedule(Struct, Generic[U]):
         """Return what an idle place does next, None if there is nothing now."""
         if not self._places.may_work(place, now) or not self.gives(now):
             return None
-        if not self.capacity.allows(len(self._running), now):
-            return None
         assignment = self._due(place, now)
         if assignment is None and self._has_fresh():
             unit = self.units[self._next]
             self._next += 1
             assignment = Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)
         if assignment is not None:
+            self.capacity.taken(len(self._running), now)
             self._running[place] = assignment
         return assignment
 
@@ -313,70 +312,58 @@ class Schedule(Struct, Generic[U]):
         """Record that the unit at a place is done; return the unit."""
         self._connected.add(place)
         self._places.worked(place)
-        return self._ended(place)
+        self.held.discard(place)
+        return self._running.pop(place)
 
     def failed(
-        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
+        self,
+        place: int,
+        failure: AttemptFailure,
+        now: float,
+        cause: Cause = "failed",
+        *,
+        stops: bool = True,
     ) -> Verdict[U]:
         """Note a failed attempt: tried again if that may help and attempts are left.
 
-        The delay doubles with each attempt. A failure that no retry can mend stops the schedule.
+        The delay doubles with each attempt. A failure that no retry can mend stops the schedule,
+        unless `stops` is False.
         """
         self._connected.discard(place)
-        assignment = self._ended(place)
-        if parts := self.parts(assignment.unit):
-            self.put_back(parts, assignment.attempt)
-            return Verdict(assignment=assignment, retry_in_seconds=0.0, counted=False)
+        self.held.discard(place)
+        attempt = self._running.pop(place)
+        is_counted = True
+        if cause == "lost":
+            # The unit comes back to the place that lost it only if there is nothing else to do.
+            attempt = replace(attempt, lost_at=place)
+            unit = attempt.unit.id
+            is_counted = not (failure.retryable and self._places.lost(place, unit, now, self.retry))
+        elif cause == "refused" and failure.retryable:
+            # Places that have a session do the units.
+            others = len(self._running.keys() | self._connected)
+            is_counted = not self.capacity.refused(others, now)
+        if not is_counted:
+            self._put(attempt, now)
+            return Verdict(assignment=attempt, retry_in_seconds=0.0, counted=False)
+        if cause in ("refused", "connecting"):
+            # The next unit would fare no better, so the place waits, too: or an outage of some
+            # seconds would use up the attempts of one unit after the other.
+            until = now + self._delay(attempt)
+            if self._running or self._connected:
+                self._places.rest(place, until)
+            else:
+                self._rest_until = until
+        if parts := self.parts(attempt.unit):
+            self.put_back(parts, attempt.attempt)
+            return Verdict(assignment=attempt, retry_in_seconds=0.0, counted=False)
         if not failure.retryable:
             self._stopped = self._stopped or stops
-        elif assignment.failures < self.retry.retries:
-            delay = self._delay(assignment)
-            self._put(replace(assignment, failures=assignment.failures + 1), now + delay)
-            return Verdict(assignment=assignment, retry_in_seconds=delay)
-        self._given_up[assignment.unit.id] = failure
-        return Verdict(assignment=assignment, retry_in_seconds=None)
-
-    def connecting(
-        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
-    ) -> Verdict[U]:
-        """Note that an attempt failed as no session could be opened.
-
-        The next unit would fare no better, so the place waits, too: or an outage of some seconds
-        would use up the attempts of one unit after the other.
-        """
-        until = now + self._delay(self._running[place])
-        verdict = self.failed(place, failure, now, stops=stops)
-        if self._running or self._connected:
-            self._places.rest(place, until)
-        else:
-            self._rest_until = until
-        return verdict
-
-    def refused(
-        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
-    ) -> Verdict[U]:
-        """Note that the source takes no more sessions: places that have one do the units."""
-        self._connected.discard(place)
-        others = (self._running.keys() | self._connected) - {place}
-        if not failure.retryable or not self.capacity.refused(len(others), now):
-            return self.connecting(place, failure, now, stops=stops)
-        return self._not_counted(place, now)
-
-    def lost(
-        self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
-    ) -> Verdict[U]:
-        """Note that the process at a place ended in an attempt.
-
-        A place that loses different units in a row, while others do not, is at fault itself. It
-        waits longer and longer, and its losses are not counted. A unit comes back to the place that
-        lost it only if there is nothing else to do.
-        """
-        lost = replace(self._running[place], lost_at=place)
-        self._running[place] = lost
-        if failure.retryable and self._places.lost(place, lost.unit.id, now, self.retry):
-            self._connected.discard(place)
-            return self._not_counted(place, now)
-        return self.failed(place, failure, now, stops=stops)
+        elif attempt.failures < self.retry.retries:
+            delay = self._delay(attempt)
+            self._put(replace(attempt, failures=attempt.failures + 1), now + delay)
+            return Verdict(assignment=attempt, retry_in_seconds=delay)
+        self._given_up[attempt.unit.id] = failure
+        return Verdict(assignment=attempt, retry_in_seconds=None)
 
     def vacated(self, place: int) -> None:
         """Note that the process at an idle place has ended, and its session with it."""
@@ -428,15 +415,6 @@ class Schedule(Struct, Generic[U]):
         self._put_back += 1
         again = replace(assignment, attempt=assignment.attempt + 1)
         heapq.heappush(self._waiting, (due, self._put_back, again))
-
-    def _not_counted(self, place: int, now: float) -> Verdict[U]:
-        assignment = self._ended(place)
-        self._put(assignment, now)
-        return Verdict(assignment=assignment, retry_in_seconds=0.0, counted=False)
-
-    def _ended(self, place: int) -> Attempt[U]:
-        self.held.discard(place)
-        return self._running.pop(place)
 
     def _has_fresh(self) -> bool:
         return self._next < len(self.units) and not (self.in_order and self._waiting)

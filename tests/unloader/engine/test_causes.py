@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.engine.schedule import Schedule, delay_seconds, spread
+from unloader.engine.schedule import Cause, Schedule, delay_seconds, spread
 from unloader.model import AttemptFailure, RetryOptions
-
-Judge = Callable[[int, AttemptFailure, float], object]
 
 LOST = AttemptFailure(error="WorkerLost", message="killed", hint="see the log", retryable=True)
 
@@ -64,7 +60,7 @@ def refused_down_to(sessions: int, schedule: Schedule[WorkUnit], places: int, no
     """Refuse every place that tries to connect, after the first `sessions`."""
     working = [place for place in range(places) if schedule.running(place) is not None]
     for place in working[sessions:]:
-        verdict = schedule.refused(place, LOST, now)
+        verdict = schedule.failed(place, LOST, now, "refused")
         assert not verdict.counted
         assert verdict.retry_in_seconds == 0.0
 
@@ -109,11 +105,11 @@ def test_one_more_session_is_tried_after_a_minute_and_not_after_two_refusals() -
     assert schedule.capacity.limit == 2
     assert begun(schedule, 4, 60.0) == {}
     assert len(begun(schedule, 4, 120.0)) == 1
-    schedule.refused(2, LOST, 121.0)
+    schedule.failed(2, LOST, 121.0, "refused")
     assert schedule.capacity.limit == 2
     assert begun(schedule, 4, 180.9) == {}
     assert len(begun(schedule, 4, 181.0)) == 1
-    schedule.refused(2, LOST, 182.0)
+    schedule.failed(2, LOST, 182.0, "refused")
     assert begun(schedule, 4, 1e9) == {}
     assert not schedule.capacity.raises
     assert (schedule.capacity.limit, schedule.capacity.lowest) == (2, 1)
@@ -136,8 +132,8 @@ def test_refusals_without_any_session_are_failures_like_others() -> None:
     """Without any session the attempts count, with a delay, and run out."""
     schedule = schedule_of(3, retries=1)
     assert len(begun(schedule, 2, 0.0)) == 2
-    assert not schedule.refused(0, LOST, 0.0).counted
-    verdict = schedule.refused(1, LOST, 0.0)
+    assert not schedule.failed(0, LOST, 0.0, "refused").counted
+    verdict = schedule.failed(1, LOST, 0.0, "refused")
     assert verdict.counted
     assert verdict.retry_in_seconds == 1.0
     now = 0.0
@@ -145,7 +141,7 @@ def test_refusals_without_any_session_are_failures_like_others() -> None:
     for _ in range(20):
         now += 1.0
         for place in begun(schedule, 2, now):
-            schedule.refused(place, LOST, now)
+            schedule.failed(place, LOST, now, "refused")
     assert schedule.over
     assert len(schedule.given_up) == 3
 
@@ -161,19 +157,19 @@ def test_an_outage_uses_up_no_attempts_of_units_that_were_not_begun() -> None:
         for place in range(2):
             if (attempt := schedule.running(place)) is not None:
                 tried.add(attempt.unit.id)
-                schedule.connecting(place, LOST, now)
+                schedule.failed(place, LOST, now, "connecting")
         begun(schedule, 2, now)
         now += 0.1
     assert len(tried) <= 3
     assert schedule.given_up == {}
 
 
-@pytest.mark.parametrize("judge", ["connecting", "refused"])
-def test_nobody_tries_while_nobody_can_connect(judge: str) -> None:
+@pytest.mark.parametrize("cause", ["connecting", "refused"])
+def test_nobody_tries_while_nobody_can_connect(cause: Cause) -> None:
     """Where the last one has no session either, all wait for the delay of its unit."""
     schedule = schedule_of(5)
     begun(schedule, 1, 0.0)
-    getattr(schedule, judge)(0, LOST, 0.0)
+    schedule.failed(0, LOST, 0.0, cause)
     assert begun(schedule, 4, 0.9) == {}
     assert begun(schedule, 4, 1.0)
 
@@ -189,7 +185,7 @@ def test_a_place_that_loses_whatever_it_gets_costs_one_unit_one_attempt() -> Non
             if place == 0 and schedule.running(0):
                 schedule.finished(0)
         if schedule.running(1):
-            counted.append(schedule.lost(1, LOST, now).counted)
+            counted.append(schedule.failed(1, LOST, now, "lost").counted)
         now += 0.5
     assert counted.count(True) == 1
     assert len(counted) < 10, "it waits longer and longer"
@@ -205,7 +201,7 @@ def test_a_unit_that_ends_each_process_uses_up_its_own_attempts_alone() -> None:
         for place in range(3):
             attempt = schedule.running(place)
             if attempt is not None and attempt.unit.id == "0":
-                assert schedule.lost(place, LOST, now).counted
+                assert schedule.failed(place, LOST, now, "lost").counted
             elif attempt is not None:
                 assert attempt.attempt == 1
                 schedule.finished(place)
@@ -217,11 +213,11 @@ def test_a_lost_unit_goes_to_another_place_if_it_can() -> None:
     """The place that lost it takes other units first; without any it takes it again."""
     schedule = schedule_of(3, retries=3)
     begun(schedule, 2, 0.0)
-    schedule.lost(0, LOST, 0.0)
+    schedule.failed(0, LOST, 0.0, "lost")
     assert begun(schedule, 1, 5.0) == {0: "2"}
     schedule.finished(1)
     assert begun(schedule, 2, 5.0) == {1: "0"}
-    schedule.lost(1, LOST, 5.0)
+    schedule.failed(1, LOST, 5.0, "lost")
     schedule.finished(0)
     assert schedule.take(1, 50.0) is not None
 
@@ -232,7 +228,7 @@ def test_when_all_places_lose_everything_the_run_ends() -> None:
     now, losses = 0.0, 0
     while not schedule.over and now < 10_000:
         for place in begun(schedule, 2, now):
-            schedule.lost(place, LOST, now)
+            schedule.failed(place, LOST, now, "lost")
             losses += 1
         now += 1.0
     assert len(schedule.given_up) == 4

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.engine.schedule import Attempt, Schedule
+from unloader.engine.schedule import Attempt, Cause, Schedule
 from unloader.model import AttemptFailure, RetryOptions
 
 RETRYABLE = AttemptFailure(
@@ -49,7 +49,7 @@ def test_of_several_in_one_each_is_tried_by_itself_after_a_failure(how: str) -> 
         schedule.finished(0)
         schedule.put_back(parts, 1)
     else:
-        verdict = getattr(schedule, how)(0, RETRYABLE, 0.0)
+        verdict = schedule.failed(0, RETRYABLE, 0.0, how)
         assert (verdict.retry_in_seconds, verdict.counted) == (0.0, False)
     assert [taken(schedule, worker, 9.0) for worker in (1, 2, 3)] == [
         *(("part 0", 2), ("part 1", 2)),
@@ -235,9 +235,9 @@ class _Places:
         assert assignment.attempt == self.attempts[unit]
         self.busy[worker] = assignment
 
-    def _fail(self, worker: int, failure: AttemptFailure, cause: str = "failed") -> None:
+    def _fail(self, worker: int, failure: AttemptFailure, cause: Cause = "failed") -> None:
         assignment = self.busy.pop(worker)
-        verdict = getattr(self.schedule, cause)(worker, failure, self.now)
+        verdict = self.schedule.failed(worker, failure, self.now, cause)
         assert verdict.assignment.unit == assignment.unit
         self.counted[assignment.unit.id] += verdict.counted
         if verdict.retry_in_seconds is None:
