@@ -101,20 +101,23 @@ class BindReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Residence(Struct, frozen=True, kw_only=True):
     """The places where a process was seen so far, as the kernel reports them."""
 
-    cpus: tuple[int, ...]
+    cpus: tuple[int, ...] = ()
     """CPUs that its threads were on when looked at, ascending."""
-    looks: int
+    looks: int = 0
     """How many times it was looked at."""
-    memory: tuple[tuple[int, int], ...]
+    memory: tuple[tuple[int, int], ...] = ()
     """(node, bytes) of its private memory at the last look, ascending by node; empty if unknown.
     Private memory has no file: heap, stacks, buffers."""
-    file_memory: tuple[tuple[int, int], ...]
+    file_memory: tuple[tuple[int, int], ...] = ()
     """(node, bytes) of the files it maps (programs, libraries): shared by all who map them, and
     where the first of them put them; empty if not known."""
     allowed_cpus: tuple[int, ...] = ()
     """CPUs that its main thread might use at the last look, ascending; empty if not known."""
     note: str | None = None
     """One line on what could not be seen; None if all could."""
+    pid: int = 0
+    page_looks: int = 0
+    """How many times its memory was looked at, successfully or not."""
 
     def local_share(self, node: int) -> float | None:
         """Return the part of its private memory that is on the node, 0 to 1; None if unknown."""

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.model import Residence
 
@@ -103,46 +103,24 @@ class Pace:
         self.due_at = max(self.affordable_at, now + self._seconds)
 
 
-class _Seen(Struct, kw_only=True):
-    pid: int
-    cpus: set[int]
-    looks: int = 0
-    allowed: tuple[int, ...] = ()
-    pages: Pages = Pages(own={}, of_files={})
-    page_looks: int = 0
-    hidden: str | None = None
-    """Why its folder is not there although it lives."""
-    refused: str | None = None
-    """Why its pages are unknown; the kernel is not asked again."""
-
-    def residence(self) -> Residence:
-        return Residence(
-            cpus=tuple(sorted(self.cpus)),
-            looks=self.looks,
-            memory=tuple(sorted(self.pages.own.items())),
-            file_memory=tuple(sorted(self.pages.of_files.items())),
-            allowed_cpus=self.allowed,
-            note=self.hidden or self.refused,
-        )
-
-
 class Residences:
     """The observations of workers, by worker: of each its last process."""
 
     def __init__(self, proc_root: Path = PROC) -> None:
         self._root = proc_root
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, Residence] = {}
+        self._refused: set[int] = set()
+        """Processes whose pages the kernel does not show; it is not asked again."""
 
     def glance(self, worker: int, pid: int) -> Residence:
         """Look at the CPUs of a worker's process; return the observations so far.
 
-        Args:
-            worker: Its number; a new process starts without observations.
-            pid: A process that is not reaped yet, or its number may belong to another one by now.
+        A new process of a worker starts without observations. The process must not be reaped yet,
+        or its number may belong to another one by now.
         """
         seen = self._seen.get(worker)
         if seen is None or seen.pid != pid:
-            seen = self._seen[worker] = _Seen(pid=pid, cpus=set())
+            seen = self._seen[worker] = Residence(pid=pid)
         folder = self._root / str(pid) / "task"
         try:
             threads = os.listdir(folder)
@@ -150,47 +128,56 @@ class Residences:
             if _lives(pid):
                 # Without the number, or each worker would have a separate line.
                 why = f"{self._root}/PID/task cannot be read ({_why(error)})"
-                seen.hidden = f"{why}: is /proc mounted hidepid?"
-            return seen.residence()
-        seen.hidden = None
+                seen = replace(seen, note=f"{why}: is /proc mounted hidepid?")
+                self._seen[worker] = seen
+            return seen
         found: set[int] = set()
         for thread in threads:
             # One that has ended has no file, or half of it.
             with suppress(OSError, IndexError, ValueError):
                 line = (folder / thread / "stat").read_bytes()
                 found.add(int(line.rpartition(b")")[2].split()[_PROCESSOR]))
-        if found:
-            seen.looks += 1
-            seen.cpus |= found
+        allowed: tuple[int, ...] = ()
         if hasattr(os, "sched_getaffinity"):
             with suppress(OSError):
-                seen.allowed = tuple(sorted(os.sched_getaffinity(pid))) or seen.allowed
-        return seen.residence()
+                allowed = tuple(sorted(os.sched_getaffinity(pid)))
+        seen = self._seen[worker] = replace(
+            seen,
+            cpus=tuple(sorted(found.union(seen.cpus))),
+            looks=seen.looks + bool(found),
+            allowed_cpus=allowed or seen.allowed_cpus,
+            note=seen.note if pid in self._refused else None,
+        )
+        return seen
 
     def look(self, worker: int, pid: int) -> Residence:
         """Look at the CPUs and at the pages of a worker's process; arguments as for `glance`."""
-        self.glance(worker, pid)
-        seen = self._seen[worker]
-        seen.page_looks += 1
+        seen = self.glance(worker, pid)
+        seen = replace(seen, page_looks=seen.page_looks + 1)
         path = self._root / str(pid) / "numa_maps"
-        if not (seen.hidden or seen.refused):
+        if seen.note is None:
             try:
                 pages = pages_of(path.read_bytes())
                 # A process that is about to end has no pages left; earlier observations count.
                 if pages.own or pages.of_files:
-                    seen.pages = pages
+                    seen = replace(
+                        seen,
+                        memory=tuple(sorted(pages.own.items())),
+                        file_memory=tuple(sorted(pages.of_files.items())),
+                    )
             except ProcessLookupError:
                 pass
             except OSError as error:
                 # An ended process has no file, and that is not a refusal.
                 if path.parent.exists():
-                    seen.refused = f"{path.name} cannot be read ({_why(error)})"
-        return seen.residence()
+                    self._refused.add(pid)
+                    seen = replace(seen, note=f"{path.name} cannot be read ({_why(error)})")
+        self._seen[worker] = seen
+        return seen
 
     def seen(self, worker: int) -> Residence | None:
         """Return the observations of a worker's last process, None before the first look."""
-        seen = self._seen.get(worker)
-        return None if seen is None else seen.residence()
+        return self._seen.get(worker)
 
     def page_looks(self, worker: int, pid: int) -> int:
         """Return how often the pages of this very process were read, successfully or not."""
