@@ -58,7 +58,8 @@ LIBRARIES = {
         file="_copy.so",
         override=copying.OVERRIDE,
         tests=tuple(
-            f"unloader/sources/postgres/libpq/test_{name}.py" for name in ("copying", "text_form")
+            f"unloader/sources/postgres/libpq/test_{name}.py"
+            for name in ("copying", "decoding", "text_form")
         ),
     ),
 }

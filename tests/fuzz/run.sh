@@ -2,7 +2,7 @@
 # Fuzz native code under AddressSanitizer and UBSan: run.sh [seconds] [seed] [copy|encoder|fetch|pages]
 #
 # encoder, the default, is the native text encoder; fetch the decoder of Oracle's responses; pages
-# the encoder of Parquet pages; copy what makes CSV of COPY's text form.
+# the encoder of Parquet pages; copy what makes CSV of COPY's text form, and what decodes COPY's CSV.
 #
 # With clang++ by libFuzzer, else with g++ by driver.cpp. PYTHON names an interpreter with the test
 # requirements, CXX another compiler, UNLOADER_FUZZ_DIR where to build and to keep the corpus
@@ -31,6 +31,7 @@ copy)
     target=$here/text_form_target.cpp
     mkdir -p "$build/corpus"
     printf ',"\003\001\000ab\t\\N\t\\\\.\t\\x41' > "$build/corpus/row" &
+    printf '\002\012\0\0\0\010\0\0\0\007\004\002\0a,2024-02-29,1.25\n"x""y",,\n' > "$build/corpus/records" &
     ;;
 encoder)
     sources=$here/../../writers/native/src

@@ -1,5 +1,6 @@
 // Hostile rows of COPY's text form: each is refused, or becomes CSV that says the same in as much
-// room as was asked for; no byte outside of either is read or written.
+// room as was asked for; no byte outside of either is read or written. The same input is also a text
+// of records in the CSV form, which is declined, or decoded into buffers of exactly the right size.
 //
 // An input is: delimiter, quote, the number of columns, eight of which of them are in quotes; the
 // size of NULL and its bytes; then the row.
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "decode.h"
 #include "input.h"
 #include "text_form.h"
 
@@ -62,9 +64,49 @@ std::string written(const TextForm& form, const std::string& row, size_t room) {
     return end == nullptr ? std::string() : std::string(out.get(), static_cast<size_t>(end - out.get()));
 }
 
+// Decodes an input: the number of columns, a kind for each, precision and scale; then the text.
+void decode(const uint8_t* data, size_t size) {
+    using namespace unloader::postgres;
+    static constexpr size_t WIDTHS[] = {1, 2, 4, 8, 4, 4, 8, 16, 4, 8};
+    fuzz::Input input(data, size);
+    std::vector<Column> columns(input.below(6) + 1, Column{});
+    for (Column& each : columns) {
+        each.kind = static_cast<int32_t>(input.below(BINARY + 1));
+        each.precision = static_cast<int32_t>(input.below(38)) + 1;
+        each.scale = static_cast<int32_t>(input.below(static_cast<size_t>(each.precision) + 1));
+        each.zoned = input.byte() & 1;
+    }
+    std::vector<char> text;
+    while (!input.empty()) text.push_back(static_cast<char>(input.byte()));
+    const auto bytes = static_cast<int64_t>(text.size());
+    const int64_t most = unloader_copy_lines(text.data(), bytes);
+    std::vector<Place> places(static_cast<size_t>(most) * columns.size());
+    const auto count = static_cast<int64_t>(columns.size());
+    const int64_t rows =
+        unloader_copy_index(text.data(), bytes, count, most, places.data(), columns.data());
+    if (rows < 0) return;
+    if (rows > most) fail("there are more records than line ends");
+    for (size_t n = 0; n < columns.size(); n++) {
+        Column& column = columns[n];
+        const auto all = static_cast<size_t>(rows);
+        const bool is_text = column.kind >= STRING;
+        std::vector<char> values(is_text ? static_cast<size_t>(column.size) : all * WIDTHS[column.kind]);
+        std::vector<int32_t> offsets(all + 1);
+        std::vector<uint8_t> validity((all + 7) / 8);
+        column.values = values.data();
+        column.offsets = offsets.data();
+        column.validity = validity.data();
+        const Place* mine = places.data() + static_cast<size_t>(most) * n;
+        if (unloader_copy_decode(text.data(), mine, rows, &column) != 0) continue;
+        if (column.nulls > rows) fail("there are more NULLs than records");
+        if (is_text && column.size > static_cast<int64_t>(values.size())) fail("a text grew");
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    decode(data, size);
     fuzz::Input input(data, size);
     const char delimiter = static_cast<char>(input.byte() & 0x7F);
     const char quote = static_cast<char>(input.byte() & 0x7F);

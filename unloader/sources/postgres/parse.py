@@ -19,6 +19,7 @@ from pyarrow import csv
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.base import Text
+from unloader.sources.postgres.libpq.decoding import Decoder
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
 
@@ -87,6 +88,7 @@ class CopyParser:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._binary = [pa.types.is_binary(field.type) for field in schema]
+        self._decoder = Decoder(schema)
         self._odd: set[int] = set()
         """Columns of dates with values that Arrow's reader does not accept."""
         self._types = {
@@ -99,7 +101,13 @@ class CopyParser:
 
         `OutputFailed` names every column with a value that does not fit its Arrow type.
         """
-        table, refused = self._table(_joined(chunks))
+        text = pa.py_buffer(chunks[0]) if len(chunks) == 1 else _joined(chunks)
+        if self._decoder.usable:
+            if batch := self._decoder.batch(text):
+                return batch
+            # Such values seldom come alone, so texts are not read twice from now on.
+            self._decoder.usable = False
+        table, refused = self._table(text)
         arrays: list[pa.Array] = []
         for position, column in enumerate(table.columns):
             array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

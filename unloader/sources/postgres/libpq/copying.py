@@ -24,7 +24,7 @@ from unloader.sources.postgres.errors import Malformed
 from unloader.sources.postgres.statement import TextForm
 from writers import built_library
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """Of the interface in `copy.cpp`, which has the same number."""
 
 NAME = "unloader.sources.postgres.libpq._copy"
@@ -296,6 +296,9 @@ def native() -> ctypes.CDLL | None:
         "fill": (status, (pointer, pointer, size, size, size, filled)),
         "convert": (size, (dialect, ctypes.c_char_p, size, pointer, size)),
         "close": (None, (pointer,)),
+        "lines": (size, (pointer, size)),
+        "index": (size, (pointer, size, size, size, pointer, pointer)),
+        "decode": (status, (pointer, pointer, size, pointer)),
     }
     try:
         return built_library.load(NAME, OVERRIDE, "unloader_copy_", ABI_VERSION, functions)
