@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Struct, field
 
 from unloader.model.source import SecretReference
-from unloader.request.option import ONE_VALUE, PLANNING, READING, Option
+from unloader.request.option import ONE_VALUE, PLANNING, READING, Circumstance, Option
 from unloader.request.settings import PartitionBy
 from unloader.request.value_types import (
     MODE,
@@ -104,13 +105,14 @@ _DAILY = f"{_RUN} \\\n    --to '/extract/{{table}}/{{date}}'"
 
 _output = partial(Option, group="Output", commands=PLANNING, effect="changes", scope="route")
 
-_pause = partial(
-    Option,
-    group="Safety",
-    commands=READING,
-    effect="none",
-    not_for={"streams": "it has no disk", "objects": "it has no disk"},
-)
+_NO_DISK: Mapping[Circumstance, str] = dict.fromkeys(("streams", "objects"), "it has no disk")
+
+_OWNED: Mapping[Circumstance, str] = {
+    "streams": "it has its owner and rights already",
+    "objects": "the bucket sets its owner and rights",
+}
+
+_pause = partial(Option, group="Safety", commands=READING, effect="none", not_for=_NO_DISK)
 
 _buffer = partial(_output, group="Speed", commands=READING, effect="none")
 
@@ -212,38 +214,18 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Number of output buffers of one worker."""
     checksum: Annotated[Checksum, _file()] = "xxh3"
     """Checksum of each file in the manifest. Object stores use crc32c."""
-    mode: Annotated[
-        int | None,
-        _output(
-            MODE,
-            default_text="set by the umask",
-            not_for={
-                "streams": "it has its rights already",
-                "objects": "the bucket sets its rights",
-            },
-        ),
-    ] = None
+    mode: Annotated[int | None, _output(MODE, default_text="set by the umask", not_for=_OWNED)] = (
+        None
+    )
     """Rights of the files and of the manifest, such as 640. The umask does not change them. For
     640, the directories of the run have the rights 750: every user who may read a file may also
     enter its directory."""
     owner_group: Annotated[
-        str,
-        _output(
-            OWNER_GROUP,
-            default_text="this user",
-            not_for={
-                "streams": "it has an owner already",
-                "objects": "its owner is the account of the bucket",
-            },
-            example=":dba",
-        ),
+        str, _output(OWNER_GROUP, default_text="this user", not_for=_OWNED, example=":dba")
     ] = ""
     """Owner and group of the files, the manifest and the directories that the run creates. Write
     names or numbers. Either can be left out, as in :dba. Another owner needs root."""
-    direct_io: Annotated[
-        bool,
-        _buffer(not_for={"streams": "it has no page cache", "objects": "it has no page cache"}),
-    ] = False
+    direct_io: Annotated[bool, _buffer(not_for=_NO_DISK)] = False
     """Bypass the page cache, if the file system supports it."""
     min_free_bytes: Annotated[int, _pause(SIZE, name="min-free")] = 0
     """Pause the run while the disk of a directory has less free space than this, in bytes. 0 does

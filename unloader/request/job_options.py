@@ -314,37 +314,28 @@ class OperationsOptions:
 
 _by_dialect = partial(_text, empty=True, default_text="by dialect")
 
+_marked = partial(_by_dialect, not_for={"fixed": "such records hold values alone"})
+
 
 class TextFilesOptions:
     owner = TextFormat
-    delimiter = _by_dialect(
-        TEXT, not_for={"fixed": "such records have no delimiter"}, example="';'"
-    )
+    delimiter = _marked(TEXT, example="';'")
     r"""Text between two values. Escapes: \xHH \t \n \r \\."""
-    enclosure = _by_dialect(
-        TEXT, not_for={"fixed": "such records have no enclosure"}, example='"\'"'
-    )
+    enclosure = _marked(TEXT, example='"\'"')
     """One or more characters around a value. Escapes as for --delimiter."""
-    enclose = _by_dialect(not_for={"fixed": "such records have no enclosure"}, example="strings")
+    enclose = _marked(example="strings")
     """Values to enclose: where needed, all text and dates, all except NULL, or none."""
-    escape = _by_dialect(not_for={"fixed": "such records have no enclosure"}, example="backslash")
+    escape = _marked(example="backslash")
     """How an enclosure inside a value is written. none refuses such a value."""
     null = _by_dialect(TEXT, example="'\\N'")
     r"""Text for NULL, never enclosed. Escapes as for --delimiter. \N is kept as it is."""
     eol = _by_dialect(END_OF_LINE, example="crlf")
     """End of a record. Escapes as for --delimiter."""
-    header = _by_dialect(opposite=True, not_for={"fixed": "such records have no header"})
+    header = _marked(opposite=True)
     """Write the column names as the first record of each file."""
-    trailing_delimiter = _by_dialect(
-        opposite=True, not_for={"fixed": "such records have no delimiter"}
-    )
+    trailing_delimiter = _marked(opposite=True)
     """Also write a delimiter after the last value."""
-    record_length_digits = _by_dialect(
-        whole(0, 20),
-        name="record-length",
-        metavar="DIGITS",
-        not_for={"fixed": "such records have no length before them"},
-    )
+    record_length_digits = _marked(whole(0, 20), name="record-length", metavar="DIGITS")
     """Write the length of each record in bytes before the record, with this many digits. 0 writes
     no length."""
     encoding = _by_dialect(ENCODING, example="iso-8859-1")

@@ -47,6 +47,7 @@ from unloader.request.option import of_scope
 from unloader.request.options import fields_of, options_of
 from unloader.request.settings import (
     ADAPTIVE,
+    RouteText,
     at_home,
     parse_assignment,
     parse_key_place,
@@ -390,7 +391,7 @@ def _ask(whom: str) -> None:
     os.environ[PASSWORD_VARIABLE] = answer
 
 
-_ON_COMMAND_LINE = Place(path="--route")
+_ON_COMMAND_LINE = "--route"
 
 
 def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
@@ -419,7 +420,7 @@ def _request_of_routes(
     source: SourceSpec | None = None
     requests, routes = [], []
     for name, entry in zip(names, entries, strict=True):
-        own, set_here = _values_of(context, values, entry)
+        own, set_here, settings = _of_route(context, values, entry)
         try:
             places: tuple[str, ...] = own.get("to") or ()
             if not places and "to" in own:
@@ -443,7 +444,7 @@ def _request_of_routes(
                 columns=only.selection.columns,
                 exclude=only.selection.exclude,
                 fixed=only.fixed,
-                settings=_settings(entry, planned=context.obj.planned),
+                settings=settings,
             )
         )
     first = requests[0]
@@ -469,24 +470,19 @@ def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entr
             f"--route cannot change the finished plan {context.obj.job_file}",
             "make a new plan with --route, or leave it out",
         )
-    return _routes_at(_ON_COMMAND_LINE, written)
+    return routes_at(_ON_COMMAND_LINE, written)
 
 
-def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the routes of a job as a plan file keeps them; see `routes_of_plan`."""
+def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[RouteText]:
+    """Return the routes of a job as a plan file keeps them; `routes_at` reads them."""
     return [
-        {"name": each.name, "values": {pair.key: pair.value for pair in each.values}}
+        (each.name, tuple((given.key, given.value) for given in each.values))
         for each in _entries(context, values)
     ]
 
 
-def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
-    return _routes_at(Place(path=path), ((each["name"], each["values"].items()) for each in kept))
-
-
-def _routes_at(
-    place: Place, routes: Iterable[tuple[str, Iterable[tuple[str, Any]]]]
-) -> list[Entry]:
+def routes_at(path: str, routes: Iterable[RouteText]) -> list[Entry]:
+    place = Place(path=path)
     return [
         Entry(
             kind="route",
@@ -499,46 +495,38 @@ def _routes_at(
     ]
 
 
-def _values_of(
+def _of_route(
     context: click.Context, values: Mapping[str, Any], entry: Entry
-) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return all options as they are for a route, and the names of the options that it sets.
+) -> tuple[dict[str, Any], frozenset[str], tuple[Setting, ...]]:
+    """Return all options for a route, the names of the options that it sets, and its settings.
 
     The keys above the routes are defaults for each route: they are ignored where they do not
     apply. The command line counts more than a route of a job file.
     """
     options = {each.key: each for each in of_scope(options_of("run"), "route")}
+    here = entry.place.path == _ON_COMMAND_LINE
+    over = frozenset() if here else on_command_line(context)
+    file = f"{'plan' if context.obj.planned else 'job'} file {entry.place.path}"
+    origin = f"route {entry.name or entry.number}, {'command line' if here else file}"
+    own, settings = dict[str, Any](), []
     for each in entry.values:
-        if each.key not in options:
+        option = options.get(each.key)
+        if option is None:
             name = each.key.replace("_", "-")
-            near = get_close_matches(each.key, options, n=1, cutoff=0.5)
+            near = get_close_matches(name, [known.name for known in options.values()], 1, 0.5)
             raise UsageError(
                 f"route {entry.name}: {name} is not an option of a route",
-                f"did you mean {near[0].replace('_', '-')}?"
+                f"did you mean {near[0]}?"
                 if near
-                else "give it outside of the route, as --" + name,
+                else f"give it outside of the route, as --{name}",
             )
-    over = frozenset() if entry.place == _ON_COMMAND_LINE else on_command_line(context)
-    own = {
-        each.key: meaning(options[each.key], each) for each in entry.values if each.key not in over
-    }
+        if each.key not in over:
+            own[each.key] = meaning(option, each)
+        if option.effect != "unrecorded":
+            value = shown_value(option, each.value)
+            settings.append(
+                Setting(name=option.name, value=value, origin=origin, effect=option.effect)
+            )
     none = {"columns": (), "exclude": ()} if "columns" in own or "exclude" in own else {}
     above = {key for key in given(context) if key not in options}
-    return {**values, **none, **own}, frozenset({*own, *above})
-
-
-def _settings(entry: Entry, *, planned: bool) -> tuple[Setting, ...]:
-    """Return the settings of a route, for its manifest."""
-    options = {each.key: each for each in of_scope(options_of("run"), "route")}
-    file = f"{'plan' if planned else 'job'} file {entry.place.path}"
-    where = "command line" if entry.place == _ON_COMMAND_LINE else file
-    return tuple(
-        Setting(
-            name=option.name,
-            value=shown_value(option, value),
-            origin=f"route {entry.name or entry.number}, {where}",
-            effect=option.effect,
-        )
-        for option, value in ((options[each.key], each.value) for each in entry.values)
-        if option.effect != "unrecorded"
-    )
+    return {**values, **none, **own}, frozenset({*own, *above}), tuple(settings)

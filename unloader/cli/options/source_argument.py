@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from unloader.cli.options.parameter import JobOption, given_values
-from unloader.cli.options.request_of import routes_of_plan
+from unloader.cli.options.request_of import routes_at
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
@@ -270,7 +270,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
     ctx.obj.job_file, ctx.obj.planned = path, True
     if routes:
-        ctx.obj.routes = routes_of_plan(routes, path)
+        ctx.obj.routes = routes_at(path, routes)
     if not values.keys() <= options.keys():
         raise _no_plan(path, "has an unknown option")
     ctx.default_map = {key: as_given(options[key], value) for key, value in values.items()}
