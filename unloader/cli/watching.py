@@ -21,7 +21,7 @@ from unloader.cli.display.log import Display, LogDisplay
 from unloader.cli.mistakes import known_error
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import FollowUpFailed, UnloaderError
-from unloader.events import Event, Tick
+from unloader.events import Event, Observer, Tick
 from unloader.manifest.model import ROUTES, Manifest, TablesManifest
 from unloader.model import Request
 
@@ -43,9 +43,9 @@ class Ticking(Display):
     events may wait for minutes in one call. A display without ticks would then look hung.
     """
 
-    def __init__(self, display: Display) -> None:
-        """Take the display; ticks begin with the first event, as nothing is shown before it."""
-        self._display = display
+    def __init__(self, display: Display, *observers: Observer) -> None:
+        """Take the display, and what gets each event before it; ticks begin with the first one."""
+        self._display, self._observers = display, observers
         # Never taken by `stopping`: the code that a signal interrupts may hold it.
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -57,6 +57,8 @@ class Ticking(Display):
             self._thread = threading.Thread(target=self._tick, name="ticks", daemon=True)
             self._thread.start()
         with self._lock:
+            for observe in self._observers:
+                observe(event)
             self._display(event)
 
     def stopping(self, text: str) -> None:
@@ -80,23 +82,28 @@ class Ticking(Display):
 
 
 @contextmanager
-def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
-    """Yield the display that the options ask for, and close it when the run ends."""
+def display_for(values: Mapping[str, Any], *observers: Observer) -> Iterator[Display]:
+    """Yield the display that the options ask for, and close it when the run ends.
+
+    The observers get each event before it.
+    """
     as_json = values["log_format"] == "json"
     can_draw = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
-    display: Display
+    ticks, display = bool(observers), Display()
     if values["quiet"]:
-        display = Display()
+        pass
     elif values["progress"] == "none":
         display = LogDisplay(as_json=as_json, interval_seconds=None)
     elif values["progress"] == "log" or as_json or not can_draw:
         # A bar needs a terminal even where it was asked for by name; JSON lines are never a bar.
-        display = Ticking(LogDisplay(as_json=as_json, interval_seconds=values["log_interval"]))
+        ticks = True
+        display = LogDisplay(as_json=as_json, interval_seconds=values["log_interval"])
     else:
         # Imported on use: rich is slow to load, and most runs have no terminal.
         from unloader.cli.display.bar import BarDisplay
 
-        display = Ticking(BarDisplay())
+        ticks, display = True, BarDisplay()
+    display = Ticking(display, *observers) if ticks else display
     finished = False
     try:
         yield display
@@ -149,26 +156,23 @@ def watched(
     `tables` are the words of a log for several tables. After a complete run, a failure of the
     command of `--on-success` is FollowUpFailed.
     """
+    watch = None
     wanted = (values[name] for name in ("metrics_file", "on_success", "on_failure"))
-    if values["trace"] == "none" and all(each is None for each in wanted):
-        with display_for(values) as display:
-            yield display
-        return
-    watch = _Watch(values, request, tables)
+    if values["trace"] != "none" or any(each is not None for each in wanted):
+        watch = _Watch(values, request, tables)
     try:
-        with display_for(values) as display:
-            watch.display = display
-            yield watch
+        with display_for(values, *(() if watch is None else (watch.add,))) as display:
+            yield display
     except BaseException as error:
-        watch.end(known_error(error))
+        if watch is not None:
+            watch.end(known_error(error))
         raise
-    watch.end(None)
+    if watch is not None:
+        watch.end(None)
 
 
-class _Watch(Display):
-    """Hands each event to the display and to all watchers."""
-
-    display: Display
+class _Watch:
+    """Hands each event of a run, and its end, to metrics, traces and the commands of the user."""
 
     def __init__(self, values: Mapping[str, Any], request: Request | None, tables: str) -> None:
         """Begin to watch."""
@@ -196,44 +200,22 @@ class _Watch(Display):
 
             self._traces = Traces(self._account)
 
-    def __call__(self, event: Event) -> None:
-        """Take one event."""
+    def add(self, event: Event) -> None:
         self._account.add(event)
         if self._traces is not None:
             self._traces.add(event)
         if self._metrics is not None:
             self._metrics.write_if_due()
-        self.display(event)
-
-    def stopping(self, text: str) -> None:
-        """Record that a signal asked to stop; safe within a signal handler."""
-        self.display.stopping(text)
 
     def end(self, error: UnloaderError | None) -> None:
-        """Inform all watchers of the end of the run, then run the command for that."""
-        self._account.end(time.time(), error)
+        """Report the end of the run, then run the command for that."""
+        self._record_end(error)
         if self._traces is not None and (problem := self._traces.end()):
             json_lines.notice(f"some traces could not be sent: {problem}")
-        self._write_metrics()
         event: Literal["on-success", "on-failure"] = "on-success" if error is None else "on-failure"
         command = self._values[event.replace("-", "_")]
-        why = "" if command is None else self._run(event, command)
-        if not why:
+        if command is None:
             return
-        failure = f"the command of --{event} failed: {why}"
-        if error is not None:
-            json_lines.notice(failure)
-            return
-        failed = FollowUpFailed(
-            f"the run is complete, but {failure}",
-            "read its output, and do its work by hand; do not unload again",
-        )
-        self._account.end(time.time(), failed)
-        self._write_metrics()
-        raise failed
-
-    def _run(self, event: Literal["on-success", "on-failure"], command: str) -> str:
-        """Run a command of the user to its end; return its failure."""
         from unloader.operations.hooks import run_hook
 
         def take(line: str) -> None:
@@ -241,20 +223,28 @@ class _Watch(Display):
             with suppress(OSError):
                 json_lines.write("hook", {"hook": event, "text": line}, line)
 
-        variables = self._values["hook_env"]
+        variables, timeout = self._values["hook_env"], self._values["hook_timeout"]
         if missing := ", ".join(name for name in variables if name not in os.environ):
-            json_lines.notice(
-                f"--hook-env: the command does not get these unset variables: {missing}"
-            )
-        timeout = self._values["hook_timeout"]
+            text = f"--hook-env: the command does not get these unset variables: {missing}"
+            json_lines.notice(text)
         with stop_on_signals(lambda text: None, earlier=False) as stop:
-            return run_hook(command, self._account, take, stop, timeout, variables)
+            why = run_hook(command, self._account, take, stop, timeout, variables)
+        failure = f"the command of --{event} failed: {why}"
+        if why and error is not None:
+            json_lines.notice(failure)
+        elif why:
+            failed = FollowUpFailed(
+                f"the run is complete, but {failure}",
+                "read its output, and do its work by hand; do not unload again",
+            )
+            self._record_end(failed)
+            raise failed
 
-    def _write_metrics(self) -> None:
-        if self._metrics is None:
-            return
-        try:
-            self._metrics.write()
-        except OSError as error:
-            path = self._values["metrics_file"]
-            json_lines.notice(f"--metrics-file {path} could not be written: {error}")
+    def _record_end(self, error: UnloaderError | None) -> None:
+        self._account.end(time.time(), error)
+        if self._metrics is not None:
+            try:
+                self._metrics.write()
+            except OSError as refused:
+                path = self._values["metrics_file"]
+                json_lines.notice(f"--metrics-file {path} could not be written: {refused}")
