@@ -9,26 +9,13 @@ from msgspec import Struct
 
 from unloader.model import Cause, TableCounts, UnitResult, Waits
 
+# fmt: off
 Phase = Literal[
-    "connecting",
-    "snapshot",
-    "table",
-    "columns",
-    "partitions",
-    "extents",
-    "planning",
-    "locking",
-    "measuring",
-    "confirming",
-    "unloading",
-    "counting",
-    "publishing",
-    "committing",
-    "verifying",
-    "comparing",
-    "measuring-disks",
-    "measuring-source",
+    "connecting", "snapshot", "table", "columns", "partitions", "extents", "planning", "locking",
+    "measuring", "confirming", "unloading", "counting", "publishing", "committing", "verifying",
+    "comparing", "measuring-disks", "measuring-source",
 ]
+# fmt: on
 """In the order of a run; a source omits phases that it does not have. `unloader preflight` has the
 last two."""
 
@@ -240,26 +227,13 @@ class Tick(Struct, frozen=True, kw_only=True):
     """Time passes; sent a few times a second so that displays can redraw without a thread."""
 
 
+# fmt: off
 Event = (
-    RunStarted
-    | UnitsKept
-    | SettingUsed
-    | PhaseStarted
-    | UnitStarted
-    | UnitAdvanced
-    | UnitFinished
-    | DirectoryFilled
-    | UnitFailed
-    | ParallelismChanged
-    | Verified
-    | TableStaged
-    | TableFinished
-    | RouteFinished
-    | RunFinished
-    | PointMeasured
-    | Notice
-    | Tick
+    RunStarted | UnitsKept | SettingUsed | PhaseStarted | UnitStarted | UnitAdvanced | UnitFinished
+    | DirectoryFilled | UnitFailed | ParallelismChanged | Verified | TableStaged | TableFinished
+    | RouteFinished | RunFinished | PointMeasured | Notice | Tick
 )
+# fmt: on
 Observer = Callable[[Event], None]
 
 

@@ -60,7 +60,7 @@ def describe(context: click.Context, /, source: str, **values: Any) -> None:
             found = api.describe(spec, table, values["as_text"], display)
             document, text = _described(found)
             document = {"source": spec.location, **document}
-    render.answer(values, document, lambda: text)
+    render.answer(values, document, text)
 
 
 def _described(found: api.TableDescription) -> tuple[dict[str, Any], str]:

@@ -69,14 +69,10 @@ def verify(
             keys=keys_at(values),
             observe=display,
         )
-    render.answer(values, result, lambda: _verified(result), asked=False)
-
-
-def _verified(result: dict[str, Any]) -> str:
     missing = (result.get("table_log") or {}).get("missing_files", ())
     counted_there = result["source_rows"] is not None
     checked = "" if counted_there else " of the files; no SOURCE was given"
-    return render.facts(
+    text = render.facts(
         (
             ("result", f"{result['result']} ({result['level']}{checked})"),
             ("tables", result["table_count"] if "tables" in result else None),
@@ -93,6 +89,7 @@ def _verified(result: dict[str, Any]) -> str:
             ("directory", result["destination"]),
         )
     )
+    render.answer(values, result, text, asked=False)
 
 
 @declared(
@@ -162,15 +159,7 @@ def merge(destination: PlacePath, **values: Any) -> None:
     snapshot, independently of the plan. A second merge of the same parts changes nothing.
     """
     merged = api.merge(destination)
-    render.answer(
-        values,
-        merged,
-        lambda: _merged(convert(merged, Manifest), destination),
-        done=f"the parts are merged in {destination}",
-    )
-
-
-def _merged(manifest: Manifest, destination: PlacePath) -> str:
+    manifest = convert(merged, Manifest)
     totals, verified = manifest.totals, manifest.verified
     parts = render.table(
         (">part", "directory", ">units", ">rows", ">bytes", ">seconds"),
@@ -195,7 +184,8 @@ def _merged(manifest: Manifest, destination: PlacePath) -> str:
             ("manifest", destination / MANIFEST),
         )
     )
-    return f"{parts}\n\n{facts}"
+    done = f"the parts are merged in {destination}"
+    render.answer(values, merged, f"{parts}\n\n{facts}", done=done)
 
 
 @declared(
@@ -224,10 +214,6 @@ def clean(directories: tuple[PlacePath, ...], **values: Any) -> None:
     first.
     """
     found = api.clean(directories, dry_run=values["dry_run"])
-    render.answer(values, found, lambda: _cleaned(found))
-
-
-def _cleaned(found: dict[str, Any]) -> str:
     lines = list(found["completed"])
     if found["removed"]:
         heads = ("directory", "run", ">finished units", ">staged files", ">bytes")
@@ -241,7 +227,7 @@ def _cleaned(found: dict[str, Any]) -> str:
         lines.append(render.table(heads, rows))
         lines.append("nothing was removed (--dry-run)" if found["dry_run"] else "all of it removed")
     lines += [f"kept {path}, which no run has written" for path in found["kept"]]
-    return "\n".join(lines) or "nothing to remove"
+    render.answer(values, found, "\n".join(lines) or "nothing to remove")
 
 
 @declared(
@@ -267,10 +253,6 @@ def keepers(**values: Any) -> None:
 
     ends = values["end"] is not None or values["end_all"]
     found = ended(values["end"]) if ends else listed()
-    render.answer(values, found, lambda: _kept(found))
-
-
-def _kept(found: dict[str, Any]) -> str:
     lines = [f"ended the keeper of run {run_id}" for run_id in found["ended"]]
     if found["keepers"]:
         heads = ("run", "source", "kept until", "used", "host", ">process", ">server process")
@@ -283,4 +265,4 @@ def _kept(found: dict[str, Any]) -> str:
             for each in found["keepers"]
         )
         lines.append(render.table(heads, rows))
-    return "\n".join(lines) or "no snapshot is kept"
+    render.answer(values, found, "\n".join(lines) or "no snapshot is kept")

@@ -52,54 +52,51 @@ def formats(**values: Any) -> None:
         **encoders,
     }
 
-    def text() -> str:
-        heads = ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header")
-        ends = {"\r\n": "crlf", "\n": "lf"}
-        parts = (
-            render.table(("format",), ((name,) for name in registry.formats())),
-            render.table(
-                ("compression", "formats", "levels", "library for text"),
+    heads = ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header")
+    ends = {"\r\n": "crlf", "\n": "lf"}
+    parts = (
+        render.table(("format",), ((name,) for name in registry.formats())),
+        render.table(
+            ("compression", "formats", "levels", "library for text"),
+            (
                 (
-                    (
-                        *(each["codec"], ", ".join(each["formats"])),
-                        "{} to {}".format(*each["levels"]) if each["levels"] else None,
-                        each["library"],
-                    )
-                    for each in codecs
-                ),
-            ),
-            render.table(
-                heads,
-                (
-                    (
-                        *(name, _escaped(each.delimiter), _escaped(each.enclosure)),
-                        *(each.enclose, each.escape),
-                        each.null if each.null == r"\N" else _escaped(each.null),
-                        *(ends.get(each.eol) or _escaped(each.eol), each.header),
-                    )
-                    for name, each in known.items()
-                ),
-            ),
-            render.table(
-                ("table", "library", "version"),
-                (
-                    (name, LIBRARIES[name], found or f"pip install 'unloader[{EXTRAS[name]}]'")
-                    for name, found in tables.items()
-                ),
-            ),
-            render.facts(
-                (
-                    f"{name} encoder",
-                    f"plain, which is slower; the native encoder cannot be used: {reason}"
-                    if reason
-                    else "native (compiled)",
+                    *(each["codec"], ", ".join(each["formats"])),
+                    "{} to {}".format(*each["levels"]) if each["levels"] else None,
+                    each["library"],
                 )
-                for name, reason in reasons.items()
+                for each in codecs
             ),
-        )
-        return "\n\n".join(parts)
-
-    render.answer(values, document, text)
+        ),
+        render.table(
+            heads,
+            (
+                (
+                    *(name, _escaped(each.delimiter), _escaped(each.enclosure)),
+                    *(each.enclose, each.escape),
+                    each.null if each.null == r"\N" else _escaped(each.null),
+                    *(ends.get(each.eol) or _escaped(each.eol), each.header),
+                )
+                for name, each in known.items()
+            ),
+        ),
+        render.table(
+            ("table", "library", "version"),
+            (
+                (name, LIBRARIES[name], found or f"pip install 'unloader[{EXTRAS[name]}]'")
+                for name, found in tables.items()
+            ),
+        ),
+        render.facts(
+            (
+                f"{name} encoder",
+                f"plain, which is slower; the native encoder cannot be used: {reason}"
+                if reason
+                else "native (compiled)",
+            )
+            for name, reason in reasons.items()
+        ),
+    )
+    render.answer(values, document, "\n\n".join(parts))
 
 
 def _installed(library: str) -> str | None:
@@ -132,7 +129,7 @@ def sources(**values: Any) -> None:
         for each in found
     )
     heads = ("scheme", "driver", "version", "what")
-    render.answer(values, {"sources": found}, lambda: render.table(heads, rows))
+    render.answer(values, {"sources": found}, render.table(heads, rows))
     for each in () if values["quiet"] else found:
         if each["warning"]:
             click.echo(f"unloader: warning: {each['driver']}: {each['warning']}", err=True)

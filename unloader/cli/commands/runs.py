@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -109,7 +109,19 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif values["quiet"]:
         return
     elif more and not last and not on_terminal:
-        render.emit(_status_line(found))
+        if (live := found.live) is None:
+            render.emit(f"{found.state}: run {found.run_id}")
+            return
+        left = live.seconds_left
+        parts = (
+            *(() if live.tables is None else (tables_text(live.tables),)),
+            f"{live.units.done}/{live.units.total} units",
+            counted(live.rows, "row"),
+            render.rows_per_second(live.rows_per_second),
+            *(() if live.fraction is None else (f"{live.fraction * 100:.0f} %",)),
+            *(() if left is None else (f"about {render.seconds(left)} left",)),
+        )
+        render.emit(f"{live.phase}: {', '.join(parts)}")
     else:
         page = status_page(found, datetime.now(UTC), screen.columns if on_terminal else None)
         if more and not last:
@@ -142,12 +154,23 @@ def runs(directory: PlacePath, depth: int, **values: Any) -> None:
     links and hidden directories. Rows and bytes of an unfinished run are the last figures that it
     reported.
     """
-    found = statuses_below(str(directory), depth)
-
-    def text() -> str:
-        return _runs_page(found, datetime.now(UTC)) if found else f"no runs in {directory}"
-
-    render.answer(values, {"runs": found}, text)
+    found, now = statuses_below(str(directory), depth), datetime.now(UTC)
+    rows = []
+    for each in found:
+        figures: tuple[object, ...] = (None,) * 3
+        since = each.since or each.started
+        if each.state == "finished" and (done := each.finished) is not None:
+            figures = (done.rows, render.size(done.bytes), f"{done.seconds:.1f}")
+            since = done.ended
+        elif (live := each.live) is not None:
+            figures = (live.rows, render.size(live.bytes), f"{live.seconds:.1f}")
+            since = live.updated
+        known = (each.destination, each.state, each.table or None, each.started or None)
+        rows.append((*known, *figures, _age(since, now)))
+    heads = ("destination", "state", "table", "started", ">rows", ">bytes", ">seconds", ">age")
+    unreadable = (each.problem for each in found if each.problem and each.state == "unreadable")
+    page = "\n".join([render.table(heads, rows), *map(render.visible, unreadable)])
+    render.answer(values, {"runs": found}, page if found else f"no runs in {directory}")
 
 
 @declared(
@@ -170,7 +193,7 @@ def stop(destination: PlacePath, timeout: float, **values: Any) -> None:
     """
     with stop_on_signals(lambda _: None) as give_up:
         ended = stop_run(str(destination), timeout, give_up)
-    render.answer(values, ended, lambda: render.visible(_stopped(ended, destination)))
+    render.answer(values, ended, render.visible(_stopped(ended, destination)))
 
 
 def _stopped(ended: StoppedRun, destination: PlacePath) -> str:
@@ -228,7 +251,7 @@ def change(
         asked["parallelism"] = words.get(values["parallelism"], values["parallelism"])
     with stop_on_signals(lambda _: None) as give_up:
         changed = change_run(str(destination), Wish(id="", **asked), timeout, give_up)
-    render.answer(values, changed, lambda: render.visible(_changed(changed, destination)))
+    render.answer(values, changed, render.visible(_changed(changed, destination)))
 
 
 def _changed(changed: ChangedRun, destination: PlacePath) -> str:
@@ -261,42 +284,6 @@ def status_page(status: RunStatus, now: datetime, width: int | None = None) -> s
         return page
     heads = (">worker", ">node", "CPUs", "unit", ">attempt", ">rows", ">seconds", "waits for")
     return f"{page}\n\n{render.table((*heads, 'partition'), map(_worker_cells, live.workers))}"
-
-
-def _status_line(status: RunStatus) -> str:
-    """Return how far a run is on one line."""
-    live = status.live
-    if status.state != "running" or live is None:
-        return f"{status.state}: run {status.run_id}"
-    left = live.seconds_left
-    parts = (
-        *(() if live.tables is None else (tables_text(live.tables),)),
-        f"{live.units.done}/{live.units.total} units",
-        counted(live.rows, "row"),
-        render.rows_per_second(live.rows_per_second),
-        *(() if live.fraction is None else (f"{live.fraction * 100:.0f} %",)),
-        *(() if left is None else (f"about {render.seconds(left)} left",)),
-    )
-    return f"{live.phase}: " + ", ".join(parts)
-
-
-def _runs_page(found: Sequence[RunStatus], now: datetime) -> str:
-    """Return a line for each run."""
-    rows = []
-    for each in found:
-        figures: tuple[object, ...] = (None,) * 3
-        since = each.since or each.started
-        if each.state == "finished" and (done := each.finished) is not None:
-            figures = (done.rows, render.size(done.bytes), f"{done.seconds:.1f}")
-            since = done.ended
-        elif (live := each.live) is not None:
-            figures = (live.rows, render.size(live.bytes), f"{live.seconds:.1f}")
-            since = live.updated
-        known = (each.destination, each.state, each.table or None, each.started or None)
-        rows.append((*known, *figures, _age(since, now)))
-    heads = ("destination", "state", "table", "started", ">rows", ">bytes", ">seconds", ">age")
-    unreadable = (each.problem for each in found if each.problem and each.state == "unreadable")
-    return "\n".join([render.table(heads, rows), *map(render.visible, unreadable)])
 
 
 def _next_step(status: RunStatus) -> str:

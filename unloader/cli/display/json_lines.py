@@ -70,11 +70,6 @@ def switch(on: bool) -> None:
         sys.stderr = stream.plain
 
 
-def is_on() -> bool:
-    """Return whether standard error is JSON lines."""
-    return isinstance(sys.stderr, JsonLines)
-
-
 def asked_for(arguments: Sequence[str]) -> bool:
     """Return whether a command line, or else the environment, asks for JSON lines.
 

@@ -51,19 +51,20 @@ _FEWEST_MARKS = 8
 def answer(
     values: Mapping[str, Any],
     document: object,
-    text: Callable[[], str],
+    text: str | Callable[[], str],
     *,
     done: str = "",
     asked: bool = True,
 ) -> None:
     """Write the result of a command as `--json`, `--quiet` or neither of them demands.
 
-    `document` is the result for programs, `text` returns it for people. The rest is as for `emit`.
+    `document` is the result for programs, and `text` the one for people, or returns it. The rest
+    is as for `emit`.
     """
     if values["json"]:
         emit(json_text(document), done=done)
     elif not values["quiet"]:
-        emit(text(), done=done, asked=asked)
+        emit(text if isinstance(text, str) else text(), done=done, asked=asked)
 
 
 def emit(text: str, *, done: str = "", asked: bool = True) -> None:
