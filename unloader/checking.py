@@ -104,6 +104,14 @@ def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
     """
     problems: list[Problem] = []
     report = problems.append
+
+    def tell(label: str, problem: Problem) -> None:
+        """Report a problem; it names the table, if the entry has several."""
+        error = problem.error
+        if problem.entry is not None and not entries[problem.entry].is_of_one:
+            error = type(error)(f"{label}: {error.message}", error.hint)
+        report(replace(problem, error=error))
+
     workers = 1
     with reported(report, "run"):
         workers = seat_request(entries[0].request).parallelism
@@ -115,7 +123,18 @@ def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
     if catalog is not None:
         with closing(catalog), reported(report, "source"):
             chosen = chosen_tables(catalog, entries)
-            checks = _checks(catalog, entries, chosen, workers, report)
+            tables = {
+                (entries[each.entry].group, each.table.label): each.table for each in chosen.tables
+            }
+            is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
+            size = None if is_of_one else unit_bytes(map(estimated_bytes, tables.values()), workers)
+            for number in range(len(entries)):
+                for missing in (each for each in chosen.problems if each.entry == number):
+                    tell(missing.table, Problem(error=missing.error, about="table", entry=number))
+                for found in (each for each in chosen.tables if each.entry == number):
+                    limits = limits_of(found.request, workers, size)
+                    tell_of = partial(tell, found.table.label)
+                    checks.append(_checked(catalog, found, limits, tell_of))
     for number, entry in enumerate(entries):
         with reported(report, "to", number):
             checked_encryption(entry.request)
@@ -150,35 +169,6 @@ class _TableCheck(Struct, frozen=True):
     request: Request
     output: CheckedOutput
     extract: Extract | None
-
-
-def _checks(
-    catalog: Catalog,
-    entries: Sequence[AskedTables],
-    chosen: ChosenTables,
-    workers: int,
-    report: Report,
-) -> list[_TableCheck]:
-    """Check each table that was found; report the problems of the others."""
-    checks: list[_TableCheck] = []
-    is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
-    tables = {(entries[each.entry].group, each.table.label): each.table for each in chosen.tables}
-    size = None if is_of_one else unit_bytes(map(estimated_bytes, tables.values()), workers)
-
-    def tell(label: str, problem: Problem) -> None:
-        """Report a problem; it names the table, if the entry has several."""
-        error = problem.error
-        if problem.entry is not None and not entries[problem.entry].is_of_one:
-            error = type(error)(f"{label}: {error.message}", error.hint)
-        report(replace(problem, error=error))
-
-    for number in range(len(entries)):
-        for problem in (each for each in chosen.problems if each.entry == number):
-            tell(problem.table, Problem(error=problem.error, about="table", entry=number))
-        for found in (each for each in chosen.tables if each.entry == number):
-            limits = limits_of(found.request, workers, size)
-            checks.append(_checked(catalog, found, limits, partial(tell, found.table.label)))
-    return checks
 
 
 def _checked(

@@ -143,7 +143,7 @@ def is_secret(variable: str) -> bool:
 def redact(text: str) -> str:
     """Return the text with `***` in the place of everything that is or looks like a password."""
     folded = text.lower()
-    for form, pattern in _patterns(*_now()):
+    for form, pattern in _patterns(_now(), frozenset(_open_words)):
         if form in folded:
             text = pattern.sub(HIDDEN, text)
     return redact_forms(text)
@@ -170,9 +170,9 @@ def holds_secret(text: str) -> bool:
 
     Short secrets and plain words may occur in any condition or path.
     """
-    learned, open_words = _now()
-    telling = frozenset(filter(_is_telling, learned))
-    return any(pattern.search(text) for _, pattern in _patterns(telling, open_words))
+    telling = frozenset(filter(_is_telling, _now()))
+    patterns = _patterns(telling, frozenset(_open_words))
+    return any(pattern.search(text) for _, pattern in patterns)
 
 
 class GuardedBytes:
@@ -227,10 +227,9 @@ def guard_streams() -> None:
             setattr(sys, name, cast(TextIO, GuardedStream(stream)))
 
 
-def _now() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the secrets and the open words known now; variables may be set by a prompt."""
-    secrets = _learned | _secrets_in(tuple(os.environ.items()))
-    return frozenset(secrets), frozenset(_open_words)
+def _now() -> frozenset[str]:
+    """Return the secrets known now; variables may be set by a prompt."""
+    return frozenset(_learned | _secrets_in(tuple(os.environ.items())))
 
 
 @lru_cache(maxsize=4)
@@ -270,12 +269,17 @@ def _patterns(
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Return each form of each secret in lower case, and the pattern that finds it."""
     left_alone = open_words | _OUR_WORDS
-    found = {
-        form.lower(): _pattern_of(form, anywhere=_is_telling(secret))
-        for secret in secrets
-        if len(secret.strip()) >= _shortest(secret) and secret.lower() not in left_alone
-        for form in _forms(secret)
-    }
+    found = {}
+    for secret in secrets:
+        if len(secret.strip()) < _shortest(secret) or secret.lower() in left_alone:
+            continue
+        for form in _forms(secret):
+            escaped = re.escape(form)
+            if not _is_telling(secret):
+                # What an escape ends with is not a part of the word: `%3Aword`, `\nword`.
+                before = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
+                escaped = rf"{before}{escaped}(?![^\W_])"
+            found[form.lower()] = re.compile(escaped, re.IGNORECASE)
     # The longest first: one secret may be the beginning of another.
     return tuple(sorted(found.items(), key=lambda item: -len(item[0])))
 
@@ -285,15 +289,6 @@ def _shortest(secret: str) -> int:
     return LONG if secret.strip().isdigit() else SHORTEST
 
 
-def _pattern_of(form: str, *, anywhere: bool) -> re.Pattern[str]:
-    escaped = re.escape(form)
-    if not anywhere:
-        # What an escape ends with is not a part of the word: `%3Aword`, `\nword`.
-        before = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
-        escaped = rf"{before}{escaped}(?![^\W_])"
-    return re.compile(escaped, re.IGNORECASE)
-
-
 def _is_telling(secret: str) -> bool:
     """Return whether a secret is too long and odd to occur by chance."""
     return len(secret) >= LONG and not secret.isalpha()
@@ -301,16 +296,15 @@ def _is_telling(secret: str) -> bool:
 
 def _forms(secret: str) -> set[str]:
     """Return a secret as URLs, JSON, Python and a terminal of another character set write it."""
-    plain = {secret, secret.strip()}
     return {
-        *plain,
-        *(quote(each, safe="", errors="surrogateescape") for each in plain),
-        *(quote(each, errors="surrogateescape") for each in plain),
-        *(quote_plus(each, errors="surrogateescape") for each in plain),
-        *(json.dumps(each)[1:-1] for each in plain),
-        *(json.dumps(each, ensure_ascii=False)[1:-1] for each in plain),
-        *(repr(each)[1:-1] for each in plain),
-        *(each.encode("ascii", "backslashreplace").decode() for each in plain),
+        form
+        for each in (secret, secret.strip())
+        for form in (
+            *(each, repr(each)[1:-1], each.encode("ascii", "backslashreplace").decode()),
+            quote(each, safe="", errors="surrogateescape"),
+            *(way(each, errors="surrogateescape") for way in (quote, quote_plus)),
+            *(json.dumps(each, ensure_ascii=ascii)[1:-1] for ascii in (True, False)),
+        )
     }
 
 

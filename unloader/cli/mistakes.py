@@ -13,6 +13,7 @@ import select
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 import click
@@ -80,8 +81,14 @@ def report(error: BaseException, invocation: Invocation) -> int:
     With `--json` the same is written to stdout, too, so that it always holds one JSON object,
     unless stdout is for the data.
     """
-    if isinstance(error, BrokenPipeError) and _reader_left():
-        return 0
+    if isinstance(error, BrokenPipeError):
+        with suppress(OSError, ValueError):
+            # Whether stdout is a pipe without a reader, and not a pipe of a worker.
+            poll = select.poll()
+            poll.register(sys.stdout.fileno(), 0)
+            if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+                give_up(sys.stdout)
+                return 0
     known, details = known_error(error), ""
     if invocation.debug:
         details = "".join(traceback.format_exception(error))
@@ -130,20 +137,6 @@ def known_error(error: BaseException) -> UnloaderError:
         return Interrupted("interrupted before anything was unloaded", "run it again")
     kind = type(error).__name__
     return UnloaderError(f"internal error: {kind}{f': {error}' if str(error) else ''}")
-
-
-def _reader_left() -> bool:
-    """Return whether stdout is a pipe without a reader; if so, stop writing to it."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):
-        return False
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
-        return False
-    give_up(sys.stdout)
-    return True
 
 
 def usage_error(error: click.ClickException) -> UsageError:

@@ -103,9 +103,7 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     """Write the whole status, or with `--watch` the part that fits the terminal."""
     on_terminal, screen = sys.stdout.isatty(), shutil.get_terminal_size()
     if values["json"]:
-        render.emit(json.dumps(to_builtins(found))) if more else render.emit(
-            render.json_text(found)
-        )
+        render.emit(json.dumps(to_builtins(found)) if more else render.json_text(found))
     elif values["quiet"]:
         return
     elif more and not last and not on_terminal:
