@@ -115,6 +115,18 @@ def quantity(field: str, title: str, form: str = "~s", **more: Any) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, "axis": axis, **more}
 
 
+def layer(kind: str, values: list[Spec], mark: Spec, **encoding: Spec | str) -> Spec:
+    """Return marks of a kind for some values; an encoding that is a text is the name of a field."""
+    return {
+        "data": {"values": values},
+        "mark": {"type": kind, **mark},
+        "encoding": {
+            name: {"field": each} if isinstance(each, str) else each
+            for name, each in encoding.items()
+        },
+    }
+
+
 def colours(field: str, names: dict[str, str], narrow: bool) -> Spec:
     """Return the encoding of a few names as colours, which a legend above the chart explains."""
     return {
@@ -215,17 +227,12 @@ def stacked(
     values: list[Spec], y: Spec, x: Spec, field: str, names: dict[str, str], height: int
 ) -> Callable[[bool], Spec]:
     """Return the specification of bars with a part for each name, in the order of `place`."""
+    order = {"field": "place", "type": "quantitative"}
+    mark = {"stroke": "var(--card)", "strokeWidth": 1}
+    along: Spec = {"y": y, "x": {**x, "stack": "zero"}, "order": order, "description": "says"}
     return lambda narrow: {
-        "data": {"values": values},
         "height": height,
-        "mark": {"type": "bar", "stroke": "var(--card)", "strokeWidth": 1},
-        "encoding": {
-            "y": y,
-            "x": {**x, "stack": "zero"},
-            "order": {"field": "place", "type": "quantitative"},
-            "color": colours(field, names, narrow),
-            "description": {"field": "says"},
-        },
+        **layer("bar", values, mark, **along, color=colours(field, names, narrow)),
     }
 
 
@@ -281,16 +288,17 @@ def timeline_chart(bars: Sequence[Bar], units_per_bar: int, note: str = "") -> C
         title="What each worker did",
         summary=f"Each bar is {what}, on the line of its worker.{note}",
         spec=lambda narrow: {
-            "data": {"values": values},
             "height": rows_height(workers),
-            "mark": {"type": "bar", "stroke": "var(--card)", "strokeWidth": 0.7},
-            "encoding": {
-                "y": worker_axis(workers),
-                "x": time_axis("began"),
-                "x2": {"field": "ended"},
-                "color": colours("outcome", names, narrow),
-                "description": {"field": "says"},
-            },
+            **layer(
+                "bar",
+                values,
+                {"stroke": "var(--card)", "strokeWidth": 0.7},
+                y=worker_axis(workers),
+                x=time_axis("began"),
+                x2="ended",
+                color=colours("outcome", names, narrow),
+                description="says",
+            ),
         },
     )
 

@@ -6,7 +6,7 @@ It is made from the output of `unloader sweep --json`. Unknown figures are null.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from unloader.tuning.report_charts import (
     Spec,
     bytes_per_second,
     colours,
+    layer,
     load_chart,
     number,
     quantity,
@@ -359,8 +360,15 @@ def _throughput(page: SweepPage) -> Chart:
         y = quantity("rate", title, "~s", scale={"domainMin": 0})
         if page.unit == "bytes":
             y["axis"] = {"labelExpr": "format(datum.value / 1e6, ',~f')"}
-        layers = [*_knee(page), *(_ceilings(near, narrow) if near else ())]
-        layers += [*_levels(levels, series, narrow), *_ring(page, levels)]
+        layers = [*_knee(page), *_ceilings(near, narrow), *_levels(levels, series, narrow)]
+        ring = [
+            {**each, "says": f"recommended: {each['says']}"}
+            for each in levels
+            if each["workers"] == page.sweep.recommended and not each["series"]
+        ]
+        if ring:
+            mark = {"filled": False, "size": 320, "strokeWidth": 2, "color": "var(--ink)"}
+            layers.append(layer("point", ring, {**mark, "opacity": 1}, description="says"))
         return {"height": 320, "encoding": {"x": x, "y": y}, "layer": layers}
 
     return Chart(
@@ -392,51 +400,26 @@ def _knee(page: SweepPage) -> Iterator[Spec]:
         return
     most = max(level.parallelism for level in page.levels)
     low, high = page.sweep.knee_interval.low or 0, min(page.sweep.knee_interval.high or most, most)
-    full = {"y": {"value": 0}, "y2": {"value": "height"}}
-    yield {
-        "data": {"values": [{"low": low, "high": high}]},
-        "mark": {"type": "rect", "color": "var(--grey)", "opacity": 0.15, "aria": False},
-        "encoding": {
-            "x": {"field": "low", "type": "quantitative"},
-            "x2": {"field": "high"},
-            **full,
-        },
-    }
-    data = {"values": [{"workers": page.sweep.knee, "text": f"knee {number(page.sweep.knee)}"}]}
-    yield {
-        "data": data,
-        "mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [2, 3]},
-        "encoding": {"x": _WORKERS, **full},
-    }
-    yield {
-        "data": data,
-        "mark": {
-            **{"type": "text", "align": "left", "dx": 5, "dy": 4, "fontSize": 12},
-            **{"color": "var(--muted)", "baseline": "top"},
-        },
-        "encoding": {"x": _WORKERS, "y": {"value": 0}, "text": {"field": "text"}},
-    }
+    full: Spec = {"y": {"value": 0}, "y2": {"value": "height"}}
+    band = {"color": "var(--grey)", "opacity": 0.15, "aria": False}
+    left = {"field": "low", "type": "quantitative"}
+    yield layer("rect", [{"low": low, "high": high}], band, x=left, x2="high", **full)
+    values = [{"workers": page.sweep.knee, "text": f"knee {number(page.sweep.knee)}"}]
+    dashed = {"color": "var(--muted)", "strokeDash": [2, 3]}
+    yield layer("rule", values, dashed, x=_WORKERS, **full)
+    text = {"align": "left", "dx": 5, "dy": 4, "fontSize": 12, "color": "var(--muted)"}
+    yield layer("text", values, {**text, "baseline": "top"}, x=_WORKERS, y=full["y"], text="text")
 
 
 def _ceilings(near: list[Spec], narrow: bool) -> Iterator[Spec]:
-    yield {
-        "data": {"values": near},
-        "mark": {"type": "rule", "color": "var(--red)", "strokeDash": [6, 4], "strokeWidth": 1.5},
-        "encoding": {
-            "x": {"value": 0},
-            "x2": {"value": "width"},
-            "y": _RATE,
-            "description": {"field": "text"},
-        },
-    }
-    yield {
-        "data": {"values": near},
-        "mark": {
-            **{"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -2},
-            **{"color": "var(--red)", "fontSize": 11 if narrow else 12},
-        },
-        "encoding": {"x": {"value": 0}, "y": _RATE, "text": {"field": "text"}},
-    }
+    if near:
+        left, red = {"value": 0}, {"color": "var(--red)"}
+        line = {**red, "strokeDash": [6, 4], "strokeWidth": 1.5}
+        right = {"value": "width"}
+        yield layer("rule", near, line, x=left, x2=right, y=_RATE, description="text")
+        text: Spec = {"align": "left", "baseline": "bottom", "dx": 4, "dy": -2}
+        text = {**text, **red, "fontSize": 11 if narrow else 12}
+        yield layer("text", near, text, x=left, y=_RATE, text="text")
 
 
 def _levels(levels: list[Spec], series: list[str], narrow: bool) -> Iterator[Spec]:
@@ -448,51 +431,20 @@ def _levels(levels: list[Spec], series: list[str], narrow: bool) -> Iterator[Spe
         if len(series) <= len(LINE_COLOURS):
             line = {"color": {"field": "series", "type": "nominal"}}
             colour = colours("series", dict(zip(series, LINE_COLOURS, strict=False)), narrow)
-        yield {
-            "data": {"values": levels},
-            "mark": {"type": "line", "color": "var(--line)", "opacity": 0.6, "aria": False},
-            "encoding": line,
-        }
-    yield {
-        "data": {"values": [each for each in levels if each["low"] != each["high"]]},
-        "mark": {"type": "rule", "color": "var(--muted)", "strokeWidth": 1.5, "aria": False},
-        "encoding": {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}},
+        mark = {"color": "var(--line)", "opacity": 0.6, "aria": False}
+        yield layer("line", levels, mark, **line)
+    spread = [each for each in levels if each["low"] != each["high"]]
+    mark = {"color": "var(--muted)", "strokeWidth": 1.5, "aria": False}
+    yield layer("rule", spread, mark, y={"field": "low", "type": "quantitative"}, y2="high")
+    # Two legends side by side are wider than a narrow page.
+    legend = {"orient": "bottom" if len(series) > 1 else "top", "title": None}
+    grey = {"symbolFillColor": "var(--muted)", "symbolStrokeColor": "var(--muted)"}
+    shape = {
+        "field": "state",
+        "type": "nominal",
+        "sort": states,
+        "scale": {"domain": states, "range": [_STATES[state][1] for state in states]},
+        "legend": {**legend, "columns": 2 if narrow else 0, **grey},
     }
-    yield {
-        "data": {"values": levels},
-        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-        "encoding": {
-            "color": colour,
-            "shape": {
-                "field": "state",
-                "type": "nominal",
-                "sort": states,
-                "scale": {"domain": states, "range": [_STATES[state][1] for state in states]},
-                "legend": {
-                    # Two legends side by side are wider than a narrow page.
-                    **{"orient": "bottom" if len(series) > 1 else "top", "title": None},
-                    "columns": 2 if narrow else 0,
-                    **{"symbolFillColor": "var(--muted)", "symbolStrokeColor": "var(--muted)"},
-                },
-            },
-            "description": {"field": "says"},
-        },
-    }
-
-
-def _ring(page: SweepPage, levels: list[dict[str, Any]]) -> Iterator[Spec]:
-    """Yield a ring around the recommended level."""
-    values = [
-        {**each, "says": f"recommended: {each['says']}"}
-        for each in levels
-        if each["workers"] == page.sweep.recommended and not each["series"]
-    ]
-    if values:
-        yield {
-            "data": {"values": values},
-            "mark": {
-                **{"type": "point", "filled": False, "size": 320, "strokeWidth": 2},
-                **{"color": "var(--ink)", "opacity": 1},
-            },
-            "encoding": {"description": {"field": "says"}},
-        }
+    mark = {"filled": True, "size": 90, "opacity": 1}
+    yield layer("point", levels, mark, color=colour, shape=shape, description="says")
