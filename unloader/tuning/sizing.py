@@ -123,7 +123,6 @@ class Needed(Struct, frozen=True, kw_only=True):
     cores: int | None = None
     disks: int | None = None
     network_bytes_per_second: float | None = None
-    network_gigabits_per_second: float | None = None
     network_links: int | None = None
 
 
@@ -133,7 +132,6 @@ class OnCores(Struct, frozen=True, kw_only=True):
     cores: int
     workers: int
     seconds: float
-    hours: float
     limited_by: str
     seconds_without_discount: float
     fits: bool | None
@@ -289,13 +287,12 @@ class _Reckoning:
             seconds = there.seconds
         space = self.space(seconds)
         if seconds is not None:
-            rate, gigabits, links = self.network(seconds)
+            rate, links = self.network(seconds)
             needed = Needed(
                 workers=needed.workers if needed else None,
                 cores=needed.cores if needed else None,
                 disks=next((each.disks for each in space if each.codec == "none"), None),
                 network_bytes_per_second=rate,
-                network_gigabits_per_second=gigabits,
                 network_links=links,
             )
         return Sizing(
@@ -421,7 +418,6 @@ class _Reckoning:
             cores=cores,
             workers=max(1, round(cores * level.workers / level.cores)),
             seconds=seconds,
-            hours=self.over("hours", seconds, 3600, unit="h"),
             limited_by=limit,
             seconds_without_discount=self.over(
                 "time without the discount", self.data, full, unit="s"
@@ -498,8 +494,8 @@ class _Reckoning:
             )
         return tuple(found)
 
-    def network(self, seconds: float) -> tuple[float, float, int | None]:
-        """Return bytes and gigabits a second of the connections to the source, and the links."""
+    def network(self, seconds: float) -> tuple[float, int | None]:
+        """Return the bytes a second of the connections to the source, and the links."""
         what, width = "over the network", self.basis.network_row_bytes
         if width is not None:
             size = self.times(what, self.rows, width, unit="bytes", note="as measured for a row")
@@ -510,13 +506,12 @@ class _Reckoning:
                 "text"
             )
         rate = self.over("network rate", size, seconds, unit="bytes/s")
-        gigabits = self.over("network rate", rate * 8, 1e9, unit="Gbit/s")
         link = self.question.network_rate
         if link is None:
-            return rate, gigabits, None
+            return rate, None
         usable = self.without("one link, after the discount", link)
         exact = self.over("links", rate, usable, unit="links")
-        return rate, gigabits, self.whole("links needed", exact, "links")
+        return rate, self.whole("links needed", exact, "links")
 
     def answer(self, needed: Needed | None, there: OnCores | None) -> Iterator[str]:
         """Yield the answer in sentences: whether it fits, its time, and its machine."""

@@ -285,9 +285,9 @@ def _size_parts(found: Sizing) -> Iterator[str]:
     yield "\n".join(render.folded(found.answer, render.terminal_width()))
     if (needed := found.needed) is not None:
         network = None
-        if needed.network_gigabits_per_second is not None:
+        if needed.network_bytes_per_second is not None:
             rate = megabytes_per_second(needed.network_bytes_per_second)
-            network = f"{needed.network_gigabits_per_second:.3g} Gbit/s ({rate})"
+            network = f"{needed.network_bytes_per_second * 8 / 1e9:.3g} Gbit/s ({rate})"
         yield render.facts(
             (
                 ("workers", needed.workers),
