@@ -124,6 +124,52 @@ class Compression(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     codec: Codec = "none"
     level: int | None = None
 
+    @property
+    def label(self) -> str:
+        """Return it as the command line takes it: `zstd:3`, `none`."""
+        return self.codec if self.level is None else f"{self.codec}:{self.level}"
+
+
+Preset = Literal["fastest", "balanced", "smallest"]
+
+
+class Candidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What 10^9 bytes before compression take with a codec, as a manifest records it."""
+
+    codec: Codec
+    level: int | None
+    library: str | None
+    sample_bytes: int
+    ratio: float
+    bytes_per_cpu_second: int | None
+    """None without compression."""
+    compress_cpu_seconds_per_gb: float
+    predicted_cpu_seconds: float
+    predicted_bytes: int
+    predicted_seconds: float
+    limit: str
+    """What takes longest: processors, source, encoder, codec or disk."""
+
+    @property
+    def compression(self) -> Compression:
+        return Compression(codec=self.codec, level=self.level)
+
+
+class Choice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a preset chose and why, as a manifest records it."""
+
+    preset: Preset
+    codec: Codec
+    level: int | None
+    reason: str
+    disk_bytes_per_second: int | None
+    candidates: tuple[Candidate, ...]
+    """Every one that was measured, lightest first; empty where nothing was."""
+
+    @property
+    def compression(self) -> Compression:
+        return Compression(codec=self.codec, level=self.level)
+
 
 class Encryption(Struct, frozen=True, kw_only=True):
     """For whom files are encrypted, and the keys where they are at hand.

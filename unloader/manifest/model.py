@@ -18,8 +18,7 @@ from unloader.events import ParallelismChanged
 from unloader.model import FinishedUnit, LakeTable, Lossless, Setting, Snapshot, VerifyLevel
 from unloader.placement.evidence import NodeRecord, WorkerRecord
 from unloader.transforms.model import Masked, Step
-from writers.codecs.choice import Choice
-from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
+from writers.model import Choice, Compression, ParquetFormat, TextFormat, WrittenFile
 
 
 class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

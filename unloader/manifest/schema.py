@@ -22,8 +22,7 @@ from msgspec.json import schema
 
 from unloader.manifest.model import Efficiency, Manifest, TablesManifest
 from unloader.model import BoundSeat
-from writers.codecs.choice import Candidate, Choice
-from writers.model import ParquetFormat, TextFormat, WrittenFile
+from writers.model import Candidate, Choice, ParquetFormat, TextFormat, WrittenFile
 
 _KINDS: dict[str, tuple[type, str]] = {
     "manifest": (Manifest, "The manifest of a run of unloader"),

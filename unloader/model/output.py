@@ -22,7 +22,6 @@ from unloader.request.value_types import (
     whole,
 )
 from unloader.transforms.model import TransformOptions
-from writers.codecs.choice import Preset
 from writers.model import (
     PLAIN,
     Checksum,
@@ -31,6 +30,7 @@ from writers.model import (
     Encryption,
     OutputSpec,
     ParquetFormat,
+    Preset,
     SortColumn,
     TextFormat,
 )

@@ -71,8 +71,7 @@ from unloader.sources.questions import hold_tables
 from unloader.sources.readings import with_origin
 from unloader.sources.registry import cancelled_by, open_unless
 from unloader.storage.place_names import destination_kind, is_one_stream, real
-from writers.codecs.choice import Choice
-from writers.model import Compression, ParquetFormat
+from writers.model import Choice, Compression, ParquetFormat
 from writers.objects.location import below
 from writers.schema import read_schema
 

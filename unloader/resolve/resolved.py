@@ -35,8 +35,7 @@ from unloader.storage.place_names import destination_kind, is_kept
 from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.model import MaskingKey, OutputColumn, TransformOptions
 from writers import built_library
-from writers.codecs.choice import Choice
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Choice, Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import name_of
 from writers.schema import read_schema, schema_text, selected
 

@@ -30,17 +30,13 @@ from unloader.tuning.measuring_tasks import ENTRY, measure_together
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
-    Candidate,
-    Choice,
     CodecFigures,
-    Preset,
     Workload,
     choose,
-    label,
     pick,
     predict,
 )
-from writers.model import Compression, OutputSpec
+from writers.model import Candidate, Choice, Compression, OutputSpec, Preset
 from writers.registry import name_of
 
 if TYPE_CHECKING:
@@ -248,7 +244,7 @@ def chosen(
         choice = choose(preset, (), unmeasured=f"no codec could be measured: {error.message}")
     else:
         choice = choose(preset, _predicted(ready, sample)[1], disk=sample.disk_bytes_per_second)
-    observe(Notice(text=f"compression {label(choice.compression)} for {preset}: {choice.reason}"))
+    observe(Notice(text=f"compression {choice.compression.label} for {preset}: {choice.reason}"))
     return choice
 
 

@@ -11,13 +11,10 @@ writes in a third. Parquet compresses while it encodes, in one thread.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
-from writers.model import Codec, Compression
+from writers.model import Candidate, Choice, Compression, Preset
 
-Preset = Literal["fastest", "balanced", "smallest"]
 PRESETS: tuple[Preset, ...] = ("fastest", "balanced", "smallest")
 
 GB = 10**9
@@ -79,44 +76,6 @@ class Workload(Struct, frozen=True, kw_only=True):
     cores: int
     disk_bytes_per_second: float | None
     """None where it could not be measured, or nothing is written to a disk."""
-
-
-class Candidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What 10^9 bytes before compression take with a codec, as a manifest records it."""
-
-    codec: Codec
-    level: int | None
-    library: str | None
-    sample_bytes: int
-    ratio: float
-    bytes_per_cpu_second: int | None
-    """None without compression."""
-    compress_cpu_seconds_per_gb: float
-    predicted_cpu_seconds: float
-    predicted_bytes: int
-    predicted_seconds: float
-    limit: str
-    """What takes longest: processors, source, encoder, codec or disk."""
-
-    @property
-    def compression(self) -> Compression:
-        return Compression(codec=self.codec, level=self.level)
-
-
-class Choice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a preset chose and why, as a manifest records it."""
-
-    preset: Preset
-    codec: Codec
-    level: int | None
-    reason: str
-    disk_bytes_per_second: int | None
-    candidates: tuple[Candidate, ...]
-    """Every one that was measured, lightest first; empty where nothing was."""
-
-    @property
-    def compression(self) -> Compression:
-        return Compression(codec=self.codec, level=self.level)
 
 
 def predict(load: Workload, figures: CodecFigures) -> Candidate:
@@ -187,7 +146,7 @@ def choose(
         chosen = pick(preset, candidates)
         codec = chosen.compression
         others = "; ".join(
-            f"{label(each.compression)} ratio {each.ratio:.2f}, {each.predicted_seconds:.3g} s"
+            f"{each.compression.label} ratio {each.ratio:.2f}, {each.predicted_seconds:.3g} s"
             for each in candidates
         )
         reason = (
@@ -210,9 +169,3 @@ _RULES: dict[Preset, str] = {
     "balanced": "the least time times output bytes",
     "smallest": f"the smallest output within {SMALLEST_TIME:g} times the least time",
 }
-
-
-def label(compression: Compression) -> str:
-    """Return a codec as the command line takes it: `zstd:3`, `none`."""
-    level = "" if compression.level is None else f":{compression.level}"
-    return f"{compression.codec}{level}"

@@ -22,7 +22,6 @@ from writers.codecs.choice import (
     CodecFigures,
     Workload,
     choose,
-    label,
     pick,
     predict,
 )
@@ -258,7 +257,7 @@ def predictions(work: Workload) -> tuple[Candidate, ...]:
 def picks(work: Workload) -> dict[str, str]:
     """Return the codec of each preset."""
     made = predictions(work)
-    return {preset: label(pick(preset, made).compression) for preset in PRESETS}
+    return {preset: pick(preset, made).compression.label for preset in PRESETS}
 
 
 @pytest.mark.parametrize(

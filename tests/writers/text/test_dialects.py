@@ -22,7 +22,16 @@ from writers.text.dialects import DIALECTS, check, dialect
 def test_dialects_are_free_of_contradictions(name):
     """Every named dialect passes its own check, in other encodings too."""
     check(dialect(name))
-    for encoding in ("latin-1", "cp932", "cp500", "utf-16-le", "UTF-16", "utf-8-sig", "gb18030"):
+    for encoding in (
+        "utf8",
+        "latin-1",
+        "cp932",
+        "cp500",
+        "utf-16-le",
+        "UTF-16",
+        "utf-8-sig",
+        "gb18030",
+    ):
         check(replace(dialect(name), encoding=encoding))
 
 

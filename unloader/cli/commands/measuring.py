@@ -27,7 +27,6 @@ from unloader.selection.choice import TablesRequest
 from unloader.tuning import codec_choice, preflight_measuring, sizing
 from unloader.tuning.ceilings import check_saveable, save_ceilings
 from unloader.tuning.sizing_basis import basis_of
-from writers.codecs.choice import label
 
 if TYPE_CHECKING:
     from unloader.tuning.ceilings import Ceilings
@@ -76,7 +75,7 @@ def _codecs_page(found: CodecReport) -> str:
     )
     lines = (
         (
-            label(each.compression),
+            each.compression.label,
             f"{each.ratio:.3f}",
             megabytes(each.bytes_per_cpu_second or None, 0),
             f"{each.compress_cpu_seconds_per_gb:.2f}",

@@ -34,7 +34,6 @@ from unloader.model import Setting
 from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.resolve.places import places as places_of
-from writers.codecs.choice import label
 from writers.files.publish import write_atomically
 from writers.model import TextFormat
 
@@ -81,7 +80,7 @@ def plan(context: click.Context, /, argument: SourceArgument, **values: Any) -> 
         asked[ROUTES] = routes
     elif planned.run.output.choice is not None:
         # The plan keeps the measured choice: a second measurement might choose differently.
-        asked["compression"] = label(planned.run.output.compression)
+        asked["compression"] = planned.run.output.compression.label
     kept = to_builtins(asked, enc_hook=str)
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
     if output is not None:
@@ -191,7 +190,7 @@ def _overview(planned: api.PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("bytes", render.about(render.size(sizes), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
             ("balance", balance),
-            ("compression", label(run.output.compression)),
+            ("compression", run.output.compression.label),
             ("digest", plan.digest),
         )
     )

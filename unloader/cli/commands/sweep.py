@@ -53,7 +53,6 @@ from unloader.tuning.sweep_document import (
 )
 from unloader.tuning.sweep_document import label as settings_text
 from writers import registry
-from writers.codecs.choice import label
 from writers.errors import FormatError, WriteError
 from writers.files.publish import write_atomically
 from writers.model import Compression
@@ -268,7 +267,7 @@ def _written(kind: Any, value: Any) -> str:
     if value is None:
         return "default"
     if isinstance(value, Compression):
-        return label(value)
+        return value.label
     return str(kind.write((value,)) if kind.lists else value)
 
 

@@ -29,7 +29,6 @@ from unloader.resolve.resolved import of_output, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.selection.listing import script
 from unloader.storage.place_names import destination_kind
-from writers.codecs.choice import label
 from writers.model import ParquetFormat
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def _document(planned: PlannedRun) -> dict[str, Any]:
                 "units": len(run.plan.units),
                 "directories": list(filter(None, run.output.options.destinations)),
                 "format": _format(run),
-                "compression": label(run.output.compression),
+                "compression": run.output.compression.label,
                 "digest": run.plan.digest,
                 "columns": [
                     {
@@ -232,7 +231,7 @@ def _text(planned: PlannedRun) -> str:
     heads += ["route"] * routes + ["subset"] * subsets + ["to"] * bool(planned.home)
     lines, notes = [], []
     for run, name, own in outputs:
-        table, codec = render.name(run.extract.table.label), label(own.output.compression)
+        table, codec = render.name(run.extract.table.label), own.output.compression.label
         lines.append(
             (
                 table,
