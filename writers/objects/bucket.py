@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import IO, Any, NamedTuple, TypeVar
 
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
@@ -54,13 +55,15 @@ def open_store(location: Location) -> Any:
 # By process: a forked process does not have the threads of the library.
 @lru_cache(maxsize=64)
 def _opened(store: Location, _: int) -> Any:
-    try:
-        from obstore import exceptions
-    except ImportError:
-        raise FormatError(
-            "object stores need the package obstore.",
-            "install it with: pip install 'unloader[cloud]'.",
-        ) from None
+    # Uploads to S3 go through boto3, which would be missed only in the middle of the first one.
+    for package in ("obstore", "boto3", "botocore") if store.scheme == "s3" else ("obstore",):
+        if find_spec(package) is None:
+            raise FormatError(
+                f"{store.scheme}:// needs the package {package}, which is not installed.",
+                "install it with: pip install 'unloader[cloud]'.",
+            )
+    from obstore import exceptions
+
     make = {"s3": _s3, "gs": _gs, "az": _az}[store.scheme]
     try:
         return make(store)

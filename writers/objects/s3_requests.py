@@ -105,15 +105,9 @@ def _client(store: Location, sends_parts: bool, _: int) -> Any:
 
 @lru_cache(maxsize=16)
 def _session(profile: str) -> Any:
-    try:
-        import boto3
-        from botocore.exceptions import ProfileNotFound
-    except ImportError:
-        raise FormatError(
-            "profiles and roles of S3, and the removal of unfinished uploads, need the package "
-            "boto3.",
-            "install it with: pip install 'unloader[cloud]'.",
-        ) from None
+    import boto3
+    from botocore.exceptions import ProfileNotFound
+
     try:
         return boto3.Session(profile_name=profile or None)
     except ProfileNotFound as error:

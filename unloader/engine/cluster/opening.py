@@ -77,10 +77,10 @@ def open_cluster(
             f"--cluster-security does not apply to {address}, which is not encrypted",
             "write tls://HOST:PORT, or leave --cluster-security out",
         )
+    library = _library()
     certificates = None if options.security is None else certificates_at(options.security)
     if not own:
         check_reachable(address, certificates)
-    library = _library()
     security = library.Security(require_encryption=True, **certificates) if certificates else None
     patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
     pattern = Opening(
