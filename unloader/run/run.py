@@ -57,11 +57,10 @@ from unloader.retention.following import Following
 from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error
 from unloader.run.finishing import Ended, Finisher, check_tables
-from unloader.run.order import TableUnit, bundled, largest_first, size_of, spread_out
 from unloader.run.outputs import check_stop, continued
 from unloader.run.places import Left, TablePlaces, take_home, take_tables, with_what_it_replaces
 from unloader.run.table import RunState, Table
-from unloader.run.work import Units, room_watch
+from unloader.run.work import TableUnit, Units, bundled, largest_first, room_watch, size_of
 from unloader.status.recording import LiveRun
 from unloader.storage.place_names import is_kept
 from unloader.storage.storage_lookup import storage_at
@@ -226,7 +225,6 @@ class _Run:
         if not state.tables[0].outputs[0].in_order:
             units = largest_first(units)
             if len(state.tables) > 1:
-                # Small tables are bundled, and come between the large ones.
                 able = {
                     table.number
                     for table in state.tables
@@ -235,8 +233,7 @@ class _Run:
                     and table.outputs[0].is_kept
                     and not table.attempts
                 }
-                workers = len(first.seating.seats)
-                units = spread_out(list(bundled(units, able, workers)), able, workers)
+                units = list(bundled(units, able, len(first.seating.seats)))
         self._unload(units)
         # Count, verify and publish unpublished tables.
         self._wait("publishing" if at_once else "counting")
@@ -389,18 +386,6 @@ class _Run:
                 self.finisher.hurry()
             self._collect()
 
-        units = Units(
-            state=state,
-            executor=executor,
-            steered=steering,
-            left=Counter(
-                {each.number: len(each.units_left()) for each in state.tables if not each.is_over}
-            ),
-            on_done=done,
-            on_failed=self._report,
-            collect=collect,
-            room=room_watch(state.places, [table.run for table in state.tables], state.live),
-        )
         schedule: Schedule[TableUnit] = Schedule(
             units=orders,
             retry=request.retry,
@@ -413,7 +398,19 @@ class _Run:
             parts=lambda unit: unit.parts,
             jitter=spread(state.resolved.run_id),
         )
-        units.drop, units.put_back = schedule.drop, schedule.put_back
+        units = Units(
+            state=state,
+            schedule=schedule,
+            executor=executor,
+            steered=steering,
+            left=Counter(
+                {each.number: len(each.units_left()) for each in state.tables if not each.is_over}
+            ),
+            on_done=done,
+            on_failed=self._report,
+            collect=collect,
+            room=room_watch(state.places, [table.run for table in state.tables], state.live),
+        )
         engine = Engine(schedule=schedule, work=units, stall_seconds=request.retry.stall_seconds)
         for table in state.tables:
             if not table.is_over and not table.units_left():

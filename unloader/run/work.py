@@ -4,6 +4,11 @@ Tasks go out, results and progress come back. What becomes of a failed attempt d
 the failure: the snapshot may be lost with the source, an output may be unable to take a unit twice,
 and a table that fails may or may not end the run. All of that is decided here.
 
+Small tables are handed out in bundles: one task and one answer for several, which cost more than
+most small tables take to be read. The units that a failed bundle has not finished are tried again
+table by table. So one table's failure stays with that table, and the other tables are only read
+once more.
+
 Workers in the middle of a unit look for disk space before they write more
 (`writers.files.disk_space`), and report their waits. The parent looks at all directories, and
 pauses the whole run if one is full.
@@ -14,16 +19,17 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.executor import Executor
-from unloader.engine.schedule import Attempt, Verdict
+from unloader.engine.schedule import Attempt, Schedule, Verdict
 from unloader.errors import (
     OutputFailed,
     SnapshotGone,
@@ -57,7 +63,6 @@ from unloader.model import (
 from unloader.nouns import counted
 from unloader.resolve.resolved import ResolvedTable
 from unloader.run.concurrency import RunSteering
-from unloader.run.order import TableUnit
 from unloader.run.outputs import check_stop
 from unloader.run.table import RunState, Table
 from unloader.storage.storage_lookup import storage_at
@@ -67,11 +72,85 @@ if TYPE_CHECKING:
     from unloader.engine.steering import Steering
 
 
+_BYTES_PER_ROW = 128
+"""Guess, for tables whose rows alone are known to the source."""
+
+MOST_UNITS = 16
+"""In a bundle. All of them are read again if the worker is lost (guess)."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Of all units of a bundle, in the source: some tenths of a second (guess)."""
+_LEAST_BUNDLES = 8
+"""For each worker, so that all of them end at about the same time (guess)."""
+
+
+class TableUnit(Struct, frozen=True, kw_only=True):
+    """A unit, and the number of its table."""
+
+    table: int
+    unit: WorkUnit
+    others: tuple[TableUnit, ...] = ()
+    """Of other tables, which the same worker does after this one; see `bundled`."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.table}.{self.unit.id}"
+
+    @property
+    def parts(self) -> tuple[TableUnit, ...]:
+        """Each part of several parts; empty for a whole unit."""
+        return (replace(self, others=()), *self.others) if self.others else ()
+
+
+def size_of(unit: WorkUnit) -> int:
+    return unit.bytes or (unit.rows or 0) * _BYTES_PER_ROW
+
+
+def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
+    """Return units in the order in which they are handed out; of equals, as they come.
+
+    No worker is idle while a unit waits, so small units remain for the end. No large unit begins
+    when the other workers have nothing more to do. A table whose size the source does not know,
+    such as a view, may be the largest of all.
+    """
+    return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
+
+
+def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
+    """Yield units in their order; some small units bring others with them.
+
+    Args:
+        able: Numbers of tables that may be in a bundle: of one unit that was not tried before.
+    """
+
+    def is_small(each: TableUnit) -> bool:
+        small = _is_known(each.unit) and size_of(each.unit) <= MOST_BYTES // 2
+        return small and each.table in able
+
+    most = max(1, min(MOST_UNITS, sum(map(is_small, units)) // (_LEAST_BUNDLES * workers)))
+    bundle: list[TableUnit] = []
+    for each in units:
+        fits = sum(size_of(one.unit) for one in (*bundle, each)) <= MOST_BYTES
+        if bundle and not (is_small(each) and fits and len(bundle) < most):
+            yield replace(bundle[0], others=tuple(bundle[1:]))
+            bundle = []
+        if is_small(each):
+            bundle.append(each)
+        else:
+            yield each
+    if bundle:
+        yield replace(bundle[0], others=tuple(bundle[1:]))
+
+
+def _is_known(unit: WorkUnit) -> bool:
+    return unit.bytes is not None or unit.rows is not None
+
+
 @dataclass(slots=True, kw_only=True)
 class Units(Work[TableUnit]):
     """The units of all tables of a run."""
 
     state: RunState
+    schedule: Schedule[TableUnit]
     executor: Executor
     steered: RunSteering
     left: Counter[int]
@@ -84,8 +163,6 @@ class Units(Work[TableUnit]):
     """Takes up the tables that other threads have finished; called several times a second."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
-    drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
-    put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
     _working: int = 0
     """How many workers the source lets work, once it has refused one; 0 before."""
     _began: dict[str, float] = field(default_factory=dict)
@@ -242,7 +319,7 @@ class Units(Work[TableUnit]):
             if not self.left[table.number] and table.failure is None:
                 self.on_done(table)
         if again:
-            self.put_back(again, attempt.attempt)
+            self.schedule.put_back(again, attempt.attempt)
 
     def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
         text = f"worker {place} made no progress with unit {attempt.unit.unit.id} for {seconds:g} s"
@@ -329,7 +406,7 @@ class Units(Work[TableUnit]):
         if table.failure is None:
             table.failure = failure
             self.on_failed(table)
-        self.drop(lambda unit: unit.table == table.number and not unit.others)
+        self.schedule.drop(lambda unit: unit.table == table.number and not unit.others)
 
     def discard(self, attempt: Attempt[TableUnit]) -> None:
         for each in _each_of(attempt):

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.schedule import Schedule
 from unloader.model import RetryOptions
-from unloader.run.order import (
+from unloader.run.work import (
     MOST_BYTES,
     MOST_UNITS,
     TableUnit,
     bundled,
     largest_first,
     size_of,
-    spread_out,
 )
 
 
@@ -111,39 +110,3 @@ def test_bundles_are_of_small_units_and_as_many_as_workers_need(
         assert all(part.unit.bytes is not None for part in each.parts)
         assert sum(size_of(part.unit) for part in each.parts) <= MOST_BYTES
     assert not bundles or len(found) >= 8 * workers
-
-
-@given(
-    st.lists(st.integers(MOST_BYTES, 20 * MOST_BYTES), max_size=12),
-    st.lists(st.integers(0, MOST_BYTES // 2), max_size=120),
-    st.integers(1, 6),
-)
-def test_small_tables_between_large_ones_leave_enough_to_the_end(
-    large: list[int], small: list[int], workers: int
-) -> None:
-    """Each unit comes once, large ones in their order; what follows a large one keeps all others
-    busy until it is done, as far as it did where the small tables were the last of all.
-    """
-    sizes = sorted(large, reverse=True) + sorted(small, reverse=True)
-    orders = of_tables(sizes)
-    able = range(len(large), len(sizes))
-    found = spread_out(orders, able, workers)
-    assert sorted(found, key=lambda each: each.table) == orders
-    assert [each for each in found if each.table < len(large)] == orders[: len(large)]
-    for number, each in enumerate(found):
-        before = sum(size_of(one.unit) for one in orders[orders.index(each) + 1 :])
-        behind = sum(size_of(one.unit) for one in found[number + 1 :])
-        if each.table < len(large):
-            assert behind >= min(before, (workers - 1) * size_of(each.unit))
-
-
-def test_the_smallest_tables_are_not_the_last() -> None:
-    """The last tables leave little to publish, and no worker alone for long."""
-    sizes = [MOST_BYTES] * 3 + [1000 * number for number in range(300, 0, -1)]
-    every = of_tables(sizes)
-    able, workers = range(3, len(every)), 2
-    found = spread_out(list(bundled(every, able, workers)), able, workers)
-    in_order = [part for each in found for part in each.parts or (each,)]
-    assert sorted(in_order, key=lambda each: each.table) == every
-    assert in_order.index(every[-1]) < in_order.index(every[2])
-    assert all(len(each.tables) <= MOST_UNITS // 4 for each in found[-2 * workers :])
