@@ -74,10 +74,7 @@ _TABLES = json.Decoder(TablesManifest)
 
 
 def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
-    """Return the manifest of a finished run.
-
-    Args:
-        name: Its name, if its run is not finished.
+    """Return the manifest of a finished run, or of an unfinished one by the name of its record.
 
     Raises:
         OutputFailed: It does not exist, is damaged, has another format version, or is of several
@@ -105,11 +102,7 @@ def home_manifest(place: PlacePath) -> TablesManifest | None:
 
 
 def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
-    """Return the bytes of the manifest of a finished run, unchecked.
-
-    Raises:
-        OutputFailed: It does not exist, or cannot be read.
-    """
+    """Return the unchecked bytes of a manifest; raise OutputFailed if they cannot be read."""
     place = str(destination)
     try:
         return storage_at(place).read(place, name)
@@ -130,11 +123,7 @@ def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
 
 
 def read_index(data: bytes, place: str) -> Index:
-    """Return what a storage must know of a finished run, from the bytes of its manifest.
-
-    Raises:
-        OutputFailed: They are not a whole manifest.
-    """
+    """Return what a storage must know of a run; raise OutputFailed for a damaged manifest."""
     found = parse_run(data, path_of(place) / MANIFEST)
     if isinstance(found, TablesManifest):
         # The files are in the directories of its tables.
@@ -196,10 +185,7 @@ def directories_of(
 ) -> tuple[PlacePath, ...]:
     """Return the directories that hold a run's files, in the order of their numbers.
 
-    Args:
-        manifest: Of any run.
-        home: Where the manifest lies; that is the first directory, wherever it was at the time.
-        recorded: The first directory is where it was at the time.
+    The first one is `home`, where the manifest is now, or with `recorded` where it was at the time.
     """
     listed = tuple(path_of(each.path) for each in manifest.directories or ())
     if not listed:

@@ -67,11 +67,7 @@ def schema_text(name: str) -> str:
 
 
 def page_text(page: str) -> str:
-    """Return docs/manifest.md with the fields of the records.
-
-    Args:
-        page: It, with the meanings of the fields.
-    """
+    """Return docs/manifest.md, given as it is, with the fields of the records."""
     sections = re.split(r"(?m)^(?=#+ )", page)
     return "".join(map(_section, sections))
 
@@ -96,9 +92,7 @@ def _fields(
     """Yield path and type of each field; objects whose fields are on the page have a line for each.
 
     Args:
-        kind: The record.
         known: The lines of the page.
-        prefix: Path of the record.
         missing: Whether the record itself may be left out.
     """
     info = inspect.type_info(kind)

@@ -36,11 +36,7 @@ class Following(Struct, kw_only=True):
 
     @classmethod
     def of_run(cls, run: ResolvedTable, home: str, template: str | None) -> Following:
-        """Return what follows a run.
-
-        Args:
-            template: `--to` of several tables, with its fields; None for a single table.
-        """
+        """Return what follows a run; `template` is `--to` of several tables, else None."""
         if not any(is_followed(each.options) for each in run.outputs):
             return cls(run=run, home=home, of="nothing")
         whole = template is not None and is_dated(home_template(template))
@@ -48,11 +44,7 @@ class Following(Struct, kw_only=True):
 
     @classmethod
     def check_asked(cls, asked: TablesRequest) -> None:
-        """Check the options before the source is opened.
-
-        Raises:
-            UsageError: Nights of all tables would be removed as a whole, and have several outputs.
-        """
+        """Refuse, before the source is opened, to remove all tables as a whole beside routes."""
         requests = [entry.request for entry in asked.entries if len(entry.request.of_outputs()) > 1]
         outputs = [each.output for request in requests for each in request.of_outputs()]
         whole = is_dated(home_template(asked.options.destination))
@@ -64,11 +56,7 @@ class Following(Struct, kw_only=True):
             )
 
     def check_before(self) -> None:
-        """Check, before anything is read, that nothing is in the way.
-
-        Raises:
-            OutputFailed: The name of the link belongs to something else.
-        """
+        """Raise OutputFailed, before anything is read, if the name of a link is taken."""
         for output in self.run.outputs:
             link = output.options.latest_link
             if link is not None:
@@ -132,11 +120,7 @@ def follow(
 
 
 def _link_of(directory: str, name: str) -> Path:
-    """Return the path of a link beside a directory.
-
-    Raises:
-        OutputFailed: Something else has that name.
-    """
+    """Return the path of a link; raise OutputFailed if something else has that name."""
     link = Path(directory.rstrip("/")).parent / name
     if os.path.lexists(link) and not link.is_symlink():
         raise OutputFailed(

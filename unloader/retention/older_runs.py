@@ -249,7 +249,7 @@ def _moved(run: EarlierRun, places: tuple[Path, ...]) -> EarlierRun | None:
 def is_same_job(old: EarlierRun, new: Manifest | TablesManifest) -> bool:
     """Return whether a run is of the job of a finished run, or has nothing to be resumed.
 
-    Which tables a run over several has may differ.
+    Several tables need not be the same ones.
     """
     several, manifest = isinstance(new, TablesManifest), old.manifest
     if manifest is None:

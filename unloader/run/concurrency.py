@@ -64,10 +64,8 @@ class HostCpu(Struct):
     def look(self, pids: Collection[int], now: float) -> tuple[float, float] | None:
         """Return the busy part of all CPUs, 0 to 1, and the part that the run's processes used.
 
-        Both are since the last look; None at the first one, or if it was just now.
-
-        Args:
-            pids: The processes of the workers; the one that calls is added.
+        Both are since the last look; None at the first one, or if it was just now. `pids` are the
+        workers.
         """
         if self._before is not None and now - self._before[0] < _LEAST_SECONDS:
             return None
@@ -160,12 +158,11 @@ _FEWEST, _CPUS_A_WORKER = 2, 4
 
 
 def watched_load(known: ConcurrencyOptions, catalog: Catalog) -> LoadWatch | None:
-    """Begin to count active sessions, where a limit needs that; check the other limits.
+    """Begin to count active sessions if a limit needs that; check the other limits.
 
     Raises:
-        UsageError: The source cannot tell.
-        ConfigError: The user may not see the sessions of others, or this system has no figures of
-            its CPUs.
+        UsageError: The source does not show its load.
+        ConfigError: The user may not see other sessions, or this system has no figures of its CPUs.
         SourceError: The database refused.
     """
     if known.max_cpu is not None and not HostCpu().readable():

@@ -76,9 +76,7 @@ def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
 
 
 def abandon(state: RunState, error: UnloaderError | None) -> None:
-    """Keep the resumable part of each table, or remove all traces; keep the record of several
-    tables.
-    """
+    """Keep the resumable part of each table and the record of the run, or remove all traces."""
     kept = False
     for table in state.tables:
         if table.is_published:

@@ -214,11 +214,7 @@ not wait for the count of a larger table."""
 
 
 def check_tables(tables: Sequence[Table], state: RunState, observe: Observer) -> Iterator[Ended]:
-    """Count staged tables, and compare their values if that was asked for; yield each when known.
-
-    Args:
-        observe: Gets the events of all tables.
-    """
+    """Count staged tables, and compare values if that is asked for; yield each when known."""
     for table in tables:
         table.observe = state.observer_of(table.run, observe)
     small = [table for table in tables if table.rows_written <= _FEW_ROWS]

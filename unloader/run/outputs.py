@@ -146,7 +146,6 @@ class RunOutput:
 
         Raises:
             OutputFailed: Something is in the way, or no reader opens the pipe.
-            Interrupted: `stop` returned True during a wait.
         """
 
     def keep(self, name: str, data: bytes) -> None:
@@ -155,8 +154,7 @@ class RunOutput:
     def progress(self, tick: Callable[[], None]) -> Progress:
         """Return the confirmed part of a resumed run; remove all other files. Called once.
 
-        Args:
-            tick: Called several times a second; an error that it raises comes through.
+        `tick` is called several times a second; an error that it raises comes through.
         """
         return Progress()
 
@@ -192,14 +190,13 @@ class RunOutput:
         """Remove what a failed attempt may have left."""
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
-        """Read every file again, and compare it with what its writer reported and with the values.
+        """Compare every file with what its writer reported and with the values.
 
         Returns:
             The columns whose values the files do not show in full, each with the reason.
 
         Raises:
             VerifyMismatch: One differs.
-            Interrupted: `stop` returned True.
             UsageError: Nothing is kept.
         """
         raise UsageError(f"the output to {self.name} cannot be read back", "use --verify count")
@@ -213,9 +210,8 @@ class RunOutput:
     ) -> Steps[Manifest]:
         """Make the output final, in steps; return the manifest.
 
-        Args:
-            then: Takes the manifest once all is final, and must not raise. If the process dies
-                before it has returned, `resume` still knows the run and does it again.
+        `then` takes the manifest once all is final, and must not raise. If the process dies before
+        it has returned, `resume` still knows the run and does it again.
         """
         yield from ()  # Nothing is waited for.
         document = manifest(
@@ -238,8 +234,7 @@ class RunOutput:
     def next_step(self, *, resumable: bool) -> str:
         """Return the user's next step once the cause of a failed run is mended.
 
-        Args:
-            resumable: The source can read at the run's snapshot again.
+        It is `resumable` if the source can read at the run's snapshot again.
         """
         return FROM_THE_START
 

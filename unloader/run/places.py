@@ -145,7 +145,6 @@ def take_tables(
 
     Args:
         state: Gets the tables, and the problems of the tables that are left out.
-        following: Takes the manifest of each published table.
         held: Gives the directories back.
         left: What an earlier process of the run has left of each table; empty for a new run.
 
@@ -283,11 +282,7 @@ def is_complete(left: Left) -> bool:
 def left_of_tables(
     runs: Iterable[ResolvedTable], home: str, observe: Observer
 ) -> Mapping[TablePlaces, Left]:
-    """Return the remains of each table, once interrupted publications are completed.
-
-    Raises:
-        OutputFailed: A directory cannot be read, or a publication cannot be completed.
-    """
+    """Return the remains of each table, once interrupted publications are completed."""
     listed = tuple(runs)
     _complete(home, [place for run in listed for place in run.directories], observe)
     found = {places_of(run): _left_of(run) for run in listed}

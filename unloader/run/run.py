@@ -316,10 +316,7 @@ class _Run:
         state.live(UnitsKept(units=done, rows=done_rows, bytes=done_bytes, tables=tables.done))
 
     def _report(self, table: Table) -> None:
-        """Report that a table is published, has failed, or waits until all are published.
-
-        A single table ends with its run, and the end of the run is reported.
-        """
+        """Report that one of several tables is published, has failed, or waits for the others."""
         if self.state.is_single:
             return
         was, failure = self.counts, table.failure
@@ -500,14 +497,10 @@ class _Run:
                 raise self._ended_by(table.failure)
 
     def _wait(self, phase: Phase | None = None) -> None:
-        """Wait until the last tables are counted and published.
+        """Wait until the last tables are counted and published, after the phase begins.
 
         The threads that do this end when the user asks for it. Tables that are published by then
-        stay published.
-
-        Args:
-            phase: Begins with it, if there is anything to wait for. A single table reports its
-                phases.
+        stay published. A single table reports its phases.
         """
         self.finisher.hurry()
         if self.finisher.is_busy and phase and not self.state.is_single:
@@ -549,12 +542,7 @@ class _Run:
 
 
 def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -> bool:
-    """Make a published run part of its table, if it has one; return whether that was new.
-
-    Raises:
-        OutputFailed: See `unloader.lakehouse.lake_runs.commit_run`.
-        ConfigError: See there.
-    """
+    """Commit a published run to its lakehouse table, if it has one; return whether that was new."""
     if manifest.lake_table is None:
         return False
     # Imported on use: most runs are not for a table.
@@ -574,7 +562,7 @@ def check_before(request: Request, observe: Observer) -> None:
     """Report earlier runs for a table that are not part of it.
 
     Raises:
-        OutputFailed: One is complete: whether its rows are wanted is the user's to say.
+        OutputFailed: A run is complete but not committed: the user decides about its rows.
     """
     names = {each.output.destination for each in request.of_outputs()}
     for name in filter(lake_kind, sorted(names)):

@@ -151,35 +151,20 @@ def resume_or_start(
     asked: TablesRequest, planned: ResolvedTable | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
     """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
-    places: dict[str, None] = {}
     if asked.is_single:
-        for output in (each.output for each in asked.common.of_outputs()):
-            if not is_kept(output.destinations):
-                continue
-            if lake_kind(output.destination) is not None:
-                from unloader.lakehouse.lake_runs import uncommitted
-
-                places.update(dict.fromkeys(place for place, _ in uncommitted(output.destination)))
-            else:
-                places.update(dict.fromkeys(_in_place(output.destination)))
-    elif asked.options.destination:
-        places = dict.fromkeys(_in_place(home_template(asked.options.destination) or "."))
+        destinations = [each.output.destination for each in asked.common.of_outputs()]
+    else:
+        to = asked.options.destination
+        destinations = [home_template(to) or "."] if to else []
+    places = dict.fromkeys(
+        place for each in destinations for place in _places(each, finished=False)
+    )
     for place in places:
         found = _resumed(place, asked, planned, observe, stop)
         if not isinstance(found, TablesRequest):
             return found
         asked = found
     return start(asked, planned, observe=observe, stop=stop)
-
-
-def _in_place(template: str) -> Sequence[str]:
-    """Return the directory, or the existing ones that it may be with its fields.
-
-    A run of another day is for `resume` alone: a nightly job needs the rows of this night.
-    """
-    if not has_fields(template):
-        return (template,)
-    return existing(template, _today(), storage_at(template).levels)
 
 
 def _today() -> str:
@@ -293,13 +278,10 @@ def _is_finished_job(
     place: str, done: Completed | None, asked: TablesRequest, planned: ResolvedTable | None
 ) -> bool:
     """Return whether the finished run at a place is of a job, and perhaps lacks what follows it."""
-    is_several = done is not None and is_of_tables(done.record)
+    written = done.record if done is not None else b""
+    is_several = is_of_tables(written)
     if not asked.is_single:
-        return (
-            done is not None
-            and is_several
-            and options_of(done.record).job == digest_of_tables_job(asked)
-        )
+        return is_several and options_of(written).job == digest_of_tables_job(asked)
     request, ended = asked.common, None if is_several else _first_of(done)
     if ended is not None and _is_the_job(ended, request):
         return True
@@ -359,9 +341,7 @@ def _finished(place: str, done: Completed | None, observe: Observer) -> Manifest
     """Return the manifest of a finished run; first do what follows a publication.
 
     Args:
-        place: Where it is looked for.
         done: The run whose publication was interrupted there.
-        observe: Gets notices.
 
     Raises:
         OutputFailed: No run is finished.
@@ -429,10 +409,10 @@ def finished(asked: TablesRequest) -> Manifests | None:
     """
     if not asked.is_single:
         template = home_template(asked.options.destination)
-        if not asked.options.destination or not is_kept((template or ".",)):
+        if not asked.options.destination:
             return None
         job = asked.options.job or digest_of_tables_job(asked)
-        for home in filter(_is_over, _places(template or ".")):
+        for home in filter(_is_over, _places(template or ".", finished=True)):
             tables = home_manifest(path_of(home))
             if tables is not None and tables.job == job:
                 return tables
@@ -443,7 +423,7 @@ def finished(asked: TablesRequest) -> Manifests | None:
     for each in asked.common.of_outputs():
         job = digest_of_job(each)
         same = []
-        for place in filter(_is_over, _places(each.output.destination)):
+        for place in filter(_is_over, _places(each.output.destination, finished=True)):
             manifest = None
             if is_finished(place) and not home_manifest(path_of(place)):
                 # One that is damaged is reported by the run that follows.
@@ -481,7 +461,13 @@ def _of_another_job(place: str, had: Sequence[Setting], asked: Sequence[Setting]
     )
 
 
-def _places(destination: str) -> Sequence[str]:
+def _places(destination: str, *, finished: bool) -> Sequence[str]:
+    """Return the directory of a run, or the existing ones that it may be with its fields.
+
+    For a table of a lakehouse these are today's directories that are part of the table, or the
+    ones that are not. A run of another day is for `resume` alone: a nightly job needs the rows of
+    this night.
+    """
     if not is_kept((destination,)):
         return ()
     today = _today()
@@ -489,6 +475,8 @@ def _places(destination: str) -> Sequence[str]:
         from unloader.lakehouse.lake_runs import homes, uncommitted
 
         left = dict(uncommitted(destination))
+        if not finished:
+            return tuple(left)
         return [
             home
             for home in homes(destination)

@@ -117,10 +117,9 @@ class RunState(Struct, kw_only=True):
         return bool(catalog.kept_until())
 
     def observer_of(self, run: ResolvedTable, observe: Observer) -> Observer:
-        """Return an observer for a table: of several tables it adds the table's name to events.
+        """Return an observer that adds the name of one of several tables to events.
 
-        Phases, ticks and routes of one of several tables are not passed on: they do not belong to
-        the run.
+        Its phases, ticks and routes are not passed on: they do not belong to the run.
         """
         if self.is_single:
             return observe

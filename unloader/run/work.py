@@ -118,8 +118,7 @@ def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
     """Yield units in their order; some small units bring others with them.
 
-    Args:
-        able: Numbers of tables that may be in a bundle: of one unit that was not tried before.
+    Tables are able to be in a bundle if they have one unit that was not tried before.
     """
 
     def is_small(each: TableUnit) -> bool:
@@ -390,11 +389,7 @@ class Units(Work[TableUnit]):
         )
 
     def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:
-        """Drop a table with an unwritable journal, where the run continues without it.
-
-        Raises:
-            UnloaderError: The error, where the run ends.
-        """
+        """Drop a table with an unwritable journal, or raise the error if it ends the run."""
         known = translate(error)
         failure = failure_of(error)
         if self.ends_run(attempt, failure) or not isinstance(known, UnloaderError):
@@ -460,11 +455,7 @@ class RoomWatch(Struct, kw_only=True):
         return self._since is None
 
     def check(self) -> None:
-        """End the run if a disk was full for too long.
-
-        Raises:
-            OutputFailed: A disk was.
-        """
+        """Raise OutputFailed if a disk was full for too long."""
         if self.has_room() or self._since is None:
             return
         waited = self.clock() - self._since
@@ -511,12 +502,8 @@ def room_watch(
 ) -> RoomWatch | None:
     """Return the watch of the disks; None if no limit was given.
 
-    A look at one directory of each disk is enough, however many tables there are.
-
-    Args:
-        own: Directories of the run, such as that around its tables.
-        runs: One for each; the most that one of them wants free is kept free for all.
-        observe: Gets a notice when the run waits, and when it continues.
+    A look at one directory of each disk is enough, however many tables there are. The most that a
+    table wants free is kept free for all.
     """
     options = [output.options for run in runs for output in run.outputs]
     wanted = max((each.min_free_bytes for each in options), default=0)

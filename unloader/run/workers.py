@@ -38,12 +38,11 @@ def workers_for(
 
     Args:
         parallelism: The parallelism of an earlier plan; None takes the request's.
-        stop: Asked several times a second while a cluster is opened; True ends that.
 
     Raises:
         ConfigError: As `seat_request`, or as `unloader.engine.cluster.opening.open_cluster`.
         ConnectFailed: The cluster cannot be reached.
-        Interrupted: `stop` returned True.
+        Interrupted: `stop` returned True while a cluster was opened.
         UsageError: The workers do not suit the request.
     """
     stall, outputs = request.retry.stall_seconds, [each.output for each in request.of_outputs()]

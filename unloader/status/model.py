@@ -177,10 +177,7 @@ _WISH = Decoder(Wish)
 
 
 def parse_wish(data: bytes) -> Wish | None:
-    """Return the wish in these bytes; None for other bytes or another version.
-
-    Keys that are not known are passed over.
-    """
+    """Return the wish in these bytes; None for other bytes or another version."""
     try:
         return _WISH.decode(data)
     except (ValueError, RecursionError):

@@ -104,7 +104,6 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
     """Return the status of the runs at a destination.
 
     Args:
-        place: One of a run's places, as it was given with `--to`.
         tables: Of runs over several, by their real directories, as far as they are known already.
 
     Raises:
@@ -137,10 +136,7 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
 
 
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
-    """Return the status of all runs at a place and below it, by their places.
-
-    Args:
-        depth: How far to go down; 0 looks at the place alone.
+    """Return the status of all runs at a place and `depth` levels below it, by their places.
 
     Raises:
         OutputFailed: The place is not there, or may not be read.

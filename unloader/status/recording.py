@@ -105,11 +105,7 @@ class LiveRun:
         return self._wishes.pop(0) if self._wishes else None
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the recording; may be called again.
-
-        Args:
-            error: What broke the run, which then shows once more how far it came.
-        """
+        """End the recording; an error shows once more how far the run came. May be called again."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_SECONDS)

@@ -9,6 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -69,16 +70,8 @@ def stop_run(
         waited = time.monotonic() - began
         if time.monotonic() >= next_ask:
             next_ask += _ASK_SECONDS
-            try:
-                storage_at(place).ask(place, stop=True)
-            except FileNotFoundError:
-                pass  # It has just ended.
-            except OSError as error:
-                raise OutputFailed(
-                    f"the run in {place} cannot be asked to end: {error.strerror or error}",
-                    "run the same command as a user who may write there, or send the process a "
-                    "signal",
-                ) from error
+            with suppress(FileNotFoundError):  # It has just ended.
+                _ask(place, "to end", ", or send the process a signal", stop=True)
         if timeout_seconds and waited >= timeout_seconds:
             raise OutputFailed(
                 f"run {before.run_id} was asked to end, but still works after {waited:.0f} s",
@@ -94,25 +87,20 @@ def stop_run(
             )
         time.sleep(_LOOK_SECONDS)
         now = _now(place)
-    found = StoppedRun(
-        run_id=before.run_id,
-        state="none",
-        units_done=0,
-        units=before.units,
-        seconds=time.monotonic() - began,
-        status=now,
-    )
-    if now.run_id != before.run_id:
-        # Another run, or an earlier finished run: nothing of ours is left.
-        return found
+    # Another run, or an earlier finished run: nothing of the stopped run is left.
+    is_other = now.run_id != before.run_id
     # A run that is still active has the units that it last showed.
     live = now.live or before.live
-    shown = live.units.done if live is not None else 0
-    return replace(
-        found,
-        state=now.state,
-        units_done=now.left.units if now.left is not None else shown,
-        units=now.units or before.units,
+    done = live.units.done if live is not None else 0
+    if now.left is not None:
+        done = now.left.units
+    return StoppedRun(
+        run_id=before.run_id,
+        state="none" if is_other else now.state,
+        units_done=0 if is_other else done,
+        units=before.units if is_other else now.units or before.units,
+        seconds=time.monotonic() - began,
+        status=now,
     )
 
 
@@ -139,14 +127,9 @@ def change_run(
     wish = replace(wish, id=os.urandom(8).hex(), by="`unloader set`")
     result = f"look at the result with: unloader status {place}"
     try:
-        storage_at(place).ask(place, change=encode(wish).decode())
+        _ask(place, "to change", change=encode(wish).decode())
     except FileNotFoundError:
         raise OutputFailed(f"the run in {place} has just ended", result) from None
-    except OSError as error:
-        raise OutputFailed(
-            f"the run in {place} cannot be asked: {error.strerror or error}",
-            "run the same command as a user who may write there",
-        ) from error
     began = time.monotonic()
     while True:
         waited = time.monotonic() - began
@@ -175,6 +158,18 @@ def change_run(
                 f"unloader no longer waits for {run}; the run may still take the request", look
             )
         time.sleep(_LOOK_SECONDS)
+
+
+def _ask(place: str, what: str, more: str = "", *, stop: bool = False, change: str = "") -> None:
+    try:
+        storage_at(place).ask(place, stop=stop, change=change)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OutputFailed(
+            f"the run in {place} cannot be asked {what}: {error.strerror or error}",
+            f"run the same command as a user who may write there{more}",
+        ) from error
 
 
 def _running(place: str, command: str, done: str) -> RunStatus:

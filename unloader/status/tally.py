@@ -123,11 +123,7 @@ class Tally:
     """The state that the events of one run add up to."""
 
     def __init__(self, now: float) -> None:
-        """Start with nothing known.
-
-        Args:
-            now: Seconds of any clock that only goes forward; later calls use the same.
-        """
+        """Start with nothing known; `now` is in seconds of a clock that only goes forward."""
         self.run = RunStarted(run_id="", table="", units=0, workers=0, rows=None, bytes=None)
         self.phase: Phase = "connecting"
         self.phase_started = self._began = now
