@@ -55,14 +55,10 @@ class ColumnRecord(Record, frozen=True, kw_only=True):
     position: tuple[int, int] | None = None
     """First and last byte in records of fixed width, from 1."""
     text_class: str | None = None
-    """The meaning of its text, where there are checksums: number, timestamp, moment or date."""
     masked: Masked | None = None
     changes: tuple[str, ...] | None = None
-    """Intended changes of its values except masks, in words."""
     read_from: tuple[str, ...] | None = None
-    """The source's columns that it depends on, where it is not the one of its name."""
     clear_values_of: tuple[str, ...] | None = None
-    """Columns that are masked, and that this one has values of that are not."""
 
 
 class EncryptionRecord(Record, frozen=True, kw_only=True):
@@ -70,9 +66,7 @@ class EncryptionRecord(Record, frozen=True, kw_only=True):
 
     method: Literal["age", "parquet"]
     recipients: tuple[str, ...]
-    """Public keys of age."""
     key_name: str
-    """The name that the user gave to the Parquet key."""
     key_proof: str
     """A salted hash of the Parquet key, which shows whether a key is the right one."""
 
@@ -129,7 +123,6 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
     memory_policy: str
     near: str | None
     adaptive: bool | None = None
-    """`--parallelism adaptive`; parallelism is 0 then."""
     max_sessions: int | None = None
     max_cpu: float | None = None
     """A share, 0 to 1."""
@@ -137,11 +130,9 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
     slow_between: str | None = None
     slow_parallelism: int | None = None
     cluster: str | None = None
-    """Where the workers were; without it on one machine."""
     dialect: TextFormat | ParquetFormat
     encryption: EncryptionRecord | None = None
     transform: tuple[Step, ...] | None = None
-    """The steps that changed the rows, in order."""
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):
@@ -155,21 +146,14 @@ class SubsetRecord(Record, frozen=True, kw_only=True):
     """A part of the rows, chosen without regard to their values."""
 
     part: PlanPart | None = None
-    """Where the other parts of a plan are other runs."""
     share: float | None = None
-    """The sample that was asked for, above 0 and below 1."""
     key: str | None = None
-    """The column by whose values it was taken; without one, whole units were."""
     units: int | None = None
-    """How many units were taken."""
     of_units: int | None = None
-    """How many units the whole was cut into."""
     cost_share: float | None = None
-    """The estimated share of the units in the whole, 0 to 1."""
     selectors: tuple[Selector, ...] | None = None
     """The selectors of the units, as in a plan; without selectors that hold values of a column."""
     limit_rows: int | None = None
-    """No more rows than these were asked for."""
 
 
 FORMAT_VERSION = 2
@@ -219,7 +203,6 @@ class SampleRecord(Record, frozen=True, kw_only=True):
     bytes: int
     busy_workers: int
     cpu_by_node: dict[str, float] | None
-    """Of all processes, on the CPUs that the run may use."""
 
 
 class TotalsRecord(Record, frozen=True, kw_only=True):
@@ -244,7 +227,6 @@ class VerifiedRecord(Record, frozen=True, kw_only=True):
     level: VerifyLevel
     source_rows: int | None
     filtered_rows: int | None = None
-    """Rows that `--filter` left out; the source has these rows and the rows in the files."""
     result: str
     not_compared: tuple[str, ...] | None = None
     """Columns whose values could not be compared, each with why, where others were."""
@@ -255,7 +237,6 @@ class OtherRoute(Record, frozen=True, kw_only=True):
 
     name: str
     to: str
-    """Where its manifest goes."""
 
 
 class RouteRecord(Record, frozen=True, kw_only=True):
@@ -273,23 +254,18 @@ class EfficiencyPart(Record, frozen=True, kw_only=True):
     what: Literal["disk", "source", "encoder"]
     unit: Literal["bytes/s", "rows/s"]
     rate: float
-    """Of the whole run, from its first step to its last."""
     ceiling: float
     share: float
-    """The rate divided by the ceiling."""
     basis: str
-    """The conditions of the measured ceiling."""
 
 
 class Efficiency(Record, frozen=True, kw_only=True):
     """A run compared with ceilings of the same machine, places and source."""
 
     ceilings: str
-    """The file."""
     taken_at: str
     parts: tuple[EfficiencyPart, ...]
     not_compared: tuple[str, ...]
-    """The parts without a comparison, and why."""
 
 
 class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION):
@@ -302,11 +278,8 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     table: TableRecord | None
     query: str | None
     subset: SubsetRecord | None = None
-    """Where the run read a part of the table or query."""
     parts: tuple[MergedPart, ...] | None = None
-    """The runs that read a part of the plan each, where their manifests were merged into this."""
     route: RouteRecord | None = None
-    """Which output this is of a run that has several."""
     lake_table: LakeTable | None = None
     """The table of a lakehouse that the files become part of, as it was when the run began."""
     snapshot: Snapshot | None
@@ -314,26 +287,22 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     options: OptionsRecord
     settings: tuple[Setting, ...]
     job: str | None = None
-    """SHA-256 of the requested job. Two runs with the same value were of the same job."""
     plan: PlanRecord
     directories: tuple[DirectoryRecord, ...] | None = None
     """Where there are several; the first is where the manifest lies."""
     units: tuple[FinishedUnit, ...]
     failed_attempts: tuple[FailedAttemptRecord, ...]
-    """Of this process of the run, in the order of their ends; the first 1,000."""
     failed_attempts_left_out: int
     samples: tuple[SampleRecord, ...]
     """At equal intervals while units were read, at most 121."""
     workers: tuple[WorkerRecord, ...]
     nodes: tuple[NodeRecord, ...]
     parallelism_steps: tuple[ParallelismChanged, ...] | None = None
-    """Where the number of workers was steered."""
     warnings: tuple[str, ...]
     not_measured: tuple[str, ...]
     totals: TotalsRecord
     verified: VerifiedRecord
     efficiency: Efficiency | None = None
-    """Where ceilings of this machine and of the same work were given."""
     digest: str | None = None
     """Of all bytes before its line; `manifest_bytes` adds it."""
 
@@ -353,39 +322,28 @@ class TableEntry(Record, frozen=True, kw_only=True):
     """One table of the run."""
 
     table: TableRecord | None
-    """None for a query."""
     route: str | None = None
-    """Which of several outputs of the table it is; each has an entry."""
     directory: str
     """Of its files and its own manifest, as seen from the directory of this one.
 
     Empty if it is left out."""
     status: Literal["complete", "failed", "left out"]
-    """failed: its finished units can be resumed; left out: none of its rows were read."""
     error: str | None = None
-    """Why it is not complete."""
     rows: int | None = None
     bytes: int | None = None
     files: int | None = None
     source_rows: int | None = None
-    """As the source counts them at the snapshot."""
     verified: str | None = None
-    """As in the manifest of the table; None if it is not complete."""
     units: int | None = None
-    """Work units that it was read in."""
     worker_seconds: float | None = None
-    """How long workers were busy with it, added up."""
     digest: str | None = None
-    """Of the manifest of the table: the last line of that file."""
 
 
 class TablesRecord(Record, frozen=True, kw_only=True):
     """The options of the run as a whole."""
 
     to: str
-    """Of the directories, with its fields."""
     directory: str
-    """The directory of all tables, in which this manifest was written."""
     publish: Literal["table", "run"]
     on_table_failure: Literal["stop", "continue"]
 
@@ -397,7 +355,6 @@ class TablesTotals(Record, frozen=True, kw_only=True):
     rows: int
     """Of a table with several outputs: the rows that were read once for all of them."""
     filtered_rows: int | None = None
-    """Rows that `--filter` left out of tables with one output; None if no such table has one."""
     bytes: int
     files: int
     seconds: float
@@ -412,15 +369,12 @@ class TablesManifest(
     run_id: str
     unloader_version: str
     status: Literal["complete", "partial"]
-    """complete: every table is."""
     source: SourceRecord
     snapshot: Snapshot | None
     options: TablesRecord
     settings: tuple[Setting, ...]
     job: str | None = None
-    """SHA-256 of the requested job. Two runs with the same value were of the same job."""
     tables: tuple[TableEntry, ...]
-    """In the order in which they were asked for."""
     totals: TablesTotals
     digest: str | None = None
     """Of all bytes before its line; `manifest_bytes` adds it."""
@@ -436,7 +390,6 @@ class RoutesTotals(Struct, frozen=True, kw_only=True):
     rows: int
     """Read once for all outputs; for a single output, the rows in it."""
     bytes: int
-    """Of the files of all."""
     files: int
     seconds: float
     cpu_seconds: float

@@ -1,11 +1,12 @@
 """The record of the progress of a run, `_run/status.json`, and a request to change the run.
 
-A later version may add keys, and readers ignore unknown keys. The meaning of a key changes only
-together with the version.
+docs/watching.md explains the keys. A later version may add keys, and readers ignore unknown keys.
+The meaning of a key changes only together with the version.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
@@ -25,9 +26,7 @@ class UnitCounts(Struct, frozen=True, kw_only=True):
     """Staged; they have final names once the run is published."""
     running: int = 0
     waiting: int = 0
-    """Not begun, or waiting for their next attempt."""
     failed: int = 0
-    """Given up after all their attempts."""
 
 
 class WorkerStatus(Struct, frozen=True, kw_only=True):
@@ -39,18 +38,14 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...]
     """The CPUs that it is bound to; empty if it is not bound."""
     unit: str | None = None
-    """None while it is idle."""
     partition: str | None = None
     attempt: int = 0
     rows: int = 0
     bytes: int = 0
-    """Both of the running attempt."""
     seconds: float = 0.0
-    """Since the attempt began."""
     waits_for: Waits = "nothing"
     """`retry` if it is idle because all units that are left wait for their next attempt."""
     waits_detail: str = ""
-    """The disk that has no room, as text; empty if there is room."""
     retry_in_seconds: float | None = None
 
 
@@ -59,21 +54,15 @@ class ParallelismStatus(Struct, frozen=True, kw_only=True):
 
     mode: Literal["fixed", "adaptive"]
     workers: int
-    """How many may work now."""
     of: int
-    """The workers with a seat."""
     paused: int = 0
-    """The workers that are held up in the middle of a unit."""
     limit: str = ""
-    """The limit that holds now; empty if none does."""
     since: float = 0.0
     """Seconds since the first unit was handed out when the number last changed."""
     reason: str = ""
-    """Of the last change."""
     taken: str = ""
     """The last request of `unloader set` that the run has answered."""
     refused: str = ""
-    """Why it has not done what that asked; empty if it has."""
 
 
 class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
@@ -83,27 +72,21 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     sequence: int
     """Grows with each record of a process; an active run writes one about every second."""
     updated: str
-    """ISO 8601 in UTC, by the clock of the run's machine, as `phase_since`."""
     host: str = ""
     boot_id: str = ""
-    """Tells one start of that machine from another."""
     pid: int = 0
     table: str = ""
     phase: str = ""
     phase_since: str = ""
     units: UnitCounts = UnitCounts()
     tables: TableCounts | None = None
-    """None in a run over one table."""
     rows: int = 0
     bytes: int = 0
     """Both of finished units and running attempts; see `of_finished_units`."""
     rows_expected: int | None = None
     """The source's estimate; None for a table without one, such as a view."""
     bytes_expected: int | None = None
-    """The expected bytes of the output, from the bytes written so far; None until they suffice for
-    an estimate."""
     rows_per_second: float = 0.0
-    """Over the last half minute."""
     mean_rows_per_second: float = 0.0
     speeds: tuple[float, ...] = ()
     """Rows per second from the begin of this process until now: means over equal times."""
@@ -111,22 +94,16 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     fraction: float | None = 0.0
     """Of the expected rows; None without an estimate for every unit."""
     seconds: float = 0.0
-    """Since this process began with the run."""
     seconds_left: float | None = None
-    """An estimate; None until there is one."""
     workers: tuple[WorkerStatus, ...] = ()
     parallelism: ParallelismStatus | None = None
-    """None where it is not steered."""
     retries: int = 0
     last_error: str = ""
     last_notice: str = ""
-    """The last line for the user, such as that the run waits for room on a disk."""
     stopping: bool = False
-    """A user asked the run to end, by a signal or with `unloader stop`."""
     resumable: bool | None = None
     """A later process can read at the same snapshot; None = not known."""
     snapshot_kept_until: str = ""
-    """ISO 8601, where it is kept beyond the run for some time only."""
     ended: str = ""
     """Kind of the error that ended the run; empty during the run, and after a kill."""
 
@@ -140,30 +117,17 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
         return replace(self, rows=rows, bytes=size, fraction=fraction)
 
 
-_STATUS = Decoder(LiveStatus)
-
-
-def parse_status(data: bytes) -> LiveStatus | None:
-    """Return the record in these bytes; None for other bytes or another version."""
-    try:
-        return _STATUS.decode(data)
-    except (ValueError, RecursionError):
-        return None
-
-
 class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
     """Other settings; None leaves one as it is."""
 
     id: str
     """Identifies the wish, so that the run can name the one it has taken."""
     by: str = ""
-    """Who asks, for the record."""
     parallelism: int | Literal["adaptive", "auto"] | None = None
     max_sessions: int | None = None
     """0 sets no limit, here and in the next field."""
     max_cpu: float | None = None
     slow_between: str | None = None
-    """Empty removes the hours."""
     slow_parallelism: int | None = None
 
     @property
@@ -173,12 +137,18 @@ class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1)
         return all(getattr(self, name) is None for name in names)
 
 
-_WISH = Decoder(Wish)
+_STATUS, _WISH = Decoder(LiveStatus), Decoder(Wish)
+
+
+def parse_status(data: bytes) -> LiveStatus | None:
+    """Return the record in these bytes; None for other bytes or another version."""
+    with suppress(ValueError, RecursionError):
+        return _STATUS.decode(data)
+    return None
 
 
 def parse_wish(data: bytes) -> Wish | None:
     """Return the wish in these bytes; None for other bytes or another version."""
-    try:
+    with suppress(ValueError, RecursionError):
         return _WISH.decode(data)
-    except (ValueError, RecursionError):
-        return None
+    return None

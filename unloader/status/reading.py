@@ -1,6 +1,7 @@
 """Reads the status of the runs at a destination from the files that they keep there.
 
 Nothing is changed, and the right to read is enough. It is the same for a run on another machine.
+docs/watching.md explains the keys of the answers.
 """
 
 from __future__ import annotations
@@ -53,16 +54,13 @@ class FinishedRun(Struct, frozen=True, kw_only=True):
 
     run_id: str
     table: str
-    """Empty for a query; the number of tables, in words, for several."""
     rows: int
     bytes: int
     files: int
     seconds: float
     verified: str
     ended: str | None
-    """ISO 8601 in UTC; None where the run's id does not tell."""
     tables: int | None = None
-    """Of a run over several; else None."""
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):
@@ -75,22 +73,17 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     `finished`. `unreadable` is only in a list of runs; one that is asked for by name is an
     error."""
     problem: str = ""
-    """Why it is unreadable, or why it is interrupted and cannot be resumed."""
     reason: str = ""
-    """The error that ended an interrupted run; empty if it was killed."""
     run_id: str = ""
     table: str = ""
     started: str | None = None
-    """ISO 8601 in UTC; None where the run's id does not tell."""
     host: str = ""
     pid: int = 0
     since: str = ""
-    """When this process took the destination; a run that is resumed has had others."""
     live: LiveStatus | None = None
     """The last status that the run showed, or None. For an interrupted run, the rows and bytes
     count its finished units."""
     tables: TableCounts | None = None
-    """Of a run over several: how many there are, and how many are published."""
     home: str = ""
     """The directory of all tables, where this one is of a table of a run that is not finished."""
     units: int | None = None

@@ -47,7 +47,6 @@ class ChangedRun(Struct, frozen=True, kw_only=True):
     """It has applied the change; False if the caller did not wait for that."""
     seconds: float
     parallelism: ParallelismStatus | None
-    """How many workers work by now; None where that is not known yet."""
 
 
 def stop_run(
