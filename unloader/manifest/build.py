@@ -90,11 +90,7 @@ def build_manifest(
         run_id=run.run_id,
         unloader_version=__version__,
         status="complete" if complete else "partial",
-        source=SourceRecord(
-            kind=extract.source.kind,
-            location=redact(extract.source.location),
-            server_version=run.server_version,
-        ),
+        source=source_record(run),
         table=None if extract.query is not None else table,
         query=extract.query,
         subset=_subset(run),
@@ -137,6 +133,13 @@ def build_manifest(
             result=verify_result,
             not_compared=not_compared,
         ),
+    )
+
+
+def source_record(run: ResolvedTable) -> SourceRecord:
+    source = run.extract.source
+    return SourceRecord(
+        kind=source.kind, location=redact(source.location), server_version=run.server_version
     )
 
 
@@ -221,15 +224,7 @@ def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)
     columns = tuple(
-        ColumnRecord(
-            name=column.name,
-            source_type=column.source_type,
-            output_type=column.output_type,
-            nullable=column.nullable,
-            lossless=column.lossless,
-            note=column.note,
-            text_class=text_class or None,
-        )
+        replace(convert(column, ColumnRecord, from_attributes=True), text_class=text_class or None)
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
     if run.output.transform is not None:

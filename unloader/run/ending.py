@@ -21,8 +21,8 @@ from unloader.errors import (
     VerifyMismatch,
     is_a,
 )
+from unloader.manifest.build import source_record
 from unloader.manifest.model import (
-    SourceRecord,
     TableEntry,
     TableRecord,
     TablesManifest,
@@ -178,11 +178,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
         run_id=state.resolved.run_id,
         unloader_version=__version__,
         status="complete" if complete else "partial",
-        source=SourceRecord(
-            kind=first.extract.source.kind,
-            location=redact(first.extract.source.location),
-            server_version=first.server_version,
-        ),
+        source=source_record(first),
         snapshot=first.extract.snapshot,
         options=TablesRecord(
             to=state.options.destination,

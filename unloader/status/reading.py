@@ -254,7 +254,7 @@ def _of_run(
         state="running" if who.is_running else "interrupted",
         reason=_reason(live),
         run_id=who.run_id,
-        started=_text(_start_of(who.run_id)),
+        started=_time_of(who.run_id),
         host=who.host,
         pid=who.pid,
         since=who.since,
@@ -294,7 +294,7 @@ def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
         state="finished",
         run_id=finished.run_id,
         table=finished.table,
-        started=_text(_start_of(finished.run_id)),
+        started=_time_of(finished.run_id),
         tables=None if many is None else TableCounts(total=many, done=many),
         finished=finished,
     )
@@ -313,7 +313,7 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
     else:
         many, verified = None, run.verified.result
         table = ".".join(filter(None, (run.table.schema, run.table.name))) if run.table else ""
-    start, totals = _start_of(run.run_id), run.totals
+    totals = run.totals
     return FinishedRun(
         run_id=run.run_id,
         table=table,
@@ -322,19 +322,16 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
         files=totals.files,
         seconds=totals.seconds,
         verified=verified,
-        ended=_text(start and start + timedelta(seconds=totals.seconds)),
+        ended=_time_of(run.run_id, totals.seconds),
         tables=many,
     )
 
 
-def _start_of(run_id: str) -> datetime | None:
-    """Return when a run began, by its id, which begins with that."""
+def _time_of(run_id: str, seconds: float = 0.0) -> str | None:
+    """Return a time of a run, whose id begins with the time of its start; None for another id."""
     try:
         moment = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ")
     except ValueError:
         return None
-    return moment.replace(tzinfo=UTC)
-
-
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds")
+    moment = moment.replace(tzinfo=UTC) + timedelta(seconds=seconds)
+    return moment.isoformat(timespec="seconds")

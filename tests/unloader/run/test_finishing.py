@@ -97,28 +97,6 @@ def test_a_table_that_takes_long_holds_up_no_other() -> None:
     finisher.close()
 
 
-def test_what_is_done_while_others_are_counted_is_counted_together() -> None:
-    """The second count is of all tables that were done during the first."""
-    goes_on = threading.Event()
-    counted: list[list[int]] = []
-
-    def check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
-        goes_on.wait(LONG)
-        counted.append([table.number for table in some])
-        return no_check(some, observe)
-
-    finisher, _ = finishing(check)
-    first, *others = tables(5)
-    finisher.take(first)
-    for table in others:
-        finisher.take(table)
-    goes_on.set()
-    ended(finisher, 5)
-    finisher.close()
-    assert sorted(number for some in counted for number in some) == [0, 1, 2, 3, 4]
-    assert len(counted) <= 3
-
-
 def test_an_error_is_that_of_its_table() -> None:
     """One that does not count right, one that cannot be published; the third is whole."""
 
@@ -155,42 +133,6 @@ def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
     assert str(ended(finisher, 1)[1]) == "broken"
     finisher.take(tables(3)[2])
     assert ended(finisher, 1) == {2: None}
-    finisher.close()
-
-
-def test_a_publication_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
-    """So no caller waits for them for ever, and the next tables are published."""
-
-    def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
-        for table in some:
-            if table.number == 0:
-                raise RuntimeError("broken")
-            yield table, None
-
-    finisher, _ = finishing(publish=publish)
-    finisher.publish(tables(1)[0])
-    assert str(ended(finisher, 1)[0]) == "broken"
-    finisher.publish(tables(2)[1])
-    assert ended(finisher, 1) == {1: None}
-    finisher.close()
-
-
-def test_nothing_is_published_before_its_time() -> None:
-    """Where all tables are published at the end, that is asked for."""
-    published: list[int] = []
-    finisher, _ = finishing(
-        publish=lambda some, threads, observe: (
-            published.extend(each.number for each in some) or no_publication(some, threads, observe)
-        ),
-        at_once=False,
-    )
-    (table,) = tables(1)
-    finisher.take(table)
-    assert ended(finisher, 1) == {0: None}
-    assert published == []
-    finisher.publish(table)
-    assert ended(finisher, 1) == {0: None}
-    assert published == [0]
     finisher.close()
 
 
