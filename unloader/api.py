@@ -42,7 +42,7 @@ from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
-from unloader.retention.older_runs import clear
+from unloader.retention import clear
 from unloader.run import starting
 from unloader.selection.choice import TablesRequest
 from unloader.sources.base import Catalog

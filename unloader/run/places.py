@@ -26,7 +26,7 @@ from unloader.nouns import counted
 from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import first_of, record_of, recorded_tables
-from unloader.retention.following import Following
+from unloader.retention import Following
 from unloader.run.outputs import FileOutput, RunOutput, StreamOutput
 from unloader.run.table import History, RunState, Table
 from unloader.selection.listing import TableProblem, one_error
@@ -47,7 +47,7 @@ _OTHERS = 256
 
 _PUBLISHED = 320
 """About as many files as the tables have open that are being published; see
-`unloader.run.finishing`."""
+`unloader.run.ending`."""
 
 
 def take_home(state: RunState) -> Callable[[], None]:

@@ -53,10 +53,17 @@ from unloader.nouns import counted
 from unloader.resolve.opening import OpenRun
 from unloader.resolve.places import home_of, is_followed
 from unloader.resolve.resolved import missing_libraries, output_notices
-from unloader.retention.following import Following
+from unloader.retention import Following
 from unloader.run.concurrency import RunSteering, watched_load
-from unloader.run.ending import abandon, advised, manifest_of, partial_error
-from unloader.run.finishing import Ended, Finisher, check_tables
+from unloader.run.ending import (
+    Ended,
+    Finisher,
+    abandon,
+    advised,
+    check_tables,
+    manifest_of,
+    partial_error,
+)
 from unloader.run.outputs import check_stop, continued
 from unloader.run.places import Left, TablePlaces, take_home, take_tables, with_what_it_replaces
 from unloader.run.table import RunState, Table

@@ -1,20 +1,24 @@
-"""The start of a run: a new one, or the rest of an interrupted one, of one table or of several.
+"""The start of a run: its workers, and a new run or the rest of an interrupted one.
 
-With `--skip-finished` a finished run of the same job makes the run unnecessary.
+Loading a driver takes about as long as planning. So the fork servers of all seats load what workers
+need while the parent plans, and a worker is forked when its number is known. With `--skip-finished`
+a finished run of the same job makes the run unnecessary.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from unloader.errors import OutputFailed, SnapshotGone
+from numa.model import ProcessLimits
+from unloader.engine.executor import Executor, LocalExecutor
+from unloader.errors import OutputFailed, SnapshotGone, UsageError
 from unloader.events import Notice, Observer, SettingUsed
 from unloader.lakehouse.lake_formats import absolute_name, lake_kind
 from unloader.manifest.model import Manifest, TablesManifest
@@ -22,11 +26,13 @@ from unloader.manifest.read import home_manifest, read_manifest
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,
+    Preload,
     Request,
     SecretReference,
     Setting,
 )
-from unloader.redaction import redact
+from unloader.placement.seating import SeatPlan, seat_request
+from unloader.redaction import holds_sql_password, redact
 from unloader.request.name_templates import existing, has_fields, home_template
 from unloader.resolve.broken_run import (
     BrokenRun,
@@ -40,18 +46,113 @@ from unloader.resolve.planned import digest_of_job, digest_of_tables_job, is_of_
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
 from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
-from unloader.retention.following import Following, follow
+from unloader.retention import Following, follow
 from unloader.run.places import is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
-from unloader.run.workers import workers_for
 from unloader.secrets.encryption_keys import check_key
 from unloader.selection.choice import TablesRequest
-from unloader.storage.place_names import is_kept, path_of, real
+from unloader.storage.place_names import destination_kind, is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import RUN_RECORD, Completed
+from writers.objects.location import is_location
+from writers.registry import name_of
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
+
+ENTRY = "unloader.worker.process:work"
+"""The function that does the tasks of a worker."""
+
+_START_SECONDS = 60.0
+"""Least time for the start of a worker, independent of --stall-timeout. A busy machine takes
+seconds to start a worker, and no attempt may be lost that way."""
+
+
+@contextmanager
+def workers_for(
+    request: Request, parallelism: int | None = None, *, stop: Callable[[], bool]
+) -> Iterator[tuple[SeatPlan, Executor]]:
+    """Open an executor with a seat for each worker the request may want, here or in its cluster.
+
+    It is yielded with the plan of these seats. All processes are gone at the end of the context.
+
+    Args:
+        parallelism: The parallelism of an earlier plan; None takes the request's.
+
+    Raises:
+        ConfigError: As `seat_request`, or as `unloader.engine.cluster.opening.open_cluster`.
+        ConnectFailed: The cluster cannot be reached.
+        Interrupted: `stop` returned True while a cluster was opened.
+        UsageError: The workers do not suit the request.
+    """
+    stall, outputs = request.retry.stall_seconds, [each.output for each in request.of_outputs()]
+    limits = ProcessLimits(
+        start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
+        memory_bytes=request.worker_memory_bytes,
+    )
+    places = (place for each in outputs for place in each.destinations if is_location(place))
+    warm_up = Preload(
+        source_kind=request.source.kind,
+        source=request.source,
+        formats=tuple(dict.fromkeys(name_of(each.format) for each in outputs)),
+        stores=tuple(dict.fromkeys(place.partition(":")[0] for place in places)),
+    )
+    if not request.uses_cluster:
+        seats = seat_request(request, parallelism)
+        with LocalExecutor(
+            seats.first(seats.parallelism),
+            ENTRY,
+            limits,
+            warm_up=warm_up,
+            looks=request.seats.numa != "off",
+        ) as executor:
+            executor.prepare()
+            yield seats, executor
+        return
+    # Imported here: few runs use a cluster.
+    from unloader.engine.cluster.opening import open_cluster
+
+    _check_for_cluster(request)
+    with open_cluster(
+        request,
+        parallelism,
+        entry=ENTRY,
+        warm_up=warm_up,
+        limits=limits,
+        stop=stop,
+    ) as (seats, found):
+        yield seats, found
+
+
+def _check_for_cluster(request: Request) -> None:
+    """Refuse what a cluster cannot do, or what must not go there."""
+    for output in request.of_outputs():
+        if any(lake_kind(each) for each in output.output.destinations):
+            raise UsageError(
+                "--cluster cannot write tables of a lakehouse yet",
+                "leave --cluster out, or write files and add them to the table",
+            )
+        kind = destination_kind(output.output.destinations)
+        if not is_kept(output.output.destinations) and kind != "null":
+            raise UsageError(
+                f"--cluster writes to a place that all its machines share, but {kind} belongs to "
+                "one process",
+                "give a directory of a network file system or an object store with --to, or leave "
+                "--cluster out",
+            )
+    if request.concurrency is not None and request.concurrency.max_cpu is not None:
+        raise UsageError(
+            "--max-cpu measures the CPUs of this host, but --cluster works on other hosts",
+            "leave out --max-cpu or --cluster",
+        )
+    statements = request.source.session.session_sql
+    if any(map(holds_sql_password, statements)):
+        raise UsageError(
+            "a --session-sql contains a password, which would be sent to all machines of the "
+            "cluster",
+            "leave --cluster out, or let the database run that statement for each session",
+        )
+
 
 Stop = Callable[[], bool]
 

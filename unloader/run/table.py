@@ -56,8 +56,7 @@ from unloader.selection.listing import TableProblem
 from unloader.sources.base import Catalog
 from unloader.sources.questions import count
 from unloader.sources.registry import cancelled_by
-from unloader.status.recording import LiveRun
-from unloader.status.tally import Tally
+from unloader.status.recording import LiveRun, Tally
 from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage, RunStorage
 from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps

@@ -14,7 +14,7 @@ from processes import breaking, command
 from processes.breaking import held_behind, staged_units
 
 from unloader.manifest.model import Manifest
-from unloader.retention.older_runs import EarlierRun, finish_removals, found_at
+from unloader.retention import EarlierRun, finish_removals, found_at
 
 HOSTILE = "../../up"
 

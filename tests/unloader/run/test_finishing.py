@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer
-from unloader.run.finishing import Ended, Finisher
+from unloader.run.ending import Ended, Finisher
 from unloader.run.table import Table
 
 LONG = 60.0

@@ -8,7 +8,7 @@ from itertools import pairwise
 from unloader.events import Event, UnitAdvanced, UnitFailed, UnitFinished, UnitStarted
 from unloader.placement.evidence import CpuTime
 from unloader.run.table import FIRST_INTERVAL_SECONDS, MOST_FAILURES, MOST_SAMPLES, History
-from unloader.status.tally import Tally
+from unloader.status.recording import Tally
 
 
 class Clock:

@@ -17,7 +17,7 @@ from unloader.cli.display.log import LogDisplay, ended_text, progress_text, tabl
 from unloader.errors import OutputFailed, PartialUnload
 from unloader.events import Event, PhaseStarted, RunStarted, TableFinished, TableStaged
 from unloader.model import SourceSpec, TableCounts, TablesOptions
-from unloader.status.tally import Tally
+from unloader.status.recording import Tally
 
 SIZES = {"small": 10, "large": 5000, "middle": 100}
 

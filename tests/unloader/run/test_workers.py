@@ -22,7 +22,7 @@ from unloader.engine.executor import ExecutorEvent, LocalExecutor
 from unloader.events import Event, UnitFinished
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
-from unloader.run.workers import workers_for
+from unloader.run.starting import workers_for
 from writers.model import TextFormat
 
 

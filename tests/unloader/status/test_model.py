@@ -16,8 +16,7 @@ from unloader.status.model import (
     WorkerStatus,
     parse_status,
 )
-from unloader.status.reading import FinishedRun, RunStatus
-from unloader.status.requests import StoppedRun
+from unloader.status.reading import FinishedRun, RunStatus, StoppedRun
 
 PAGE = Path(__file__).parents[3] / "docs" / "watching.md"
 SHOWN = LiveStatus(

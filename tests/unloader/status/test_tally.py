@@ -15,7 +15,7 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
-from unloader.status.tally import MOST, Speeds, Tally
+from unloader.status.recording import MOST, Speeds, Tally
 
 
 def started(rows: int | None = 4000, units: int = 4) -> RunStarted:

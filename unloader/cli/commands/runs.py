@@ -25,8 +25,15 @@ from unloader.nouns import counted, listed
 from unloader.request.settings import ADAPTIVE
 from unloader.selection.listing import TRY_AGAIN
 from unloader.status.model import LiveStatus, Wish, WorkerStatus
-from unloader.status.reading import RunStatus, status_of, statuses_below
-from unloader.status.requests import ChangedRun, StoppedRun, change_run, stop_run
+from unloader.status.reading import (
+    ChangedRun,
+    RunStatus,
+    StoppedRun,
+    change_run,
+    status_of,
+    statuses_below,
+    stop_run,
+)
 from unloader.storage.place_names import PlacePath
 
 _MOST_NAMED = 4

@@ -41,7 +41,7 @@ from unloader.events import (
     UnitFailed,
 )
 from unloader.nouns import counted
-from unloader.status.tally import Speeds, Tally
+from unloader.status.recording import Speeds, Tally
 
 REDRAW_SECONDS = 0.125
 SPEED_SECONDS = 1.0

@@ -41,7 +41,7 @@ from unloader.events import (
 )
 from unloader.model import TableCounts
 from unloader.nouns import counted
-from unloader.status.tally import Figures, Tally
+from unloader.status.recording import Figures, Tally
 
 _PHASES = {
     "connecting": "planning: connecting to the database",
