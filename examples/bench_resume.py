@@ -31,7 +31,7 @@ import duckdb
 from partition_planner.model import RowRange, WorkUnit
 from unloader.model import BoundSeat, FinishedUnit, Stages
 from unloader.resolve.resolved import ResolvedTable
-from unloader.run.journal import staged_line, started_line
+from unloader.run.journal import line, staged_line
 from writers.files.checksums import open_digest
 from writers.model import WrittenFile
 
@@ -116,7 +116,7 @@ def stage(dest: Path) -> int:
     kept = run.plan.units[:-LEFT]
     with open(room / "journal.jsonl", "wb") as journal:
         for unit in kept:
-            journal.write(started_line(unit.id, 1))
+            journal.write(line("started", unit.id, 1))
             journal.write(staged_line(finished(unit, room / "staged", len(kept) * ROWS)))
     return len(kept)
 

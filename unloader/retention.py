@@ -21,7 +21,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,18 +54,20 @@ class Following(Struct, kw_only=True):
     """The links and removals that are requested, and the first one that failed."""
 
     run: ResolvedTable
-    """Any of the tables: the options are the same for all of them."""
+    """Any of the tables with such options: these are the same for all of them."""
     home: str
-    of: Literal["nothing", "each table", "the run"]
+    whole: bool
+    """They apply to the directory of all tables, and not to each table."""
     failed: FollowUpFailed | None = None
 
     @classmethod
-    def of_run(cls, run: ResolvedTable, home: str, template: str | None) -> Following:
+    def of_run(
+        cls, runs: Sequence[ResolvedTable], home: str, template: str | None = None
+    ) -> Following:
         """Return what follows a run; `template` is `--to` of several tables, else None."""
-        if not any(is_followed(each.options) for each in run.outputs):
-            return cls(run=run, home=home, of="nothing")
+        followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
         whole = template is not None and is_dated(home_template(template))
-        return cls(run=run, home=home, of="the run" if whole else "each table")
+        return cls(run=next(followed, runs[0]), home=home, whole=whole)
 
     @classmethod
     def check_asked(cls, asked: TablesRequest) -> None:
@@ -85,17 +87,16 @@ class Following(Struct, kw_only=True):
         for output in self.run.outputs:
             link = output.options.latest_link
             if link is not None:
-                _link_of(self.home if self.of == "the run" else output.options.destination, link)
+                _link_of(self.home if self.whole else output.options.destination, link)
 
     def after(
         self, run: ResolvedTable, manifest: Manifest | TablesManifest, observe: Observer
     ) -> None:
         """Do what follows the publication of one output of a table, or of all; never raises."""
-        several = isinstance(manifest, TablesManifest)
-        if self.of != ("the run" if several else "each table"):
+        if self.whole != isinstance(manifest, TablesManifest):
             return
         try:
-            place = self.home if several else run.output.options.destination
+            place = self.home if self.whole else run.output.options.destination
             follow(run, manifest, place, observe)
         except FollowUpFailed as error:
             self.failed = self.failed or error
@@ -336,7 +337,7 @@ def _why_not_of(
 
 
 def found_at(place: Path) -> EarlierRun | None:
-    """Return the run in a directory; None if there is none, it is active, or cannot be read."""
+    """Return the run in a directory; None without a run, or if it is active or cannot be read."""
     with suppress(UnloaderError, OSError):
         return _finished_at(place)
     with suppress(UnloaderError, OSError):

@@ -56,7 +56,7 @@ class HostCpu(Struct):
 
     proc: Path = Path("/proc")
     _before: tuple[float, int, int, dict[int, int]] | None = None
-    """The time of the last look, the ticks of all CPUs, the idle ones, and those of processes."""
+    """The time of the last look; the ticks of all CPUs, the idle ticks, and the ticks by process."""
 
     def readable(self) -> bool:
         return self._counters() is not None
@@ -204,11 +204,11 @@ class RunSteering:
     _host: HostCpu = field(default_factory=HostCpu)
     _cpu: CpuLimit | None = None
     _load_limit: LoadLimit | None = None
-    _status: ParallelismStatus | None = None
 
     def turn(self) -> Steering[WorkUnit] | None:
         """Apply the requests of `unloader set`; return the current steering of the run."""
-        while (wish := self.live.wish()) is not None:
+        while self.live.wishes:
+            wish = self.live.wishes.pop(0)
             steering = self.steering or self.begin(ConcurrencyOptions())
             refused = self._refusal(wish)
             if not refused:
@@ -336,8 +336,8 @@ class RunSteering:
 
     def _show(self, steering: Steering[WorkUnit], **answer: str) -> None:
         control, last = steering.control, self._steps[-1] if self._steps else None
-        before = self._status
-        self._status = self.live.parallelism = ParallelismStatus(
+        before = self.live.parallelism
+        self.live.parallelism = ParallelismStatus(
             mode="adaptive" if control.is_adaptive else "fixed",
             workers=control.places,
             of=self.most,

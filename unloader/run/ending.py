@@ -106,9 +106,11 @@ class Finisher:
         """
         self._observe = observe
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._pending = 0
+        self.pending = 0
+        """Tables that are counted or published now."""
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-        self._soon = threading.Event()
+        self.soon = threading.Event()
+        """Set if few units are left to be handed out: tables wait no longer for further ones."""
 
         def publishing(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
             return publish(tables, threads, self._events.put)
@@ -122,55 +124,47 @@ class Finisher:
         self._counting = _Threads(
             act=lambda tables, threads: check(tables, self._events.put),
             ended=checked,
-            soon=self._soon,
+            soon=self.soon,
             seconds=_COUNTED_SECONDS,
             together=_COUNTED_TOGETHER,
         )
         self._small = _Threads(
             act=publishing,
             ended=self._ended.put,
-            soon=self._soon,
+            soon=self.soon,
             seconds=_GATHER_SECONDS,
             together=_PUBLISHED_TOGETHER,
         )
         self._long = _Threads(
-            act=publishing, ended=self._ended.put, soon=self._soon, most=_LONG_ONES
+            act=publishing, ended=self._ended.put, soon=self.soon, most=_LONG_ONES
         )
 
     def take(self, table: Table) -> None:
         """Check a table, and publish it if it is due; returns immediately."""
-        self._pending += 1
+        self.pending += 1
         self._counting.take(table)
 
     def publish(self, table: Table) -> None:
         """Publish a checked table; returns immediately."""
-        self._pending += 1
+        self.pending += 1
         self._hand_on(table)
 
     def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
         """Hand on the events; return the tables that are finished, and what went wrong."""
         found: list[Ended] = []
         with suppress(queue.Empty):
-            while self._pending:
+            while self.pending:
                 found.append(self._ended.get(timeout=0 if found else timeout_seconds))
-                self._pending -= 1
+                self.pending -= 1
         with suppress(queue.Empty):
             while True:
                 self._observe(self._events.get_nowait())
         return found
 
-    def hurry(self) -> None:
-        """Wait no longer for further tables: few units are left to be handed out, or none."""
-        self._soon.set()
-
-    @property
-    def is_busy(self) -> bool:
-        return self._pending > 0
-
     def close(self) -> None:
         """Finish the tables in hand, and begin no further table."""
         self._counting.close()
-        self.hurry()
+        self.soon.set()
         self._small.close()
         self._long.close()
 

@@ -42,28 +42,22 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Number of the last attempt that was handed out, by the unit's id."""
 
 
-def _text(
+def line(
     event: Literal["started", "failed", "staged"],
     unit: str,
     attempt: int,
     message: str = "",
     finished: FinishedUnit | None = None,
 ) -> bytes:
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = _Line(event=event, unit=unit, attempt=attempt, at=at, message=message, finished=finished)
-    return encode(line) + b"\n"
-
-
-def started_line(unit: str, attempt: int) -> bytes:
-    return _text("started", unit, attempt)
-
-
-def failed_line(unit: str, attempt: int, message: str) -> bytes:
-    return _text("failed", unit, attempt, redact(message))
+    at, message = datetime.now(UTC).isoformat(timespec="milliseconds"), redact(message)
+    found = _Line(
+        event=event, unit=unit, attempt=attempt, at=at, message=message, finished=finished
+    )
+    return encode(found) + b"\n"
 
 
 def staged_line(unit: FinishedUnit) -> bytes:
-    return _text("staged", unit.unit, unit.attempt, finished=unit)
+    return line("staged", unit.unit, unit.attempt, finished=unit)
 
 
 def read_journal(data: bytes) -> Progress:
@@ -72,21 +66,21 @@ def read_journal(data: bytes) -> Progress:
     *lines, _ = data.split(b"\n")
     for each in lines:
         try:
-            line = _decoder.decode(each)
+            step = _decoder.decode(each)
         except (ValueError, RecursionError):
             break
-        if (line.event == "staged") != (line.finished is not None):
+        if (step.event == "staged") != (step.finished is not None):
             break
-        found.attempts[line.unit] = max(line.attempt, found.attempts.get(line.unit, 0))
-        if line.finished is not None:
-            found.finished[line.unit] = line.finished
+        found.attempts[step.unit] = max(step.attempt, found.attempts.get(step.unit, 0))
+        if step.finished is not None:
+            found.finished[step.unit] = step.finished
     return found
 
 
 def compacted(progress: Progress) -> bytes:
     """Return a journal that contains no more than this progress."""
     others = (
-        started_line(unit, attempt)
+        line("started", unit, attempt)
         for unit, attempt in progress.attempts.items()
         if unit not in progress.finished
     )

@@ -29,10 +29,9 @@ from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import (
     Progress,
     compacted,
-    failed_line,
+    line,
     read_journal,
     staged_line,
-    started_line,
 )
 from unloader.secrets.encryption_keys import with_keys
 from unloader.storage.place_names import NULL_ROWS, absolute, pipe_template
@@ -422,7 +421,7 @@ class FileOutput(RunOutput):
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
-        self._storage.append(started_line(unit.id, attempt))
+        self._storage.append(line("started", unit.id, attempt))
         number, finals = self._stripes[unit.id], None
         if self._storage.uploads_to_finals:
             place = self._storage.places[number]
@@ -457,7 +456,7 @@ class FileOutput(RunOutput):
     def failed(self, unit: str, attempt: int, message: str) -> None:
         # What failed may be the disk.
         with suppress(OutputFailed):
-            self._storage.append(failed_line(unit, attempt, message))
+            self._storage.append(line("failed", unit, attempt, message))
 
     def _fill(self, unit: FinishedUnit) -> Event | None:
         if len(self._storage.places) == 1:

@@ -51,7 +51,7 @@ from unloader.manifest.read import manifest_bytes
 from unloader.model import AttemptFailure, Proof, Request, TableCounts
 from unloader.nouns import counted
 from unloader.resolve.opening import OpenRun
-from unloader.resolve.places import home_of, is_followed
+from unloader.resolve.places import home_of
 from unloader.resolve.resolved import missing_libraries, output_notices
 from unloader.retention import Following
 from unloader.run.concurrency import RunSteering, watched_load
@@ -171,11 +171,8 @@ class _Run:
             at_once=state.options.publish == "table",
         )
         held.callback(self.finisher.close)
-        tables = state.resolved.tables
-        # The options of what follows are the same for all tables.
-        followed = (run for run in tables if any(is_followed(each.options) for each in run.outputs))
         template = None if state.is_single else state.options.destination
-        self.following = Following.of_run(next(followed, tables[0]), state.home, template)
+        self.following = Following.of_run(state.resolved.tables, state.home, template)
         self.by_size: list[Table] = []
         """The smallest first; the largest tables that are over are removed."""
         self.counts = TableCounts(total=0)
@@ -198,9 +195,10 @@ class _Run:
                 self.held.callback(self.load.close)
         take_tables(state, self.following, self.held, self.left)
         # Let others see how far the run is, and end it.
-        live: list[LiveStorage] = state.tables[0].live() if state.is_single else []
-        if state.storage is not None:
-            live = [state.storage]
+        live: list[LiveStorage] = [] if state.storage is None else [state.storage]
+        if state.is_single:
+            own = (each.live() for each in state.tables[0].outputs if each.is_open)
+            live = [storage for storage in own if storage is not None]
         state.live.record_in(*live)
         self.held.callback(state.live.close)
         if state.is_single and first.request.ceilings is not None:
@@ -387,7 +385,7 @@ class _Run:
         def collect() -> None:
             if schedule.fresh <= _LAST_ORDERS * places:
                 # At the end of reading, tables that are published early need no wait.
-                self.finisher.hurry()
+                self.finisher.soon.set()
             self._collect()
 
         schedule: Schedule[TableUnit] = Schedule(
@@ -509,10 +507,10 @@ class _Run:
         The threads that do this end when the user asks for it. Tables that are published by then
         stay published. A single table reports its phases.
         """
-        self.finisher.hurry()
-        if self.finisher.is_busy and phase and not self.state.is_single:
+        self.finisher.soon.set()
+        if self.finisher.pending and phase and not self.state.is_single:
             self.state.live(PhaseStarted(phase=phase))
-        while self.finisher.is_busy:
+        while self.finisher.pending:
             self.state.live(Tick())
             self._collect(0.2)
 

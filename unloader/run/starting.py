@@ -472,7 +472,7 @@ def _finished(place: str, done: Completed | None, observe: Observer) -> Manifest
             follow(of_route(ended, route), manifest, place, observe)
         else:
             to = options_of(done.record).destination
-            following = Following.of_run(ended, place, to)
+            following = Following.of_run((ended,), place, to)
             following.after(ended, manifest, observe)
             if following.failed is not None:
                 raise following.failed

@@ -57,7 +57,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.questions import count
 from unloader.sources.registry import cancelled_by
 from unloader.status.recording import LiveRun, Tally
-from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage, RunStorage
+from unloader.storage.storage_protocol import RUN_RECORD, RunStorage
 from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps
 
@@ -309,10 +309,6 @@ class Table(Struct, kw_only=True):
         for output in self._open():
             output.keep(name, data)
 
-    def live(self) -> list[LiveStorage]:
-        """Return where others see a single table and can end it; nothing if nothing is kept."""
-        return [storage for output in self._open() if (storage := output.live())]
-
     def take_up(self) -> None:
         """Confirm the finished units of an earlier process of the run.
 
@@ -400,7 +396,7 @@ class Table(Struct, kw_only=True):
     def verify(self, stop: Stop, catalog: Catalog, rows: int | None = None) -> None:
         """Compare the count, and as much more as was asked for, with the source.
 
-        No other thread may use the catalog meanwhile.
+        The catalog must not be used by another thread meanwhile.
 
         Args:
             rows: The rows that the source counted already; None counts them.

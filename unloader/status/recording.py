@@ -328,7 +328,8 @@ class LiveRun:
         self.stopped_by_others = False
         """The end was asked for by way of the storage."""
         self._wish_read = b""
-        self._wishes: list[Wish] = []
+        self.wishes: list[Wish] = []
+        """The changes that are asked of the run, until it takes them."""
         self.parallelism: ParallelismStatus | None = None
         """How many workers work now; replaced as a whole by the code that decides."""
         self._storages: Sequence[LiveStorage] = ()
@@ -359,10 +360,6 @@ class LiveRun:
         message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
         return Interrupted(message, error.hint)
 
-    def wish(self) -> Wish | None:
-        """Return a change that is asked of the run, once."""
-        return self._wishes.pop(0) if self._wishes else None
-
     def close(self, error: BaseException | None = None) -> None:
         """End the recording; an error shows once more how far the run came. May be called again."""
         self._over.set()
@@ -383,7 +380,7 @@ class LiveRun:
                 self._wish_read = found
                 wish = parse_wish(found)
                 if wish is not None:
-                    self._wishes.append(wish)
+                    self.wishes.append(wish)
                 elif found:
                     self._notices.append("the request to change the run cannot be read")
             self._show()

@@ -10,10 +10,9 @@ from unloader.model import BoundSeat, FinishedUnit
 from unloader.run.journal import (
     Progress,
     compacted,
-    failed_line,
+    line,
     read_journal,
     staged_line,
-    started_line,
 )
 from writers.model import WrittenFile
 
@@ -43,10 +42,10 @@ def finished(unit: str, attempt: int = 1) -> FinishedUnit:
 def test_what_is_written_comes_back() -> None:
     """Finished units with all that the manifest needs, and the number of each last attempt."""
     lines = (
-        started_line("0001", 1),
-        started_line("0002", 1),
-        failed_line("0001", 1, "lost"),
-        started_line("0001", 2),
+        line("started", "0001", 1),
+        line("started", "0002", 1),
+        line("failed", "0001", 1, "lost"),
+        line("started", "0001", 2),
         staged_line(finished("0002")),
     )
     found = read_journal(b"".join(lines))
@@ -66,6 +65,6 @@ def test_what_is_not_whole_ends_it() -> None:
 
 def test_no_secret_is_written_down() -> None:
     """A driver's message may contain a password."""
-    line = failed_line("0001", 1, "cannot open postgresql://me:tiger@db/x")
-    assert b"tiger" not in line
-    assert json.loads(line)["event"] == "failed"
+    written = line("failed", "0001", 1, "cannot open postgresql://me:tiger@db/x")
+    assert b"tiger" not in written
+    assert json.loads(written)["event"] == "failed"
