@@ -56,7 +56,7 @@ class HostCpu(Struct):
 
     proc: Path = Path("/proc")
     _before: tuple[float, int, int, dict[int, int]] | None = None
-    """The time of the last look; the ticks of all CPUs, the idle ticks, and the ticks by process."""
+    """The time of the last look; ticks of all CPUs, idle ticks, and ticks by process."""
 
     def readable(self) -> bool:
         return self._counters() is not None
