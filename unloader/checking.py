@@ -22,12 +22,13 @@ from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Extract, ReadColumn, Request
 from unloader.placement.seating import seat_request
 from unloader.request.name_templates import directory_name, has_fields
-from unloader.resolve.broken_run import is_finished
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
 from unloader.resolve.places import at_home, checked_encryption, directory_values, placed
 from unloader.resolve.planning import check_sampling, limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
+from unloader.resolve.resolved import projection_of_output
+from unloader.resolve.run_record import is_finished
 from unloader.selection.choice import AskedTables
 from unloader.sources.base import Catalog
 from unloader.sources.registry import open_unless
@@ -180,10 +181,14 @@ def _checked(
     with reported(report, "table", entry):
         output = replace(output, notices=catalog.missing_privileges(table))
     with reported(report, "table", entry):
-        columns = columns_of(request, catalog, table)
-        output = replace(output, columns=columns.written.columns)
-        table = without_masked_ranges(table, catalog, columns.transforms)
-        extract = extract_of(request, table, columns.read, catalog, request.source, None)
+        read, outputs = columns_of(request, catalog, table)
+        # A column that only a filter uses is read, and not written.
+        written = outputs[0].written(
+            read if read.filters is None else projection_of_output(read, 0)
+        )
+        output = replace(output, columns=written.columns)
+        table = without_masked_ranges(table, catalog, outputs)
+        extract = extract_of(request, table, read, catalog, request.source, None)
     if extract is not None:
         with reported(report, "where", entry):
             catalog.check_where(extract)

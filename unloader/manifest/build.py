@@ -32,7 +32,7 @@ from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
 from unloader.request.options import recorded
-from unloader.resolve.planned import digest_of_job
+from unloader.resolve.planning import digest_of_job
 from unloader.resolve.resolved import ResolvedTable, missing_libraries
 from writers.codecs.compression import codec_library
 from writers.model import TextFormat, WrittenFile

@@ -468,7 +468,7 @@ class TablesOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     settings: tuple[Setting, ...] = ()
     """Settings of the run with their origins; the request of a table has its further settings."""
     job: str = ""
-    """Shows whether another run has the same job; see `unloader.resolve.planned`."""
+    """Shows whether another run has the same job; see `unloader.resolve.planning`."""
     home: str = ""
     """The directory of all tables, where `resume` reads them again; empty follows `--to`."""
     replaces: tuple[str, ...] = ()

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import KeySample, TableInfo
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import COMPARING, FixedWidths, Lossless, Projection, ReadColumn, Request
 from unloader.request.names import Folding, choose_columns, one_column
-from unloader.resolve.resolved import ResolvedTransform, marked, projection_of_output
+from unloader.resolve.resolved import (
+    ResolvedOutput,
+    ResolvedTransform,
+    marked,
+    projection_of_output,
+)
 from unloader.sources.base import Catalog
 from unloader.sources.questions import project
 from unloader.sources.readings import Declared, OutputNeeds
@@ -26,34 +30,26 @@ from unloader.sources.registry import source_of
 from unloader.transforms.masking_keys import masking_keys, with_proof
 from unloader.transforms.model import OutputColumn, TransformOptions
 from writers.errors import FormatError
-from writers.model import FixedField, ParquetFormat, TextFormat
+from writers.model import Compression, FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
 from writers.text.dialects import OutputEncoding
 from writers.text.dialects import check as check_dialect
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class ScanColumns(Struct, frozen=True, kw_only=True):
-    """The columns of a scan, and what becomes of them in each output."""
-
-    read: Projection
-    formats: tuple[TextFormat | ParquetFormat, ...]
-    """With the fields of records of fixed width, and columns named as they are written."""
-    transforms: tuple[ResolvedTransform | None, ...]
-
-    @property
-    def written(self) -> Projection:
-        first = self.transforms[0]
-        if first is not None:
-            return first.written
-        # A column that only a filter uses is read, and not written.
-        return self.read if self.read.filters is None else projection_of_output(self.read, 0)
+    from unloader.transforms.sql_steps import Expression
 
 
 _FILTER = "the filter"
 
 
-def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColumns:
-    """Return the columns of the scan, with the format and the transform of each output.
+def columns_of(
+    request: Request, catalog: Catalog, table: TableInfo
+) -> tuple[Projection, tuple[ResolvedOutput, ...]]:
+    """Return the columns of the scan, and the outputs with their formats and transforms.
+
+    The places are those of the request. A codec that is measured later is still "none".
 
     Raises:
         SourceError: A column cannot be read exactly.
@@ -65,6 +61,16 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
 
     texts, values = selection.as_text, request.values
     projected = partial(project, catalog, table, selection.query, as_text=texts, values=values)
+
+    def checked_filter(condition: str, typed: pa.Schema | None = None) -> Expression:
+        from unloader.transforms.sql_steps import check_condition, checked, open_session
+
+        with closing(open_session()) as session:
+            found = checked(session, condition, typed.names if typed else names, _FILTER)
+            if typed is not None:
+                check_condition(session, found, typed, _FILTER)
+            return found
+
     asked = request.of_outputs()
     needs = []
     for each in asked:
@@ -84,11 +90,8 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
             if own.columns or own.exclude:
                 taken = choose_columns(names, own.columns, own.exclude, folding)
                 need = replace(need, columns=tuple(taken))
-            if each.output.filter is not None:
-                from unloader.transforms.sql_steps import checked, open_session
-
-                with closing(open_session()) as session:
-                    used = checked(session, each.output.filter, names, _FILTER).columns
+            if output.filter is not None:
+                used = checked_filter(output.filter).columns
                 filtered = dict.fromkeys(names[index] for index in used)
                 need = replace(need, filter_columns=tuple(filtered))
         if each.output.transform is not None:
@@ -98,31 +101,32 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     read = projected(needs)
     for each, columns in zip(asked, read.filters or (), strict=False):
         if each.output.filter is not None:
-            from unloader.transforms.sql_steps import check_condition, checked, open_session
-
             # Now the types of the columns are known.
-            typed = selected(read_schema(read.schema), columns)
-            with closing(open_session()) as session:
-                expression = checked(session, each.output.filter, typed.names, _FILTER)
-                check_condition(session, expression, typed, _FILTER)
-    formats: list[TextFormat | ParquetFormat] = []
-    transforms: list[ResolvedTransform | None] = []
+            checked_filter(each.output.filter, selected(read_schema(read.schema), columns))
+    outputs = []
     for number, each in enumerate(asked):
-        own_columns = read
+        own_columns, transform, codec = read, None, each.output.compression
         if len(read.outputs) > 1 or read.filters:
             own_columns = projection_of_output(read, number)
         if each.output.transform is None:
-            formats.append(_format_of(each, own_columns, catalog))
-            transforms.append(None)
-            continue
-        transform = _resolved_transform(each.output.transform, own_columns)
-        shape = _format_of(each, transform.declared, catalog)
-        _check_order(shape, transform)
-        formats.append(shape)
-        transforms.append(replace(transform, written=marked(transform.written, shape)))
-    if request.routes is None and transforms[0] is None:
-        read = marked(read, formats[0])
-    return ScanColumns(read=_shared(read), formats=tuple(formats), transforms=tuple(transforms))
+            shape = _format_of(each, own_columns, catalog)
+        else:
+            transform = _resolved_transform(each.output.transform, own_columns)
+            shape = _format_of(each, transform.declared, catalog)
+            _check_order(shape, transform)
+            transform = replace(transform, written=marked(transform.written, shape))
+        outputs.append(
+            ResolvedOutput(
+                options=each.output,
+                format=shape,
+                compression=codec if isinstance(codec, Compression) else Compression(),
+                choice=None,
+                transform=transform,
+            )
+        )
+    if request.routes is None and outputs[0].transform is None:
+        read = marked(read, outputs[0].format)
+    return _shared(read), tuple(outputs)
 
 
 @lru_cache(maxsize=256)
@@ -174,13 +178,7 @@ def _columns_as_values(
     """Return the columns that are read as values, even where the output is text.
 
     These are the columns that a step uses: a date is a date in every format. The others are read
-    as they would be without the transform.
-
-    Args:
-        options: The transform.
-        needs: The needs of the output without the transform.
-        projected: Returns the columns that are read for the needs of outputs.
-        names: Names of all columns.
+    as they would be without the transform, as `projected` returns them for the needs of outputs.
     """
     from unloader.transforms.transformer import check
 
@@ -284,17 +282,15 @@ def _notes(column: OutputColumn, own: ReadColumn | None) -> Iterator[str]:
 
 
 def without_masked_ranges(
-    table: TableInfo,
-    catalog: Catalog,
-    transforms: Iterable[ResolvedTransform | None],
-    split: str = "auto",
+    table: TableInfo, catalog: Catalog, outputs: Iterable[ResolvedOutput], split: str = "auto"
 ) -> TableInfo:
     """Return a table without the ranges whose ends are values that some output masks or leaves out.
 
     Raises:
         PlanFailed: It is to be cut into ranges, and can only be by such values.
     """
-    masking = [each for each in transforms if each is not None and each.options.masked_columns]
+    transforms = [each.transform for each in outputs if each.transform is not None]
+    masking = [each for each in transforms if each.options.masked_columns]
     if not masking:
         return table
     clear = [

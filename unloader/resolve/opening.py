@@ -19,10 +19,10 @@ from unloader.engine.schedule import delay_seconds, spread
 from unloader.errors import Interrupted, PlanFailed, SnapshotGone, UnloaderError, translate
 from unloader.events import Notice, Observer, PhaseStarted, Tick, silent
 from unloader.model import RetryOptions, TablesOptions
-from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.choosing import chosen_table, with_columns
-from unloader.resolve.planned import check_fits
+from unloader.resolve.planning import check_fits
 from unloader.resolve.resolved import ResolvedTable
+from unloader.resolve.run_record import BrokenRun
 from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
 from unloader.sources.base import Catalog
 from unloader.sources.questions import hold_tables
@@ -91,16 +91,15 @@ class Patience(Struct, frozen=True, kw_only=True):
                 delay = delay_seconds(self.retry, failures, jitter(name, failures))
                 text = f"{name}, attempt {failures} failed: {error.message}"
                 self.observe(Notice(text=f"{text} (next attempt in {delay:.3g} s)"))
-            self._wait(delay, name)
+            until = time.monotonic() + delay
+            while (left := until - time.monotonic()) > 0:
+                if self.stop():
+                    raise Interrupted(
+                        f"stopped by a signal while waiting for the next attempt: {name}"
+                    )
+                self.observe(Tick())
+                time.sleep(min(left, _POLL_SECONDS))
         return act()
-
-    def _wait(self, seconds: float, what: str) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if self.stop():
-                raise Interrupted(f"stopped by a signal while waiting for the next attempt: {what}")
-            self.observe(Tick())
-            time.sleep(min(left, _POLL_SECONDS))
 
 
 @contextmanager
@@ -184,13 +183,8 @@ def _enter(
 ) -> dict[int, TableProblem]:
     """Check that each table is the planned one, and hold it.
 
-    The list of several tables is read once, and their description is one request.
-
-    Args:
-        runs: Of the tables.
-        catalog: Has the snapshot of the run.
-        observe: Called as each slow step begins.
-        is_single: The run has one table, whose error is raised.
+    The list of several tables is read once, and their description is one request. The error of the
+    table of a single run is raised.
 
     Returns:
         What keeps a table from being read, by the number of its run among these.
@@ -202,8 +196,11 @@ def _enter(
     observe(PhaseStarted(phase="table"))
     # The tables of the list as they are now.
     known: dict[tuple[str, str], TableInfo | Obstacle] = {}
-    listed = [run.plan.table for run in runs if run.request.selection.query is None]
-    keys = {(table.schema or "", table.name) for table in listed}
+    keys = {
+        (run.plan.table.schema or "", run.plan.table.name)
+        for run in runs
+        if run.request.selection.query is None
+    }
     if keys and not is_single:
         wanted = [table for table in catalog.list_tables().tables if table.key in keys]
         readable = [table for table in wanted if table.readable]

@@ -1,23 +1,51 @@
-"""From the request for a table to the plan that reads all or some of its rows.
+"""The plan of a table: a new one, or an earlier one that belongs to the same job and still fits.
 
 Some rows are `--partition`, `--sample`, with or without `--sample-by`, or `--limit-rows`.
+
+Rows of two states must never come together under one manifest, and the parts of a plan run at other
+times and on other machines. So each part goes back to the snapshot that the plan was made at.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from partition_planner.model import Plan, PlanLimits, TableInfo
+from partition_planner.model import KeyRange, Plan, PlanLimits, RowRange, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from partition_planner.planner import plan_of_units
 from partition_planner.subsets import sampled_plan
-from unloader.errors import PlanFailed, UsageError
-from unloader.model import Request, SampledKeys, Selection
+from unloader.errors import PlanFailed, SnapshotGone, UsageError
+from unloader.model import (
+    EncryptionOptions,
+    Extract,
+    OutputOptions,
+    Request,
+    SampledKeys,
+    SecretReference,
+    Selection,
+    Snapshot,
+    SourceSpec,
+)
 from unloader.request.names import matching_partitions, one_column, typed
+from unloader.resolve.places import checked_encryption
+from unloader.resolve.resolved import (
+    ResolvedOutput,
+    ResolvedTable,
+    has_same_keys,
+    with_key_places,
+)
+from unloader.secrets.encryption_keys import check_key
+from unloader.selection.choice import TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.questions import check_able, describe_query, sampled_keys
+from unloader.sources.registry import source_of
 
 SHOWN_NAMES = 5
 
@@ -141,4 +169,255 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
         f"use names such as {', '.join(shown)}, or see all {len(names)} with: {described}; in a "
         "run of several tables, give each table its own partition below its [[table]] in a job "
         "file",
+    )
+
+
+_AGAIN = (
+    "make the plan again and run all its parts again; on PostgreSQL with --keep-snapshot, on "
+    "Oracle with enough undo"
+)
+
+_SAME_KEY = "give the key of the plan, or make a new plan and run all its parts with the same key"
+
+
+def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
+    """Check that an earlier plan still describes the table, and suits the current request.
+
+    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
+    a partition that no unit knows would be missing from the output.
+
+    Raises:
+        PlanFailed: It does not.
+    """
+    was, now = plan.table, table
+
+    def identities(table: TableInfo) -> dict[str, tuple[object, ...]]:
+        """What makes a partition that one: its relation, or else where its rows begin."""
+        return {
+            part.name: (
+                part.relation,
+                () if table.named_partitions else tuple(each.first for each in part.extents),
+            )
+            for part in table.partitions
+        }
+
+    before, after = identities(was), identities(now)
+    read = {name for name in before if plan.partitions is None or name in plan.partitions}
+    wanted = matching_partitions(after, patterns or ("*",))
+    in_parts = any(not isinstance(selector, WholeTable) for selector in plan.selectors)
+    ranges = [each for each in plan.selectors if isinstance(each, (RowRange, KeyRange))]
+    # The segments whose addresses the plan's ranges hold.
+    segments = {each.object_id for each in ranges if isinstance(each, RowRange)} - {None}
+    problem = None
+    if (was.schema, was.name) != (now.schema, now.name):
+        problem = f"it is for {was.label}, not for {now.label}"
+    elif was.columns != now.columns:
+        problem = "the columns have changed"
+    elif (plan.partitions is None) != (not patterns):
+        asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
+        problem = f"it is for other partitions than {asked}"
+    elif read - after.keys():
+        problem = f"partitions were dropped, such as {min(read - after.keys())}"
+    elif moved := sorted(name for name in read if before[name] != after[name]):
+        problem = f"partitions were replaced, such as {moved[0]}"
+    elif in_parts and wanted - before.keys():
+        problem = f"partitions were added, such as {min(wanted - before.keys())}"
+    elif in_parts and wanted != read and (plan.has_all_units or not read <= wanted):
+        problem = f"it is for other partitions, such as {min(wanted ^ read)}"
+    elif not now.row_ranges and any(each.partition is None for each in ranges):
+        problem = "ranges of its rows can no longer be read separately"
+    elif not segments <= {now.object_id, *(part.object_id for part in now.partitions)}:
+        problem = "rows were moved to other segments, so its ranges now mean other rows"
+    if problem:
+        raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
+
+
+def check_planned(request: Request, planned: ResolvedTable) -> None:
+    """Refuse to write files that are not encrypted, if the plan is for encrypted files."""
+    for was, each in zip(planned.outputs, request.of_outputs(), strict=True):
+        if checked_encryption(each) is None and was.options.encryption is not None:
+            raise PlanFailed(
+                "the plan is for encrypted files, but no key or recipient is given",
+                "give the key or the recipients again, or make a new plan",
+            )
+
+
+def check_same_transform(outputs: Sequence[ResolvedOutput], planned: ResolvedTable) -> None:
+    """Refuse to write other rows than the plan, such as clear values instead of masked values."""
+    # The places of keys may differ.
+    was, now = (
+        [each.transform and each.transform.options.steps for each in of]
+        for of in (planned.outputs, outputs)
+    )
+    if was != now:
+        raise PlanFailed(
+            "the plan transforms the rows in another way than these options do",
+            "give the options of the plan again, or make a new plan",
+        )
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Add to the error of a lost snapshot that it is the snapshot of the plan, and what to do."""
+    try:
+        yield
+    except SnapshotGone as error:
+        raise SnapshotGone(
+            f"the snapshot of the plan cannot be read any more: {error.message}", _AGAIN
+        ) from error
+
+
+def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceSpec:
+    """Return the source for a part, as it is opened at the snapshot of its plan.
+
+    Raises:
+        UsageError: The plan is missing, or this kind of source cannot go back to its snapshot.
+    """
+    if planned is None:
+        raise UsageError(
+            "--part needs a plan file: the parts of a table come from one plan",
+            "make one with unloader plan SOURCE --output plan.json, and run plan.json",
+        )
+    snapshot = _snapshot_of(planned)
+    if snapshot.kind == "none":
+        return source  # The user accepts rows of different moments.
+    found = source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
+    if found is None:
+        raise UsageError(
+            f"{source.kind} cannot go back to the snapshot of the plan, {snapshot.kind} "
+            f"{snapshot.value}",
+            "run the plan as a whole, without --part",
+        )
+    return found
+
+
+def in_snapshot_of_plan(extract: Extract, planned: ResolvedTable) -> Extract:
+    """Return the extract of a part, if it is at the plan's snapshot.
+
+    Raises:
+        SnapshotGone: It is at another one.
+    """
+    was, now = _snapshot_of(planned), extract.snapshot
+    if not was.is_same(now):
+        found = "none" if now is None else f"{now.kind} {now.value}".strip()
+        raise SnapshotGone(f"it was {was.kind} {was.value}, and the source is now at {found}")
+    # With the time at which it was taken, which names directories and files.
+    return replace(extract, snapshot=was)
+
+
+def with_keys_of_plan(
+    outputs: tuple[ResolvedOutput, ...], planned: ResolvedTable
+) -> tuple[ResolvedOutput, ...]:
+    """Return the outputs of a part with the proofs of the plan's keys, if the keys are the same.
+
+    A proof has a salt, so each run would have another proof. The manifests of the parts would not
+    show whether they were masked and encrypted with one key.
+
+    Raises:
+        PlanFailed: A key differs from the key of the plan.
+    """
+    found = []
+    for output, was in zip(outputs, planned.outputs, strict=True):
+        transform, before = output.transform, was.transform
+        if transform is not None and before is not None and before.options.keys:
+            if not has_same_keys(before.options, transform.options):
+                raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
+            options = with_key_places(before.options, transform.options.keys)
+            output = replace(output, transform=replace(before, options=options))
+        encryption, had = output.options.encryption, was.options.encryption
+        if encryption is not None and had is not None and had.key_proof:
+            encryption = replace(encryption, key_proof=had.key_proof)
+            if not check_key(encryption):
+                raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)
+            output = replace(output, options=replace(output.options, encryption=encryption))
+        found.append(output)
+    return tuple(found)
+
+
+def is_of_plan(run: ResolvedTable, planned: ResolvedTable) -> bool:
+    """Return whether a run is of a part of a plan, at its snapshot."""
+    part = run.plan.part
+    return (
+        part is not None
+        and part.plan_digest == planned.plan.digest
+        and _snapshot_of(planned).is_same(run.extract.snapshot)
+    )
+
+
+def _snapshot_of(planned: ResolvedTable) -> Snapshot:
+    if planned.extract.snapshot is None:
+        raise PlanFailed("the plan has no snapshot that its parts could share", _AGAIN)
+    return planned.extract.snapshot
+
+
+def same_job(one: Request, other: Request) -> bool:
+    """Return whether two requests ask for the same rows, written in the same way.
+
+    Speed, retries and the places of secrets make no difference. Statements of a session and the
+    Parquet key are compared elsewhere, because no record contains them.
+    """
+    return _job_of(one) == _job_of(other)
+
+
+def digest_of_job(request: Request) -> str:
+    """Return the SHA-256, in hex, of what `same_job` compares."""
+    return hashlib.sha256(encode(_job_of(request), order="sorted")).hexdigest()
+
+
+def digest_of_tables_job(asked: TablesRequest) -> str:
+    """Return the SHA-256, in hex, of the request for several tables, without any secret.
+
+    The patterns are compared, because the tables that they match may change from night to night.
+    """
+    document: dict[str, Any] = {
+        "to": asked.options.destination,
+        "entries": [
+            replace(entry, request=_job_of(entry.request), label="") for entry in asked.entries
+        ],
+    }
+    routes = [
+        [each.output.destinations for each in entry.request.routes or ()] for entry in asked.entries
+    ]
+    if any(routes):
+        # "to" has only the place of the first route.
+        document["routes"] = routes
+    return hashlib.sha256(encode(document, order="sorted")).hexdigest()
+
+
+def _job_of(request: Request) -> Request:
+    source = request.source
+    session = replace(source.session, run_id="", session_sql=())
+    routes = request.routes
+    if routes is not None:
+        routes = tuple(
+            replace(each, output=_written_how(each.output), settings=()) for each in routes
+        )
+    return Request(
+        source=replace(source, secret=SecretReference(), session=session),
+        selection=request.selection,
+        output=_written_how(request.output),
+        consistency=request.consistency,
+        values=request.values,
+        fixed=request.fixed,
+        routes=routes,
+    )
+
+
+def _written_how(output: OutputOptions) -> OutputOptions:
+    encryption, transform = output.encryption, output.transform
+    if encryption is not None:
+        # The key is compared elsewhere; here it only matters that there is one.
+        key = SecretReference(kind="file") if encryption.keyed else SecretReference()
+        encryption = EncryptionOptions(
+            recipients=encryption.recipients, key=key, key_name=encryption.key_name
+        )
+    return replace(
+        output,
+        destination="",
+        others=(),
+        overwrite=False,
+        keep=None,
+        latest_link=None,
+        encryption=encryption,
+        transform=None if transform is None else replace(transform, keys=()),
     )

@@ -53,16 +53,19 @@ from unloader.resolve.places import (
     home_of,
     placed,
 )
-from unloader.resolve.planned import (
+from unloader.resolve.planning import (
     check_fits,
     check_planned,
     check_same_transform,
+    check_sampling,
     explained,
     in_snapshot_of_plan,
+    keys_of,
+    limits_of,
+    plan_of,
     source_of_plan,
     with_keys_of_plan,
 )
-from unloader.resolve.planning import check_sampling, keys_of, limits_of, plan_of
 from unloader.resolve.resolved import ResolvedOutput, ResolvedTable, of_output
 from unloader.selection.choice import TablesRequest
 from unloader.selection.listing import TableProblem, each_once, one_error
@@ -382,17 +385,14 @@ def prepared_table(
 ) -> ResolvedTable:
     """Return a described table with its columns, its formats and its plan.
 
-    Its outputs have the places of the request. A codec that is measured later is still "none".
-
     Args:
         planned: A plan made earlier; None makes one from the table as it is now.
         unit_bytes: The size of the units of all tables, if there are several.
     """
     request, selection, table = found.request, found.request.selection, found.table
-    columns = columns_of(request, catalog, table)
+    read, outputs = columns_of(request, catalog, table)
     split = request.limits.split if planned is None else "auto"
-    if any(columns.transforms):
-        table = without_masked_ranges(table, catalog, columns.transforms, split)
+    table = without_masked_ranges(table, catalog, outputs, split)
     check_sampling(catalog, selection)
     if planned is None:
         plan = plan_of(table, selection, limits_of(request, seats.parallelism, unit_bytes))
@@ -408,31 +408,17 @@ def prepared_table(
                     "run fewer parts",
                 )
             plan = found_part
-    extract = extract_of(request, table, columns.read, catalog, source, snapshot)
-    if any(isinstance(each, ParquetFormat) for each in columns.formats):
+    extract = extract_of(request, table, read, catalog, source, snapshot)
+    if any(isinstance(each.format, ParquetFormat) for each in outputs):
         extract = with_origin(extract)
     in_order = is_one_stream(destination_kind(request.output.destinations))
-    outputs = []
-    for asked, shape, transform in zip(
-        request.of_outputs(), columns.formats, columns.transforms, strict=True
-    ):
-        codec = asked.output.compression
-        outputs.append(
-            ResolvedOutput(
-                options=asked.output,
-                format=shape,
-                compression=codec if isinstance(codec, Compression) else Compression(),
-                choice=None,
-                transform=transform,
-            )
-        )
     return ResolvedTable(
         run_id=run_id,
         request=request,
         server_version=catalog.server_version,
         extract=extract,
         plan=plan,
-        outputs=tuple(outputs),
+        outputs=outputs,
         topology=seats.topology,
         seating=seats.first(1 if in_order else min(plan.limits.parallelism, len(plan.units))),
     )

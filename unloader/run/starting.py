@@ -34,18 +34,21 @@ from unloader.model import (
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password, redact
 from unloader.request.name_templates import existing, has_fields, home_template
-from unloader.resolve.broken_run import (
-    BrokenRun,
-    find_broken_run,
-    is_finished,
-    why_not_resumable,
-)
 from unloader.resolve.opening import reopened
 from unloader.resolve.places import home_above
-from unloader.resolve.planned import digest_of_job, digest_of_tables_job, is_of_plan, same_job
+from unloader.resolve.planning import digest_of_job, digest_of_tables_job, is_of_plan, same_job
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
-from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
+from unloader.resolve.run_record import (
+    BrokenRun,
+    UnusableRecord,
+    find_broken_run,
+    first_of,
+    is_finished,
+    is_of_tables,
+    options_of,
+    why_not_resumable,
+)
 from unloader.retention import Following, follow
 from unloader.run.places import is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run

@@ -25,7 +25,6 @@ from unloader.manifest.model import TablesManifest
 from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
-from unloader.resolve.broken_run import why_not_resumable
 from unloader.resolve.places import home_above
 from unloader.resolve.run_record import (
     RecordedTable,
@@ -33,6 +32,7 @@ from unloader.resolve.run_record import (
     recorded_left_out,
     recorded_tables,
     table_in,
+    why_not_resumable,
 )
 from unloader.status.model import LiveStatus, ParallelismStatus, Wish, parse_status
 from unloader.storage.place_names import path_of, real
