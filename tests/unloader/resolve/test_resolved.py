@@ -38,6 +38,7 @@ from unloader.resolve.run_record import (
     recorded_tables,
     single_record,
 )
+from unloader.transforms.model import MASKS, STEPS, Step
 from writers.model import Compression, FixedField, TextFormat
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -59,7 +60,23 @@ def plans(draw: st.DrawFn) -> Plan:
     return plan(table, PlanLimits(parallelism=draw(st.integers(1, 40))))
 
 
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    """Return a step with the fields of its kind."""
+    kind = draw(st.sampled_from([*STEPS, *MASKS]))
+    needed, optional = (STEPS | MASKS)[kind]
+    usual = dict(zip(Step.__struct_fields__[1:], Step.__struct_defaults__, strict=True))
+    hints = get_type_hints(Step)
+    given = {
+        name: draw(st.from_type(hints[name]).filter(lambda value, name=name: value != usual[name]))
+        for name in needed
+    }
+    some = {name: draw(st.from_type(hints[name])) for name in optional}
+    return Step(step=kind, **given, **some)
+
+
 st.register_type_strategy(Plan, plans())
+st.register_type_strategy(Step, steps())
 st.register_type_strategy(float, FLOATS)
 
 
@@ -67,7 +84,7 @@ def records_in(hint: Any) -> Iterator[type[Struct]]:
     """Yield the records in a type, and those in their fields."""
     for each in get_args(hint):
         yield from records_in(each)
-    if isinstance(hint, type) and issubclass(hint, Struct) and hint is not Plan:
+    if isinstance(hint, type) and issubclass(hint, Struct) and hint not in (Plan, Step):
         for inner in get_type_hints(hint).values():
             yield from records_in(inner)
         yield hint
