@@ -36,8 +36,6 @@ from writers.text.dialects import OutputEncoding
 from writers.text.dialects import check as check_dialect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from unloader.transforms.sql_steps import Expression
 
 
@@ -62,7 +60,7 @@ def columns_of(
     texts, values = selection.as_text, request.values
     projected = partial(project, catalog, table, selection.query, as_text=texts, values=values)
 
-    def checked_filter(condition: str, typed: pa.Schema | None = None) -> Expression:
+    def checked_filter(condition: str, typed: Any = None) -> Expression:
         from unloader.transforms.sql_steps import check_condition, checked, open_session
 
         with closing(open_session()) as session:
