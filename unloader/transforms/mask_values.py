@@ -11,7 +11,7 @@ Each different value of a batch is computed once. One value costs 1.1 microsecon
 `hashlib.sha256`; `hmac.digest` costs 2.2, since OpenSSL looks the algorithm up at each call
 (measured, Python 3.11 and OpenSSL 3).
 
-The calendar of dates is that of `writers.text.mask_texts`, in integers, because the functions of
+The calendar of dates comes from `writers.text.mask_texts`, in integers, because the functions of
 Arrow are silently wrong for years past 32767. Infinite dates and timestamps stay infinite.
 
 Format-preserving encryption is FF1 of NIST SP 800-38G, by the library `libffx`. It is well kept,

@@ -80,7 +80,7 @@ def masked(step: Step, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
         cut = partial(pc.utf8_slice_codeunits, start=0, stop=step.characters)
         work = on_one(index, cut)
         if not pa.types.is_dictionary(column.field.type):
-            # Without what is cut off, the pieces of a column are put together.
+            # The texts are cut first, so that less is copied when the pieces are joined.
             work = setting(index, lambda arrays, _: plain_array(cut(arrays[index])))
     elif step.step == "truncate-date":
         check_dates(field)

@@ -36,7 +36,7 @@ MASKS = {
     "shift-date": (("column", "by", "days"), ("key", "domain")),
     "ff1": (("column",), ("key", "alphabet", "digits", "others", "tweak")),
 }
-"""The same for steps that mask a column, by their names in `--mask`.
+"""The fields of steps that mask a column, by their names in `--mask`.
 
 hmac: HMAC-SHA-256 of the canonical text. tokenize: the same token for the same value, key and
 domain, in every column. redact: one constant, also for NULL; the type stays. truncate: the first
@@ -149,7 +149,7 @@ class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     """How a column was masked, as a manifest says it."""
 
     method: str
-    """As `--mask` names it; `derived`: computed from masked columns."""
+    """Its name in `--mask`; `derived`: computed from masked columns."""
     detail: str = ""
     """The options of the method, without any value of the column."""
     key_name: str = ""

@@ -50,7 +50,7 @@ _NAMES = {"postgresql": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")
 is unknown, and for connections without addresses."""
 
 CpuTime = tuple[float, float]
-"""Seconds since the machine was started: those that were busy, and all of them."""
+"""Busy seconds since the machine was started, and all seconds."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):

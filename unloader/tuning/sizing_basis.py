@@ -140,7 +140,7 @@ def _of_sweep(found: Analysis, path: Path) -> Basis:
 
 
 def _measured(point: Point, *, is_text: bool) -> Measured:
-    """Return a point; its bytes may be compressed or Parquet, unless they are said to be text."""
+    """Return a point; its bytes are not used unless they are text before compression."""
     size = point.bytes if is_text else None
     if point.rows is not None and point.row_bytes is not None:
         size = point.rows * point.row_bytes

@@ -194,7 +194,7 @@ AFTER = Reading(
 def test_shares() -> None:
     """Each figure is the difference of its counters over the time of the CPUs or of the clock.
 
-    Of several disks, links and nodes it is that of the busiest.
+    Of several disks, links and nodes the busiest one counts.
     """
     load = load_between(BEFORE, AFTER, MACHINE)
     assert load.cpu == pytest.approx(0.7)
