@@ -13,8 +13,9 @@ from functools import partial
 
 from numa import mempolicy
 from numa.errors import PlacementError, TopologyError
+from numa.kernel_files import cpu_list_text
 from numa.model import BindReport, Seat, Topology
-from numa.topology import cpu_list_text, detect, nodes_with_cpus
+from numa.topology import detect, nodes_with_cpus
 
 _MODES = {
     "local": mempolicy.LOCAL,
@@ -66,13 +67,11 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     """Bind the calling thread to the seat's CPUs and memory; put both back at the end.
 
     Both are put back after any exception, too, one of a signal handler included. If CPUs or nodes
-    are no longer allowed by then, the thread gets all the remaining ones.
+    are no longer allowed by then, the thread gets all the remaining ones. Without CPUs in the seat
+    the CPUs stay, and with `local` the memory policy, too, which may be one of the user.
+    `interleave` is over the allowed nodes that have CPUs: other memory serves another purpose, or
+    is slower.
 
-    Args:
-        seat: Empty `cpus` leave the CPUs alone, and then `local` the memory, too, which may have a
-            policy of the user's; `preferred` and `bind` need its `memory_node`.
-        memory_policy: `local`, `preferred`, `bind`, or `interleave`: over the allowed nodes that
-            have CPUs, as the memory of the others is there for something else or is slower.
     Yields:
         The actual binding. If all the seat's CPUs are refused, as they are off by now, the other
         CPUs of its node are taken; without any, the memory policy stays unchanged, too. A refused

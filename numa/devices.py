@@ -42,16 +42,12 @@ def node_of_device(
 ) -> DeviceNode:
     """Return the node whose CPUs are nearest to a network interface or a disk.
 
-    A partition has the node of its disk. A device that is made of others (bond, bridge, VLAN,
-    device mapper, RAID) has their node, if they have the same. Any other device has the node of the
-    nearest device above it: a disk has the node of its controller.
+    The name is an interface (`eth0`), a block device (`nvme0n1`, `/dev/dm-0`), or the path of a
+    file or folder, which means the block device of its file system. A partition has the node of its
+    disk. A device that is made of others (bond, bridge, VLAN, device mapper, RAID) has their node,
+    if they have the same. Any other device has the node of the nearest device above it: a disk has
+    the node of its controller.
 
-    Args:
-        name: A network interface (`eth0`), a block device (`nvme0n1`, `/dev/dm-0`), or the path of
-            a file or folder, which means the block device of its file system.
-        sys_root: Where sysfs is mounted.
-        dev_root: Where the device files are.
-        proc_root: For `self/mountinfo`, of file systems that do not name their device (btrfs).
     Raises:
         TopologyError: It does not exist; the message has the existing devices.
     """

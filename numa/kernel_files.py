@@ -24,13 +24,10 @@ _HIGHEST_NUMBER = 1_000_000
 
 
 def text_of(path: str | Path) -> str | None:
-    """Return the file's text, None if the file does not exist.
-
-    An unreadable file (no permission, a folder, a pipe, a removed device) counts as missing: each
-    caller must work without it.
+    """Return the file's text; None if it does not exist, is unreadable, or is not a plain file.
 
     Raises:
-        TopologyError: The file is larger than 4 MiB, which no file of the kernel's is.
+        TopologyError: The file is larger than 4 MiB, which no file of the kernel is.
     """
     try:
         # A named pipe in a copied tree would block an ordinary open for ever.

@@ -66,18 +66,14 @@ def place(
     """Return one seat for each worker, worker 0 first, by the rules at the head of this module.
 
     Args:
-        topology: Nodes to sit on; those without CPUs get no seat.
+        topology: Nodes to sit on; nodes without CPUs get no seat.
         parallelism: Number of workers, at least 1; may exceed the number of CPUs.
         placement: `spread` or `close`.
         bind: `node` = all the node's CPUs. `core` = all threads of one core, the node's cores in
             their order (fastest first), every core once before any gets a second worker. `none` =
             no CPUs and no memory node.
         nodes: Ids of the nodes to use, in any order; None = all.
-        near: Id of the node that a device hangs on, one of the topology's; it need have no CPUs and
-            be none of `nodes`. None = no preference.
-
-    Returns:
-        Seats whose memory node is `Topology.memory_for` of their node, unless `bind` is `none`.
+        near: Id of the node that a device hangs on, also one without CPUs or outside of `nodes`.
 
     Raises:
         PlacementError: A value is out of range, or a node is not there or has no CPUs.

@@ -26,10 +26,8 @@ _PLACES = (
 def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
     """Return the CPUs' worth of time granted by the tightest group above us, None if unlimited.
 
-    Args:
-        cgroup_root: Where the control groups are mounted, `/sys/fs/cgroup`; other mounts of them
-            do not count.
-        proc_root: `/proc`; `self/cgroup` in it names our group, `self/mountinfo` the place of each.
+    Mounts of control groups elsewhere than below `cgroup_root` do not count.
+
     Raises:
         TopologyError: A quota cannot be parsed; the message has the file and its text.
     """
@@ -54,12 +52,10 @@ def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
 
 
 def throttling(cgroup_root: Path, proc_root: Path) -> dict[str, tuple[int, int]]:
-    """Return how often the quotas of our group and of those above it were used up.
+    """Return how often the quotas of our group and of the groups above it were used up.
 
-    Returns:
-        By folder of a group that has a quota: the periods in which its processes wanted to run, and
-        those in which they had used it up before the end. Both only grow. Empty where no group has
-        one, or its figures cannot be read.
+    By folder of a group with a quota: the periods in which its processes wanted to run, and the
+    periods in which they had used it up before the end. Both only grow.
     """
     found = {}
     for folder in _folders(cgroup_root, proc_root):

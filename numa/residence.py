@@ -63,9 +63,9 @@ class Pages(NamedTuple):
 def pages_of(numa_maps: bytes) -> Pages:
     """Return how much memory is on which node, by the text of a `numa_maps`.
 
-    Pages are counted with the size in their line, which a line without pages lacks, and every line
-    before Linux 4.0. Source: numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c:
-    transparent huge pages are counted as small pages, pages of hugetlbfs as huge ones.
+    Pages are counted with the size in their line, which no line has before Linux 4.0. Source:
+    numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c: transparent huge pages are
+    counted as small pages, pages of hugetlbfs as huge ones.
     """
     own: dict[int, int] = {}
     of_files: dict[int, int] = {}

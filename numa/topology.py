@@ -1,13 +1,11 @@
 """Reads the machine's NUMA nodes from sysfs, cut down to what this process may use.
 
-Sources of truth: sysfs-devices-node and cputopology.rst of the kernel for the files, our affinity
-mask for the CPUs, `Mems_allowed_list` for the memory. A file that seats depend on must be valid, or
-an error names it; other files may be missing.
-
 The folders `node/nodeN` have the CPUs of a node, its memory, and how far it is to the others. The
 folder `cpu` has which CPUs are on, which share a core, the speed and package of each. Sources:
-sysfs-devices-node, cputopology.rst, sysfs-devices-system-cpu and acpi/cppc_sysfs.rst of the kernel.
-A machine may have 4,096 folders `cpuN`, so a file is read only where its answer is not known.
+sysfs-devices-node, cputopology.rst, sysfs-devices-system-cpu and acpi/cppc_sysfs.rst of the kernel;
+our affinity mask for the CPUs, `Mems_allowed_list` for the memory. A file that seats depend on must
+be valid, or a `TopologyError` names it and its text; other files may be missing. A machine may have
+4,096 folders `cpuN`, so a file is read only where its answer is not known.
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text, not_understood, parse_cpu_list, text_of
 from numa.model import Node, Topology
 from numa.quota import cpu_quota
-
-__all__ = ["cpu_list_text", "detect", "parse_cpu_list", "recorded"]
 
 Core: TypeAlias = tuple[int, ...]
 """The CPUs of one physical core, ascending."""
@@ -67,7 +63,7 @@ def detect(
         cgroup_root: Where the control groups are mounted; for the CPU quota.
         proc_root: For `self/status` (allowed memory), `self/cgroup` and `self/mountinfo`.
     Raises:
-        TopologyError: A file cannot be parsed; the message has the file and its text.
+        TopologyError: A file cannot be parsed.
     """
     notes: list[str] = []
     online, off = _switches(sysfs_root / "cpu", notes)
@@ -95,8 +91,7 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
     A quota and the limits of this process do not apply, and all memory is allowed.
 
     Raises:
-        TopologyError: The folder is not there or holds neither, it names no CPU or none of those
-            allowed, or a file cannot be parsed.
+        TopologyError: The folder or its CPUs are missing, or a file cannot be parsed.
     """
     if not any(os.path.isdir(sysfs_root / name) for name in ("node", "cpu")):
         what = "has no node/ and no cpu/" if os.path.isdir(sysfs_root) else "is not a folder"
@@ -150,15 +145,9 @@ def _topology(
     memory: frozenset[int] | None,
     notes: list[str],
 ) -> Topology:
-    """Cut the machine down to what counts.
+    """Cut the machine down to CPUs that are on, and to nodes whose memory is allowed (None = all).
 
-    Args:
-        sysfs_root: The files of the machine.
-        cpus: CPUs to keep; all are on.
-        online: CPUs of the machine that are on; None = all that are not off.
-        offline: CPUs of the machine that are off.
-        memory: Nodes whose memory is allowed; None = all.
-        notes: Lines on what is not as it should be; more are added.
+    Without `online` all CPUs are on that are not off. Lines on what is wrong are added to `notes`.
     """
     cpu_root, where = sysfs_root / "cpu", sysfs_root / "node"
     taken = set(offline)
@@ -202,13 +191,9 @@ def _topology(
 
 
 def _whole_nodes(node_root: Path, notes: list[str]) -> list[Node]:
-    """Return the nodes with all CPUs of their lists, lowest id first.
+    """Return the nodes with all CPUs of their lists, lowest id first; two may list the same CPU.
 
-    A node counts if it has a folder and is in the list `online`, should there be one. Another node
-    may list the same CPUs.
-
-    Raises:
-        TopologyError: A file cannot be parsed; the message has the file and its text.
+    A node counts if it has a folder and is in the list `online`, should there be one.
     """
     folders = _folders(node_root, "node")
     online: Iterable[int] | None = None
@@ -299,9 +284,6 @@ def _with_cores(cpu_root: Path, node: Node) -> Node:
     """Group a node's CPUs by core, ascending, and find its package.
 
     Each CPU is in one core, also with wrong files; one without topology files is a separate core.
-
-    Raises:
-        TopologyError: A list of siblings cannot be parsed; the message has the file and its text.
     """
     left = set(node.cpus)
     cores: list[Core] = []
@@ -360,11 +342,7 @@ def _first_list(folder: str, names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _list_in(path: str | Path) -> tuple[int, ...] | None:
-    """Return the numbers of a file with a list, None without a file.
-
-    Raises:
-        TopologyError: It has no list; the message has the file and its text.
-    """
+    """Return the numbers of a file with a list, None without a file."""
     text = text_of(path)
     if text is None:
         return None

@@ -201,11 +201,8 @@ def die_with_parent(parent_pid: int) -> None:
 def end_process(status: int, *, patient: bool = True) -> NoReturn:
     """End this process as the interpreter does, without taking the interpreter apart.
 
-    That takes longer than many a task, and frees memory that the kernel frees anyway.
-
-    Args:
-        status: The exit status.
-        patient: Wait for threads that are not daemons.
+    That takes longer than many a task, and frees memory that the kernel frees anyway. `patient`
+    waits for threads that are not daemons.
     """
     try:
         if patient:

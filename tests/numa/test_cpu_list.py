@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numa.errors import TopologyError
-from numa.topology import cpu_list_text, parse_cpu_list
+from numa.kernel_files import cpu_list_text, parse_cpu_list
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,3 @@ def test_list_survives_the_way_to_text_and_back(numbers: frozenset[int]) -> None
     assert parse_cpu_list(text) == tuple(sorted(numbers))
     starts = sum(number - 1 not in numbers for number in numbers)
     assert len(text.split(",")) == max(starts, 1)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"), [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), ((1, 2), "1-2")]
-)
-def test_text_of_a_list(numbers: tuple[int, ...], text: str) -> None:
-    """Runs become ranges in any order; a number given twice counts once."""
-    assert cpu_list_text(numbers) == text

@@ -1,11 +1,8 @@
 """The topology that follows from the files of a machine."""
 
-import json
 import os
-import pickle
 from pathlib import Path
 
-import msgspec
 import pytest
 from sysfs_tree import Machine
 
@@ -37,22 +34,6 @@ def test_two_nodes(machine: Machine) -> None:
         cpu_quota=None,
         note=None,
     )
-
-
-def test_many_nodes_are_ordered_by_number(machine: Machine) -> None:
-    """Node 10 comes after node 2, and ids may have gaps."""
-    for node in (10, 2, 0, 7):
-        machine.node(node, str(node))
-    topology = machine.detect(11)
-    assert [node.id for node in topology.nodes] == [0, 2, 7, 10]
-    assert topology.usable_cpus == 4
-
-
-def test_four_unequal_nodes(machine: Machine) -> None:
-    """Nodes of different size keep their own CPUs."""
-    for node, cpus in enumerate(("0-7", "8", "9-10", "11-15")):
-        machine.node(node, cpus)
-    assert [len(node.cpus) for node in machine.detect(16).nodes] == [8, 1, 2, 5]
 
 
 def test_memory_only_node_is_kept(machine: Machine) -> None:
@@ -386,21 +367,6 @@ def test_this_machine_can_be_read() -> None:
     if hasattr(os, "sched_getaffinity") and topology.note is None:
         assert cpus == os.sched_getaffinity(0)
     assert 1 <= topology.usable_cpus <= len(cpus)
-
-
-def test_missing_folder_on_the_real_host(tmp_path: Path) -> None:
-    """With the defaults for the rest, an absent folder still gives one node and its note."""
-    topology = detect(tmp_path / "absent")
-    assert len(topology.nodes) == 1
-    assert topology.note is not None
-
-
-def test_topology_travels(machine: Machine) -> None:
-    """A topology survives pickling and becomes JSON."""
-    machine.node(0, "0-1", distance="10")
-    topology = machine.detect(2)
-    assert pickle.loads(pickle.dumps(topology)) == topology
-    assert json.loads(json.dumps(msgspec.to_builtins(topology)))["nodes"][0]["cpus"] == [0, 1]
 
 
 def test_copied_tree_knows_nothing_of_us(machine: Machine) -> None:

@@ -12,9 +12,10 @@ from machines.sysfs_trees import SCRATCH, NodeSpec, TreeSpec, files_of, write_tr
 from msgspec import structs
 
 from numa.errors import TopologyError
+from numa.kernel_files import cpu_list_text
 from numa.model import Topology
 from numa.recording import lay_out, record
-from numa.topology import cpu_list_text, recorded
+from numa.topology import recorded
 
 # Each example writes some dozens of files: few of them, and no limit of time on a busy disk.
 few = settings(max_examples=examples(60), deadline=None)

@@ -119,19 +119,6 @@ def test_memory_only_nodes_keep_their_memory(machines: dict[str, Topology]) -> N
     ] * 4
 
 
-def test_fast_core_of_a_hybrid_comes_first(machines: dict[str, Topology]) -> None:
-    """Lakefield's one fast core, its CPU 4, is the first of the node's cores."""
-    (node,) = machines["lakefield_hybrid"].nodes
-    assert (node.cores, node.speeds) == (((4,), (0,), (1,), (2,), (3,)), (43, 28, 28, 28, 28))
-
-
-def test_distances_of_a_big_machine(machines: dict[str, Topology]) -> None:
-    """A row has every node of the machine, 10 for itself."""
-    nodes = machines["altix_64_nodes"].nodes
-    assert all(node.distances[index] == 10 for index, node in enumerate(nodes))
-    assert nodes[0].distances[:13] == (10, 22, 22, 22, 26, 26, 26, 26, 26, 26, 26, 26, 30)
-
-
 def test_made_up_machines_are_read_as_specified(machines: dict[str, Topology]) -> None:
     """The generator's values are read back: CPUs, cores, memory, distances, packages."""
     for name, spec in shapes().items():

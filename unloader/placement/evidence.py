@@ -20,6 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from numa.kernel_files import cpu_list_text
 from numa.model import BindReport, Ready, Residence, Seat
 from numa.residence import (
     MachinePages,
@@ -28,7 +29,6 @@ from numa.residence import (
     machine_pages,
     machine_pages_since,
 )
-from numa.topology import cpu_list_text
 from unloader.model import BoundSeat, FinishedUnit
 
 _OFF = "the CPUs and nodes of the workers were not observed (--numa off)"

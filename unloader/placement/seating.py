@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
 from numa.devices import DeviceNode, node_of_device
+from numa.kernel_files import cpu_list_text
 from numa.model import Node, Seat, Topology
 from numa.placement import place
-from numa.topology import cpu_list_text, detect
+from numa.topology import detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
 

@@ -15,10 +15,10 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from numa.errors import TopologyError
-from numa.kernel_files import text_of
+from numa.kernel_files import cpu_list_text, text_of
 from numa.model import Seat, Topology
 from numa.recording import lay_out, record
-from numa.topology import cpu_list_text, detect, own_cpus, recorded
+from numa.topology import detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
 from unloader.placement.seating import automatic_parallelism, deal, seat_workers
