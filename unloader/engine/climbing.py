@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -152,11 +152,8 @@ _SHORTEST_HOLD_SECONDS = 15.0
 Verdict = Literal["better", "worse", "same"]
 
 
-class Move(Struct, frozen=True, kw_only=True):
-    """Another number of places, and why."""
-
-    cause: Literal["trial", "faster", "not faster"]
-    reason: str
+Move: TypeAlias = tuple[Literal["trial", "faster", "not faster"], str]
+"""The cause of another number of places, and its reason in words."""
 
 
 def compare(base: Measurement, other: Measurement) -> Verdict | None:
@@ -223,10 +220,7 @@ class Climber(Struct):
     def consider(self, here: Measurement, most: int, now: float) -> Move | None:
         """Take the measurement at `level` so far; return the move to another level, if any.
 
-        Args:
-            here: With `level` places at work.
-            most: How many the limits allow now; `level` is no more than that.
-            now: As everywhere.
+        The limits allow `most` places now, and `level` is not above that.
         """
         if self.level != self.base:
             return self._judged(here)
@@ -266,14 +260,12 @@ class Climber(Struct):
                 self._step = tried
             elif not beyond:
                 self._step *= 2
-            return Move(
-                cause="faster", reason=told if upwards else f"{told}, so fewer workers are enough"
-            )
+            return "faster", told if upwards else f"{told}, so fewer workers are enough"
         if gain < -_HOPELESS and gain < -_ERRORS * here.relative_error:
             self._hopeless.add(tried)
         self._doubling = False
         self.level = before
-        return Move(cause="not faster", reason=f"{told}, so the run returns to {before}")
+        return "not faster", f"{told}, so the run returns to {before}"
 
     def _is_known(self, here: Measurement) -> bool:
         if here.windows < _FEWEST_WINDOWS:
@@ -286,15 +278,12 @@ class Climber(Struct):
             for level in (min(self.base + self._step, most), self.base - self._step):
                 if self._may_gain(level):
                     self.level = level
-                    return Move(
-                        cause="trial",
-                        reason=f"to measure the speed of {counted(level, 'worker')}",
-                    )
+                    return "trial", f"to measure the speed of {counted(level, 'worker')}"
             self._step //= 2
             self._doubling = False
         self._settled = now
-        changed = self._moved
-        self._hold = HOLD_SECONDS if changed else min(2 * self._hold, LONGEST_HOLD_SECONDS)
+        longer = min(2 * self._hold, LONGEST_HOLD_SECONDS)
+        self._hold = HOLD_SECONDS if self._moved else longer
         return None
 
     def _may_gain(self, level: int) -> bool:

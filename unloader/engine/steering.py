@@ -58,13 +58,9 @@ class CpuLimit(Struct):
     """When a place was allowed again, until it has proved to be no mistake."""
 
     def take(self, busy: float, own: float, at_work: int, now: float) -> None:
-        """Take a measurement of about a second.
+        """Take a measurement of about a second, in which `at_work` places were at work.
 
-        Args:
-            busy: Share of the CPUs that were busy, 0 to 1.
-            own: The same for the run's own processes.
-            at_work: Places at work.
-            now: As everywhere.
+        Both shares are from 0 to 1: of busy CPUs, and of CPUs that the run's processes used.
         """
         self._busy.append(busy)
         if len(self._busy) < (self._busy.maxlen or 0):
@@ -148,6 +144,9 @@ def is_between(minute: int, begin: int, end: int) -> bool:
     return minute >= begin or minute < end
 
 
+GRACE_SECONDS = 2.0
+"""Units that end within this time make room without a pause."""
+
 _QUIET_SECONDS = 1.0
 """After a change, until the rate belongs to the new number: buffers fill."""
 
@@ -181,15 +180,15 @@ class Concurrency(Struct, kw_only=True):
     """Since when fewer are at work than are tried."""
     _told: int = 0
     _told_limit: Held | None = None
+    _too_many_since: float | None = None
 
     def __post_init__(self) -> None:
         if self.wanted is None:
             self._climber = Climber(self.most, self.first)
-        asked = self._asked
         text = "the run begins with this number"
         if self._climber is not None:
             text += f", to find the best number up to {self.most}"
-        self._step(asked, "start", text, self.began)
+        self._step(self._asked, "start", text, self.began)
 
     @property
     def places(self) -> int:
@@ -198,11 +197,6 @@ class Concurrency(Struct, kw_only=True):
     @property
     def is_adaptive(self) -> bool:
         return self._climber is not None
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether places that are too many are to be held up, and not only to end their units."""
-        return self.limit is not None or self._climber is None
 
     @property
     def settled(self) -> bool:
@@ -234,7 +228,7 @@ class Concurrency(Struct, kw_only=True):
             limits: By name, the limits that allow fewer places than exist.
             at_work: Places that have an attempt which is not held up.
             sessions: How many the source lets work, where it has refused a session.
-            now: As everywhere.
+            now: The time.
         """
         self.limit = min(limits.values(), key=lambda each: each.places, default=None)
         if self.limit is not None and self.limit.places >= self._asked:
@@ -254,6 +248,28 @@ class Concurrency(Struct, kw_only=True):
     @property
     def _bound(self) -> int:
         return self.most if self.limit is None else self.limit.places
+
+    def pauses(self, running: Collection[int], held: set[int], now: float) -> dict[int, bool]:
+        """Return which of the running places are to be held up (True) or to continue (False).
+
+        A surplus is held up after a while, unless it only comes from the search: then its units
+        end. `held` has the places that are held up, and is changed accordingly.
+        """
+        working = sorted(set(running) - held)
+        surplus = len(working) - self._told
+        is_urgent = self.limit is not None or self._climber is None
+        if surplus <= 0 or not is_urgent:
+            self._too_many_since = None
+        elif self._too_many_since is None:
+            self._too_many_since = now
+        if surplus < 0:
+            back = sorted(held)[:-surplus]
+            held.difference_update(back)
+            return dict.fromkeys(back, False)
+        if self._too_many_since is None or now - self._too_many_since < GRACE_SECONDS:
+            return {}
+        held.update(working[-surplus:])
+        return dict.fromkeys(working[-surplus:], True)
 
     def _climb(
         self,
@@ -306,8 +322,9 @@ class Concurrency(Struct, kw_only=True):
         here = self._windows.measured()
         move = None if here is None else climber.consider(here, allowed, now)
         if move is not None and here is not None:
+            cause, reason = move
             places = min(climber.level, self._bound)
-            self._step(places, move.cause, move.reason, now, here.rows_per_second)
+            self._step(places, cause, reason, now, here.rows_per_second)
 
     def _step(
         self, places: int, cause: Cause, reason: str, now: float, rate: float | None = None
@@ -328,40 +345,6 @@ class Concurrency(Struct, kw_only=True):
         )
 
 
-GRACE_SECONDS = 2.0
-"""Units that end within this time make room without a pause."""
-
-
-class Pauses(Struct):
-    """Decides which attempts are held up."""
-
-    _too_many_since: float | None = None
-
-    def decide(
-        self, running: Collection[int], held: set[int], allowed: int, now: float, *, urgent: bool
-    ) -> dict[int, bool]:
-        """Return which of the running places are to be held up (True) or let go on (False).
-
-        `held` has those that are held up, and is changed accordingly.
-        """
-        working = sorted(set(running) - held)
-        surplus = len(working) - allowed
-        if surplus <= 0 or not urgent:
-            self._too_many_since = None
-        if surplus <= 0:
-            back = sorted(held)[:-surplus] if surplus else []
-            held.difference_update(back)
-            return dict.fromkeys(back, False)
-        if not urgent:
-            return {}
-        if self._too_many_since is None:
-            self._too_many_since = now
-        if now - self._too_many_since < GRACE_SECONDS:
-            return {}
-        held.update(working[-surplus:])
-        return dict.fromkeys(working[-surplus:], True)
-
-
 _IDLE_SECONDS = 5.0
 """A place that is idle for this time, as fewer are to work, gives its session back."""
 
@@ -376,7 +359,6 @@ class Steering(Struct, Generic[U], kw_only=True):
     """Called when there are new steps, or other attempts are held up."""
     paused: int = 0
     """How many attempts are held up."""
-    _pauses: Pauses = field(default_factory=Pauses)
     _releasing: set[int] = field(default_factory=set)
     """Idle places that are giving their session back."""
     _idle_since: dict[int, float] = field(default_factory=dict)
@@ -390,13 +372,7 @@ class Steering(Struct, Generic[U], kw_only=True):
             self.tell()
         schedule.allowed = control.places
         executor.start(control.places)
-        orders = self._pauses.decide(
-            schedule.running_places,
-            schedule.held,
-            control.places,
-            now,
-            urgent=control.is_urgent,
-        )
+        orders = control.pauses(schedule.running_places, schedule.held, now)
         for place, paused in orders.items():
             attempt = schedule.running(place)
             assert attempt is not None

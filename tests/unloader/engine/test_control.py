@@ -57,7 +57,6 @@ def test_a_fixed_number_stays() -> None:
     run = Simulated(8, 8)
     assert run.run(100) == [(8, "start")]
     assert run.control.settled
-    assert run.control.is_urgent
 
 
 def test_the_best_number_is_found_and_the_way_is_told() -> None:
@@ -69,7 +68,6 @@ def test_the_best_number_is_found_and_the_way_is_told() -> None:
     steps = run.run(60)
     assert steps[:2] == [(4, "trial"), (4, "faster")]
     assert run.control.places == 4
-    assert not run.control.is_urgent
 
 
 def test_the_lowest_limit_holds_and_is_named() -> None:
@@ -81,7 +79,6 @@ def test_the_lowest_limit_holds_and_is_named() -> None:
         run.limits = {"a": Held(places=3, reason="a"), "b": Held(places=2, reason="b")}
         assert run.run(5) == [(2, "limit")]
         assert run.control.limit == Held(places=2, reason="b")
-        assert run.control.is_urgent
         run.limits = {}
         assert run.run(1) == [(found, "limit")]
         assert run.control.limit is None

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from unloader.engine.steering import Pauses
+from unloader.engine.steering import Concurrency
 
 
 def decider(*, urgent: bool = True) -> Callable[[list[int], int, float], dict[int, bool]]:
     """Return what decides about running places, from how many may work and the time."""
-    pauses, held = Pauses(), set[int]()
-    return lambda running, allowed, now: pauses.decide(running, held, allowed, now, urgent=urgent)
+    held = set[int]()
+    control = Concurrency(most=4, wanted=4 if urgent else None, began=0.0, first=1)
+
+    def decide(running: list[int], allowed: int, now: float) -> dict[int, bool]:
+        if urgent:
+            control.ask(allowed, now, "a user")
+        return control.pauses(running, held, now)
+
+    return decide
 
 
 def test_units_that_end_make_room_first() -> None:
