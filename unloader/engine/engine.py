@@ -7,7 +7,6 @@ a task holds and what becomes of a result is the caller's `Work`, where it is do
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic
@@ -124,13 +123,10 @@ class Engine(Struct, Generic[U]):
                     self._handle(executor, event)
                 self._tell_capacity()
                 self.work.check()
-                if self.schedule.held:
-                    # How long a place is held is seen by looking while it is.
-                    self._next_look = min(self._next_look, self._listened + TICK_SECONDS)
                 # What still runs after a failure is ended: the run cannot become whole any more.
                 if self.failure is None and self._listened >= self._next_look:
-                    wait = max(TICK_SECONDS, self._stop_overdue(executor))
-                    self._next_look = self._listened + wait
+                    self._next_look = self._listened + TICK_SECONDS
+                    self._stop_overdue(executor)
             self._tell_capacity(at_end=True)
             for event in executor.finish():
                 self._handle(executor, event)
@@ -218,11 +214,9 @@ class Engine(Struct, Generic[U]):
         executor.send(place, self.work.task(attempt))
         self.work.started(place, attempt)
 
-    def _stop_overdue(self, executor: Executor) -> float:
-        """Stop attempts that have passed a limit; return in how many seconds the next one may."""
+    def _stop_overdue(self, executor: Executor) -> None:
+        """Stop attempts that have passed a limit."""
         reasons: dict[int, AttemptFailure] = {}
-        # An attempt that is sent now has all its time: the limits are the least remaining time.
-        soonest = min(self.stall_seconds or math.inf, self.attempt_seconds or math.inf)
         for place, sent in self._sent.items():
             attempt = self.schedule.running(place)
             if place in self.schedule.held:
@@ -231,14 +225,10 @@ class Engine(Struct, Generic[U]):
                 continue
             silent, took = self._listened - self._last_message[place], self._listened - sent
             for limit, seconds in ((self.stall_seconds, silent), (self.attempt_seconds, took)):
-                if not limit:
-                    continue
-                soonest = min(soonest, limit - seconds)
-                if seconds > limit and attempt is not None and place not in reasons:
+                if limit and seconds > limit and attempt is not None and place not in reasons:
                     reasons[place] = self.work.overdue(place, attempt, limit)
         if reasons:
             executor.stop(reasons)
-        return soonest
 
 
 _STOPPED = AttemptFailure(

@@ -145,11 +145,8 @@ class DaskExecutor(Executor):
     def __init__(self, client: Client, pattern: Opening, source_kind: str, stop: Stop) -> None:
         """Open nothing yet; `close` ends the work of all agents for this run.
 
-        Args:
-            client: Of the cluster.
-            pattern: What agents are opened with, except what differs between them.
-            source_kind: The source that they must be able to read.
-            stop: Asked several times a second while agents are opened; True ends that.
+        Agents are opened with the pattern, apart from what differs between them, and must be able
+        to read the kind of source. `stop` is asked several times a second meanwhile.
         """
         self.notices: tuple[str, ...] = ()
         """Notes on requested seats that machines do not have."""
@@ -258,19 +255,18 @@ class DaskExecutor(Executor):
             with suppress(Exception):  # The scheduler may be away for a moment.
                 known = await asyncio.wait_for(self._client.nthreads(), _ANSWER_SECONDS)
                 for address, threads in sorted(known.items()):
-                    if address not in self._agents.keys() | self._refused and self._vacant():
+                    if address not in self._agents.keys() | self._refused:
                         await self._try_to_open(address, threads)
 
-    def _vacant(self) -> dict[int, str]:
-        """Return the places without an agent, each with the machine that it was on."""
-        with self._lock:
-            return {
-                place: each.home.machine
-                for place, each in self._places.items()
-                if each.agent is None and place < self._of
-            }
-
     async def _try_to_open(self, address: str, threads: int) -> None:
+        def vacant() -> dict[int, str]:
+            # Each vacant place with the machine that it was on.
+            places = self._places.items()
+            return {at: p.home.machine for at, p in places if p.agent is None and at < self._of}
+
+        with self._lock:
+            if not vacant():
+                return
         try:
             asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
             home = await asyncio.wait_for(asked, _LATER_SECONDS)
@@ -280,8 +276,8 @@ class DaskExecutor(Executor):
             return
         with self._lock:
             here = [each for each in self._agents.values() if each.home.machine == home.machine]
-        taken = {number for each in here for number in each.seats}
-        share = vacant_for(home, self._vacant(), taken)
+            taken = {number for each in here for number in each.seats}
+            share = vacant_for(home, vacant(), taken)
         if share:
             total = max([*taken, *(number for _, number in share)]) + 1
             with suppress(UnloaderError):
@@ -407,13 +403,10 @@ class DaskExecutor(Executor):
         )
 
     def prove(self, task: Proof, seconds: float) -> None:
-        """Have each Dask worker show that it can read units, before it reads any.
+        """Have each Dask worker show by a task of one worker that it can read units.
 
-        A Dask worker that joins later is asked too. The run continues without it if it cannot.
-
-        Args:
-            task: The task of one of its workers.
-            seconds: Longest time for all Dask workers together.
+        All together have some seconds for that. A Dask worker that joins later is asked too, and
+        the run continues without it if it cannot.
 
         Raises:
             UnloaderError: Of the kind of the first failure; it names the machine.
