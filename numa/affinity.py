@@ -143,14 +143,15 @@ def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
 
 
 def _bind_cpus(
-    seat: Seat, restores: list[Callable[[], None]]
+    seat: Seat, restores: list[Callable[[], object]]
 ) -> tuple[tuple[int, ...] | None, str | None]:
     """Return the CPUs that the thread is bound to, and a note on what was refused."""
     if not seat.cpus:
         return None, None
     if not hasattr(os, "sched_setaffinity"):
         return None, "this system cannot bind a process to CPUs: not bound"
-    restores.append(partial(_restore_cpus, os.sched_getaffinity(0)))
+    before = os.sched_getaffinity(0)
+    restores.append(lambda: _set_cpus(before) or _set_cpus(_EVERY_CPU))
     wanted = cpu_list_text(seat.cpus)
     try:
         os.sched_setaffinity(0, seat.cpus)
@@ -173,7 +174,7 @@ def _bind_cpus(
 
 
 def _bind_memory(
-    seat: Seat, name: str, restores: list[Callable[[], None]]
+    seat: Seat, name: str, restores: list[Callable[[], object]]
 ) -> tuple[str | None, str | None]:
     """Return the policy that was set, and a note on what was refused."""
     if name == "local" and not seat.cpus:
@@ -205,13 +206,13 @@ def _bind_memory(
 
 
 @contextmanager
-def _put_back() -> Iterator[list[Callable[[], None]]]:
+def _put_back() -> Iterator[list[Callable[[], object]]]:
     """Run the functions of the list at the end.
 
     Each puts a state back. It is added before the state is changed: an interrupt may come right
     after.
     """
-    restores: list[Callable[[], None]] = []
+    restores: list[Callable[[], object]] = []
     try:
         try:
             yield restores
@@ -222,11 +223,6 @@ def _put_back() -> Iterator[list[Callable[[], None]]]:
         # Again, because the exception of a signal handler may have interrupted the first time.
         for restore in restores:
             restore()
-
-
-def _restore_cpus(before: set[int]) -> None:
-    if not _set_cpus(before):
-        _set_cpus(_EVERY_CPU)
 
 
 def _restore_memory(before: tuple[int, frozenset[int]]) -> None:

@@ -129,20 +129,13 @@ def _entry_of_path(name: str, path: Path, sys_root: Path, proc_root: Path) -> Pa
     entry = sys_root / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
     if os.path.isdir(entry):
         return entry
-    source = path if name.startswith("/dev/") else _mounted(_real(path), proc_root)
-    entry = disks / _real(source).name if source is not None else disks
-    return entry if entry != disks and os.path.isdir(entry) else None
-
-
-def _mounted(path: Path, proc_root: Path) -> Path | None:
-    """Return the mounted device of the path, from the mount table (proc_pid_mountinfo(5))."""
-    best: tuple[int, Path] | None = None
-    for _, place, _, source, _ in mounts(proc_root):
-        point = Path(place)
+    source = str(path)
+    if not name.startswith("/dev/"):
         # Of mounts on one place the last is the one that is seen.
-        if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
-            best = (len(point.parts), Path(source))
-    return best[1] if best is not None and best[1].is_absolute() else None
+        above = [each for each in mounts(proc_root) if _real(path).is_relative_to(each[1])]
+        source = max(reversed(above), key=lambda each: len(Path(each[1]).parts))[3] if above else ""
+    entry = disks / _real(Path(source)).name
+    return entry if source.startswith("/") and os.path.isdir(entry) else None
 
 
 def _real(path: Path) -> Path:

@@ -287,23 +287,19 @@ class Climber(Struct):
         return None
 
     def _may_gain(self, level: int) -> bool:
-        if level < 1 or level == self.base:
-            return False
-        if level in self._seen or level in self._hopeless or level in self._unreached:
-            return False
         known = self._seen.keys() | self._hopeless
-        if not self._is_in_reach(level):
+        if level < 1 or level == self.base or level in known | self._unreached:
             return False
-        if level > self.base:
-            # Numbers beyond a number without gain bring no gain, either.
-            return all(level < each for each in known if each > self.base)
-        return all(level > each for each in known if each < self.base)
-
-    def _is_in_reach(self, level: int) -> bool:
         assert self._found is not None
         wanted = self._found.rows_per_second * (1 - TOLERANCE)
-        fewer = (number for number in self._seen if number < level)
-        return all(self._seen[each].rows_per_second * level / each >= wanted for each in fewer)
+        for number, seen in self._seen.items():
+            # Also in proportion it would not keep up.
+            if number < level and seen.rows_per_second * level / number < wanted:
+                return False
+        # Numbers beyond a number without gain bring no gain, either.
+        if level > self.base:
+            return all(level < each for each in known if each > self.base)
+        return all(level > each for each in known if each < self.base)
 
     def _is_to_search(self, here: Measurement, now: float) -> bool:
         assert self._settled is not None

@@ -71,10 +71,6 @@ _SHARE = 0.5
 over the second half of the delay, and none of them comes much too early."""
 
 
-def no_jitter(what: str, failures: int) -> float:
-    return 1.0
-
-
 def spread(seed: str) -> Jitter:
     """Return a jitter that differs between the things that are tried, and between seeds."""
 
@@ -87,10 +83,8 @@ def spread(seed: str) -> Jitter:
 def delay_seconds(retry: RetryOptions, failures: int, share: float = 1.0) -> float:
     """Return the seconds to wait after a number of failures: doubling, and capped.
 
-    Args:
-        retry: The first delay and the longest one. A first delay above the longest is the longest.
-        failures: Doubles the delay each time.
-        share: From the jitter: 0 takes half of the delay away, 1 nothing.
+    A first delay above the longest one is the longest. The share is from the jitter: 0 takes half
+    of the delay away, 1 nothing.
     """
     longest = max(retry.delay_seconds, retry.delay_max_seconds)
     whole = min(longest, retry.delay_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
@@ -212,8 +206,9 @@ class Reliability(Struct):
         units = self._lost.setdefault(place, {})
         units[unit] = None
         is_suspect = _SUSPECT_LOSSES <= len(units) <= _MOST_FORGIVEN
-        better = (each for each in self._proven if each != place)
-        if not is_suspect or all(self._is_suspect(each) for each in better):
+        others = self._proven - {place}
+        are_suspect = (len(self._lost.get(each, ())) >= _SUSPECT_LOSSES for each in others)
+        if not is_suspect or all(are_suspect):
             return False
         # A delay of 0 is for who wants no pause between attempts, not a loop of dying processes.
         patient = RetryOptions(
@@ -221,9 +216,6 @@ class Reliability(Struct):
         )
         self.rest(place, now + delay_seconds(patient, len(units) - _SUSPECT_LOSSES + 1))
         return True
-
-    def _is_suspect(self, place: int) -> bool:
-        return len(self._lost.get(place, ())) >= _SUSPECT_LOSSES
 
 
 class Schedule(Struct, Generic[U]):
@@ -239,7 +231,7 @@ class Schedule(Struct, Generic[U]):
     parts: Callable[[U], Sequence[U]] = lambda unit: ()
     """The parts of a unit that is several units: once an attempt at it has failed, each part is
     tried alone, and that attempt is not counted. Empty for a single unit."""
-    jitter: Jitter = no_jitter
+    jitter: Jitter = lambda what, failures: 1.0
     capacity: Capacity = field(default_factory=Capacity)
     allowed: int | None = None
     """How many attempts may be at work together, as the run has chosen; None = unlimited."""
