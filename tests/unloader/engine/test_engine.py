@@ -46,16 +46,6 @@ def test_many_units_few_workers() -> None:
     assert {unit for unit, _ in work.begun} == set(ids) == set(work.messages)
 
 
-def test_no_units() -> None:
-    """A plan without units needs no place."""
-    engine = engine_of(RecordedWork())
-    with LocalExecutor(unbound(2), ENTRY) as executor:
-        executor.use(2, 2)
-        run_over(engine, executor, 0)
-        assert executor.pids() == {}
-    assert engine.schedule.over
-
-
 def test_tasks_are_made_when_a_place_can_have_them() -> None:
     """However many units there are, no task waits: a task is made only when its unit begins."""
     work = RecordedWork()

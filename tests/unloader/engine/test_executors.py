@@ -10,20 +10,15 @@ import psutil
 import pytest
 from processes.engine_runs import (
     ENTRY,
-    RecordedWork,
-    engine_of,
-    run_over,
     unbound,
 )
 
-from numa.model import Finished, Lost, Message, Raised, Ready
+from numa.model import Finished, Lost, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.executor import Executor, ExecutorEvent, LocalExecutor, failure_in
 from unloader.engine.schedule import Attempt
-from unloader.events import UnitAdvanced
 from unloader.model import (
     AttemptFailure,
-    UnitResult,
 )
 
 PATIENCE_SECONDS = 180.0
@@ -91,20 +86,6 @@ def attempt(unit: str, number: int = 1) -> Attempt[WorkUnit]:
     return Attempt(unit=WorkUnit(id=unit, selectors=(WholeTable(),)), attempt=number)
 
 
-def test_a_task_reports_and_has_a_result(executor: Executor) -> None:
-    """Messages come in order and before the result; the place is busy until then."""
-    executor.send(0, attempt("ok-1"))
-    assert list(executor.places()) == []
-    message, result = until(executor, Finished)
-    assert message == Message(
-        worker=0, payload=UnitAdvanced(worker=0, unit="ok-1", rows=1, bytes=2)
-    )
-    assert isinstance(result, Finished)
-    assert isinstance(result.result, UnitResult)
-    assert (result.worker, result.result.unit) == (0, "ok-1")
-    assert list(executor.places()) == [0]
-
-
 def test_a_failure_is_data_and_harms_no_place(executor: Executor) -> None:
     """A failure that a task returns or raises arrives as data; the place does the next task."""
     executor.send(0, attempt("final-1"))
@@ -128,29 +109,6 @@ def test_a_stopped_task_ends_with_the_reason_given(executor: Executor) -> None:
         executor.events(1.0)
     executor.send(0, attempt("ok-1"))
     assert isinstance(until(executor, Finished)[-1], Finished)
-
-
-def test_the_engine_runs_over_it(executor: Executor) -> None:
-    """Single results, retries and given-up units are the same for each executor."""
-    work = RecordedWork()
-    engine = engine_of(work, "ok-1", "flaky-1", "ok-2", retries=1)
-    run_over(engine, executor, 1)
-    assert {(result.unit, result.attempt) for result in work.results} == {
-        ("ok-1", 1),
-        ("flaky-1", 2),
-        ("ok-2", 1),
-    }
-    assert work.discarded == [("flaky-1", 1)]
-    assert [each.seat.worker for each in executor.evidence().workers] == [0]
-    assert executor.worker(0).seat.cpus == ()
-
-
-def test_close_ends_all(executor: Executor) -> None:
-    """A closed executor has no place; it may be closed again."""
-    executor.send(0, attempt("hang-1"))
-    executor.close()
-    executor.close()
-    assert list(executor.places()) == []
 
 
 def test_a_task_that_cannot_be_sent_is_its_own_failure(local: LocalExecutor) -> None:

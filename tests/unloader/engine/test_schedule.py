@@ -99,11 +99,6 @@ def test_a_worker_is_busy_from_take_to_finish() -> None:
     assert not schedule.stopped
 
 
-def test_no_units_is_over_at_once() -> None:
-    """A plan without units has nothing to wait for."""
-    assert schedule_of().over
-
-
 def test_a_failed_unit_comes_back_after_a_doubling_delay() -> None:
     """Each attempt waits twice as long as the one before, and is numbered."""
     schedule = schedule_of("1", retries=3, delay=2.0)
@@ -183,18 +178,6 @@ def test_a_failure_beyond_retry_stops_the_schedule() -> None:
     assert not schedule.over
     assert schedule.finished(1).unit.id == "2"
     assert schedule.over
-
-
-def test_stop_hands_out_nothing_more() -> None:
-    """After stop the schedule is over as soon as the running units are."""
-    schedule = schedule_of("1", "2")
-    taken(schedule, 0, 0.0)
-    schedule.stop()
-    assert schedule.take(1, 0.0) is None
-    assert not schedule.over
-    schedule.finished(0)
-    assert schedule.over
-    assert schedule.given_up == {}
 
 
 class _Places:
