@@ -49,10 +49,7 @@ def probe_memory_policy() -> str | None:
 
 
 def probe_cpu_binding() -> str | None:
-    """Return why processes cannot be bound to CPUs here, None if they can.
-
-    This sets the mask of the calling thread to its present value.
-    """
+    """Return why processes cannot be bound to CPUs here, None if they can."""
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
     try:
@@ -145,7 +142,7 @@ def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
 def _bind_cpus(
     seat: Seat, restores: list[Callable[[], object]]
 ) -> tuple[tuple[int, ...] | None, str | None]:
-    """Return the CPUs that the thread is bound to, and a note on what was refused."""
+    """Return the CPUs that the thread is bound to, and a note on the refusal."""
     if not seat.cpus:
         return None, None
     if not hasattr(os, "sched_setaffinity"):
@@ -176,7 +173,7 @@ def _bind_cpus(
 def _bind_memory(
     seat: Seat, name: str, restores: list[Callable[[], object]]
 ) -> tuple[str | None, str | None]:
-    """Return the policy that was set, and a note on what was refused."""
+    """Return the policy that was set, and a note on the refusal."""
     if name == "local" and not seat.cpus:
         return None, None
     nodes: frozenset[int] = frozenset()
@@ -207,10 +204,9 @@ def _bind_memory(
 
 @contextmanager
 def _put_back() -> Iterator[list[Callable[[], object]]]:
-    """Run the functions of the list at the end.
+    """Run the functions of the list at the end, each of which puts a state back.
 
-    Each puts a state back. It is added before the state is changed: an interrupt may come right
-    after.
+    Add it before the state is changed: an interrupt may come right after.
     """
     restores: list[Callable[[], object]] = []
     try:

@@ -26,8 +26,7 @@ _HIGHEST_NUMBER = 1_000_000
 def text_of(path: str | Path) -> str | None:
     """Return the file's text; None if it does not exist, is unreadable, or is not a plain file.
 
-    Raises:
-        TopologyError: The file is larger than 4 MiB, which no file of the kernel is.
+    A file of more than 4 MiB, which no file of the kernel is, is a `TopologyError`.
     """
     try:
         # A named pipe in a copied tree would block an ordinary open for ever.
@@ -63,8 +62,7 @@ def not_understood(path: str | Path, wanted: str, text: str) -> TopologyError:
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Return the numbers of a kernel list such as `0-3,8`, ascending, each once; `()` if blank.
 
-    Raises:
-        TopologyError: The text is not such a list; the message has the text.
+    A `TopologyError` has the text that is not such a list.
     """
     numbers: set[int] = set()
     counted = 0

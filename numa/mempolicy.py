@@ -43,8 +43,7 @@ def unsupported() -> str | None:
 def current() -> tuple[int, frozenset[int]]:
     """Return the calling thread's policy: the mode, with its flags, and the nodes it names.
 
-    Raises:
-        OSError: The kernel refuses, as `ENOSYS` without NUMA and `EPERM` in some containers.
+    The kernel may refuse with an `OSError`: `ENOSYS` without NUMA, `EPERM` in some containers.
     """
     mode = ctypes.c_int()
     mask = _Mask()
@@ -53,21 +52,16 @@ def current() -> tuple[int, frozenset[int]]:
 
 
 def allowed_nodes() -> frozenset[int]:
-    """Return the nodes a policy of this thread may name.
-
-    Raises:
-        OSError: As `current`.
-    """
+    """Return the nodes a policy of this thread may name; refused as `current`."""
     mask = _Mask()
     _call(1, None, mask, ctypes.c_long(_MAX_NODE), None, ctypes.c_long(_F_MEMS_ALLOWED))
     return _nodes_of(mask)
 
 
 def apply(mode: int, nodes: frozenset[int] = frozenset()) -> None:
-    """Set the policy of the calling thread and of later child processes.
+    """Set the policy of the calling thread and of later child processes; refused as `current`.
 
-    Raises:
-        OSError: As `current`; also `EINVAL` for a node without memory or outside our cpuset.
+    Also with `EINVAL`: for a node without memory or outside our cpuset.
     """
     mask = _Mask()
     for node in nodes:

@@ -158,10 +158,8 @@ class Pool:
     def keep(self, workers: Iterable[int]) -> None:
         """Keep a process on the seats of these workers from now on, and none on other seats.
 
-        Where the fork server of a seat is still starting, a later `wait` starts the process.
-
-        Raises:
-            StartError: The system refuses a process.
+        Where the fork server of a seat is still starting, a later `wait` starts the process. A
+        refusal of the system is a `StartError`.
         """
         self._kept = set(workers)
         self._lose([each for worker, each in self._members.items() if worker not in self._kept])
@@ -187,11 +185,7 @@ class Pool:
 
         Its `Ready` comes from `wait`. Where the fork server cannot be used, the process is a new
         interpreter. Best called from the main thread: only then does the kernel kill the child with
-        us.
-
-        Raises:
-            PoolError: It runs already.
-            StartError: The system refuses it.
+        us. A refusal of the system is a `StartError`.
         """
         self._check_open()
         seat = self._seats[worker]
@@ -241,8 +235,7 @@ class Pool:
     def assign(self, worker: int, task: object) -> None:
         """Give a worker a task. Returns immediately, also when the process is just dead.
 
-        Raises:
-            PoolError: The worker is busy or not started, or the task cannot be pickled.
+        A worker that is busy or not started, and a task that cannot be pickled, are a `PoolError`.
         """
         self._check_open()
         child = self._members.get(worker)
@@ -259,10 +252,8 @@ class Pool:
     def tell(self, worker: int, payload: object) -> None:
         """Send a payload to the task of a worker, for `numa.processes.member.listen`.
 
-        Returns immediately. Without a task nothing happens.
-
-        Raises:
-            PoolError: The payload cannot be pickled.
+        Returns immediately. Without a task nothing happens. A payload that cannot be pickled is a
+        `PoolError`.
         """
         child = self._members.get(worker)
         if child is not None and child.busy:
@@ -272,10 +263,8 @@ class Pool:
     def wait(self, timeout_seconds: float) -> tuple[WorkerEvent, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
 
-        Processes are started and replaced in here only.
-
-        Args:
-            timeout_seconds: Longest wait. After it, or a `wake`, `()` is returned.
+        Processes are started and replaced in here only. After the timeout, or a `wake`, `()` is
+        returned.
         """
         self._check_open()
         deadline = time.monotonic() + timeout_seconds
@@ -331,9 +320,7 @@ class Pool:
     def stop(self, causes: Mapping[int, object]) -> None:
         """End workers' processes; each seat gets another one. Their ends are events to come.
 
-        Args:
-            causes: By worker, what its `Lost` will have as the cause. A worker without a process is
-                passed over.
+        Each `Lost` will have its cause. A worker without a process is passed over.
         """
         doomed = [self._members[worker] for worker in causes if worker in self._members]
         for child in doomed:

@@ -26,10 +26,8 @@ _PLACES = (
 def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
     """Return the CPUs' worth of time granted by the tightest group above us, None if unlimited.
 
-    Mounts of control groups elsewhere than below `cgroup_root` do not count.
-
-    Raises:
-        TopologyError: A quota cannot be parsed; the message has the file and its text.
+    Mounts of control groups elsewhere than below `cgroup_root` do not count. A `TopologyError` has
+    the file, and its text that is not a quota.
     """
     granted: list[float] = []
     for folder in _folders(cgroup_root, proc_root):

@@ -41,8 +41,7 @@ _MOST_FILES = 200_000
 def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
     """Return the text of a machine's tree, by default this one's.
 
-    Raises:
-        TopologyError: The folder holds neither, or a file is far too large.
+    A folder without both parts, or a file that is far too large, is a `TopologyError`.
     """
     found = ((path, _content(sysfs_root / path)) for path in _MACHINE)
     lines = [f"{path}: {content}".rstrip() for path, content in found if content is not None]
@@ -59,9 +58,8 @@ def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
 def lay_out(text: str, folder: Path) -> None:
     """Write a recorded text's files below a folder, which `recorded` then can read.
 
-    Raises:
-        TopologyError: A line has another format (the message has its number and text; nothing is
-            written then), or a file cannot be written.
+    A file that cannot be written, and a line of another format, is a `TopologyError`. It has the
+    number and text of the line, and nothing is written then.
     """
     files: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):

@@ -88,10 +88,8 @@ def detect(
 def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) -> Topology:
     """Return the nodes of another machine, from a copy of its files.
 
-    A quota and the limits of this process do not apply, and all memory is allowed.
-
-    Raises:
-        TopologyError: The folder or its CPUs are missing, or a file cannot be parsed.
+    A quota and the limits of this process do not apply, and all memory is allowed. Where the folder
+    or its CPUs are missing, or a file cannot be parsed, a `TopologyError` is raised.
     """
     if not any(os.path.isdir(sysfs_root / name) for name in ("node", "cpu")):
         what = "has no node/ and no cpu/" if os.path.isdir(sysfs_root) else "is not a folder"
@@ -147,7 +145,7 @@ def _topology(
 ) -> Topology:
     """Cut the machine down to CPUs that are on, and to nodes whose memory is allowed (None = all).
 
-    Without `online` all CPUs are on that are not off. Lines on what is wrong are added to `notes`.
+    Without `online` all CPUs are on that are not off. Lines on wrong facts are added to `notes`.
     """
     cpu_root, where = sysfs_root / "cpu", sysfs_root / "node"
     taken = set(offline)

@@ -243,7 +243,7 @@ class Channel:
         self._sock = sock
         self._inbox = bytearray()
         self.unsent = bytearray()
-        """What the pipe has not taken yet."""
+        """Bytes that the pipe has not taken yet."""
         self.ended = False
         """The other end is closed and everything it had sent is read."""
 

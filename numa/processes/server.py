@@ -174,10 +174,8 @@ class ForkServer:
     def fork(self, seat: Seat, descriptors: tuple[int, int]) -> tuple[Served, BindReport] | None:
         """Start a worker on a seat; return it, or None where none can be forked.
 
-        It gets its end of the pipe, and the file for its standard error.
-
-        Raises:
-            OSError: The system refuses the worker.
+        It gets its end of the pipe, and the file for its standard error. A refusal of the system is
+        an `OSError`.
         """
         for _ in range(2):  # The process may have been killed since the last call.
             if not self.is_prepared(_ANSWER_SECONDS) or self._is_refused:
@@ -237,10 +235,7 @@ def start_interpreter(
     It inherits one end of a socket and no further descriptor, so that its parent sees each end of a
     pipe immediately. It is not a `multiprocessing.Process`, which imports the caller's `__main__`
     again: that is slow and needs a guard in every script. Its name is shown in the list of
-    processes; its other standard streams lead to nothing.
-
-    Raises:
-        OSError: The system refuses the process.
+    processes; its other standard streams lead to nothing. A refusal of the system is an `OSError`.
     """
     # The kernel's death signal follows the thread that started a process: see `die_with_parent`.
     tied = threading.current_thread() is threading.main_thread()

@@ -91,8 +91,7 @@ class Executor(Protocol):
     def use(self, places: int, of: int) -> None:
         """Make the first `places` ready, and be prepared for `of` places; see `start`.
 
-        Raises:
-            ConfigError: The system refuses a place.
+        A refusal of the system is a `ConfigError` or `PoolError`.
         """
 
     def start(self, places: int) -> None:
@@ -105,10 +104,7 @@ class Executor(Protocol):
         """Give one of `places` a task; returns immediately. All that goes wrong is an event."""
 
     def tell(self, place: int, payload: object) -> None:
-        """Send the task at a place a payload while it runs.
-
-        Nothing happens if the task has ended or does not listen.
-        """
+        """Send a payload to the task at a place, which may have ended or not listen."""
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
         """Return the events that have come; wait for the first one up to `timeout_seconds`."""
@@ -116,8 +112,7 @@ class Executor(Protocol):
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """End the tasks at these places, by force; nothing of them runs on when this returns.
 
-        Args:
-            reasons: By place, the failure with which the end of its task is reported.
+        The ends of the tasks are reported with the given failures.
         """
 
     def finish(self) -> Sequence[ExecutorEvent]:
@@ -153,15 +148,10 @@ class LocalExecutor(Executor):
         warm_up: object = None,
         looks: bool = True,
     ) -> None:
-        """Take the seats; start nothing yet.
+        """Take the seats, one a place, for all workers that may be wanted; start nothing yet.
 
-        Args:
-            seating: One seat a place, as many as there may ever be.
-            entry: The function that does the tasks: see `numa.pool.Pool`. A returned
-                `AttemptFailure` counts as a failure.
-            limits: When a process is replaced; None is the defaults.
-            warm_up: See `numa.pool.Pool`.
-            looks: Look where the processes really are.
+        Arguments as for `numa.pool.Pool`. A task may return an `AttemptFailure`. With `looks` it is
+        observed where the processes really are.
         """
         self._all_seats = self._seats = seating.seats
         self._looks = looks
@@ -178,9 +168,6 @@ class LocalExecutor(Executor):
         """Keep a process on the first `places` of `of` seats, and end those on the others.
 
         Observations of the workers count from here on.
-
-        Raises:
-            PoolError: The system refuses a process.
         """
         self._seats = self._all_seats[:of]
         self._watch = Watch(self._seats, self._events.note, looks=self._looks)

@@ -132,10 +132,9 @@ class Capacity(Struct):
             self._is_trial, self._raise_at = True, now + RAISE_SECONDS
 
     def refused(self, others: int, now: float) -> bool:
-        """Note that the source refused a session, while a number of others are open.
+        """Note that the source refused a session; return whether the run continues with the others.
 
-        Returns:
-            Whether the run continues with those; without any, it is a failure like others.
+        Without any other session it is a failure like others.
         """
         if not others:
             return False
@@ -200,8 +199,7 @@ class Reliability(Struct):
     def lost(self, place: int, unit: str, now: float, retry: RetryOptions) -> bool:
         """Note that a place has lost a unit with its process.
 
-        Returns:
-            Whether the place is thought to be at fault, and not the unit; then it waits.
+        Returns whether the place is thought to be at fault, and not the unit; then it waits.
         """
         units = self._lost.setdefault(place, {})
         units[unit] = None
@@ -276,10 +274,7 @@ class Schedule(Struct, Generic[U]):
         return assignment
 
     def gives(self, now: float) -> bool:
-        """Return whether any idle place can get work now.
-
-        So the caller need not ask for each of thousands that have nothing to do.
-        """
+        """Return whether any idle place can get work now, so that each need not be asked for."""
         if self._stopped or now < self._rest_until:
             return False
         # Attempts that are held up continue before anything new begins.

@@ -224,11 +224,8 @@ class Concurrency(Struct, kw_only=True):
     ) -> None:
         """Decide again; several times a second.
 
-        Args:
-            limits: By name, the limits that allow fewer places than exist.
-            at_work: Places that have an attempt which is not held up.
-            sessions: How many the source lets work, where it has refused a session.
-            now: The time.
+        `limits` allow fewer places than exist, and `at_work` places have an attempt that is not
+        held up. Where the source has refused a session, it lets `sessions` places work.
         """
         self.limit = min(limits.values(), key=lambda each: each.places, default=None)
         if self.limit is not None and self.limit.places >= self._asked:

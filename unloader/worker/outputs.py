@@ -62,7 +62,7 @@ class UnitOutput:
         self._filter: RowFilter | None = None
         self._transformer: Transformer | None = None
         self._tools: dict[object, RowFilter | Transformer] = {}
-        """Filter and transformer by what they are made of, while this unit has them."""
+        """The filter and the transformer of this unit, by the values that they are made of."""
         self._held = Together()
         self._transform_seconds = 0.0
         self._sums: ColumnSums | None = None
@@ -71,8 +71,7 @@ class UnitOutput:
     def open(self) -> None:
         """Check filter and transform against the columns, and open the writer.
 
-        Raises:
-            UsageError, ConfigError: As `Transformer`; a key is not the one of the run.
+        Errors as for `Transformer`; a key may not be the one of the run.
         """
         condition, transform = self._task.filter, self._task.transform
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
@@ -147,8 +146,7 @@ class UnitOutput:
     def write_large(self, row: LargeRow) -> None:
         """Write a row with values of any size, after the earlier rows.
 
-        Raises:
-            OutputFailed: The filter or a step would have to look at such a value.
+        If the filter or a step would have to look at such a value, an `OutputFailed` is raised.
         """
         self._flush()
         if self._filter is not None and not self._filter.keeps(row):
@@ -172,9 +170,7 @@ class UnitOutput:
     def close(self, scanned: int) -> None:
         """Finish the files, and leave filter and transform to later units.
 
-        Raises:
-            VerifyMismatch: The rows in the files and the omitted rows do not add up to the read
-                rows.
+        Written and omitted rows that do not add up to the read rows are a `VerifyMismatch`.
         """
         self._flush()
         self.files = self.writer.close()
@@ -233,8 +229,7 @@ class Outputs:
     def each(self, do: Callable[[UnitOutput], None]) -> None:
         """Do something with each that is left.
 
-        Raises:
-            Exception: Any error that does not belong to one output, or the last output's error.
+        Raises any error that does not belong to one output, and the last output's error.
         """
         if len(self.all) == 1 and not self.all[0].route:
             do(self.all[0])
@@ -276,18 +271,15 @@ class RowFilter:
     def kept(self, batches: Sequence[Any]) -> list[Any]:
         """Return which rows of each of some batches are kept; None is all of one.
 
-        They are evaluated together: that costs 1.3 ms of CPU however few the rows are.
-
-        Raises:
-            OutputFailed: The condition fails on a row.
+        They are evaluated together: that costs 1.3 ms of CPU however few the rows are. A condition
+        that fails on a row is an `OutputFailed`.
         """
         return rows_kept(self._session, self._condition, batches, self._columns, _WHAT)
 
     def keeps(self, large: LargeRow) -> bool:
         """Return whether a row with values too large for memory is kept.
 
-        Raises:
-            OutputFailed: The condition would have to look at such a value.
+        A condition that would have to look at such a value is an `OutputFailed`.
         """
         for index, _ in large.values:
             if index in self._columns:

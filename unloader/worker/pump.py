@@ -45,11 +45,10 @@ class Pump(Generic[T]):
 
         Args:
             items: Makes the generator, in the fetch thread.
-            size: Returns the bytes that an item takes; they are not counted without it.
+            size: Returns the bytes that an item takes.
             most_bytes: With this number of bytes in items not yet consumed, the fetch waits.
             waits: Called with the reason of a wait, from either thread.
-            gate: Called before each item is fetched, in the same thread; may wait until the event
-                it is given is set.
+            gate: Called in the fetch thread before each item; may wait until its event is set.
         """
         self._items, self._most_bytes = items, most_bytes
         self._size: Callable[[T], int] = size or (lambda item: 0)
@@ -79,9 +78,8 @@ class Pump(Generic[T]):
     def run(self, consume: Callable[[T], None]) -> None:
         """Consume every item; return when the last one is consumed.
 
-        Raises:
-            BaseException: Any error of the iterator or the consumer, unchanged. The fetch thread
-                has ended by then and the iterator is closed.
+        Any error of the iterator or the consumer is raised unchanged. The fetch thread has ended by
+        then, and the iterator is closed.
         """
         thread = threading.Thread(target=self._fetch, name="fetch", daemon=True)
         thread.start()

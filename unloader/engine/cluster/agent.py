@@ -145,12 +145,7 @@ class Agent:
     """The processes of one run in this Dask worker."""
 
     def __init__(self, opening: Opening) -> None:
-        """Take the seats.
-
-        Raises:
-            UnloaderError: This machine does not have them.
-            TopologyError: As `seat_workers`.
-        """
+        """Take the seats; errors as for `seat_workers`."""
         self._opening = opening
         seating = seat_workers(detect(), opening.seats_of_machine, opening.options)
         seats = tuple(

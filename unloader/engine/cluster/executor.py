@@ -82,9 +82,7 @@ _TICK_SECONDS = 0.1
 def in_time(call: Callable[[], T], seconds: float, stop: Stop) -> T:
     """Return the result of a call, which is left to its own thread once that takes too long.
 
-    Raises:
-        TimeoutError: It took longer than `seconds`.
-        Interrupted: `stop` returned True.
+    That is a `TimeoutError`; `Interrupted` is raised once `stop` returns True.
     """
     result: Future[T] = Future()
 
@@ -180,11 +178,7 @@ class DaskExecutor(Executor):
     # The opening.
 
     def greet(self) -> tuple[Home, ...]:
-        """Return the Dask workers, once each is known to fit.
-
-        Raises:
-            ConfigError: The cluster has no Dask worker, or one does not fit.
-        """
+        """Return the Dask workers; a `ConfigError` names one that does not fit."""
 
         async def ask_all() -> list[Home]:
             known = await self._client.nthreads()
@@ -202,11 +196,7 @@ class DaskExecutor(Executor):
         return homes
 
     def open(self, places: int, homes: Iterable[Home]) -> tuple[Seat, ...]:
-        """Open an agent on each Dask worker that has a share of the places; return their seats.
-
-        Raises:
-            UnloaderError: One refused.
-        """
+        """Open an agent on each Dask worker that has a share of the places; return their seats."""
         known = {home.address: home for home in homes}
         shares = shared(tuple(known.values()), places)
         totals: Counter[str] = Counter()
@@ -405,11 +395,8 @@ class DaskExecutor(Executor):
     def prove(self, task: Proof, seconds: float) -> None:
         """Have each Dask worker show by a task of one worker that it can read units.
 
-        All together have some seconds for that. A Dask worker that joins later is asked too, and
-        the run continues without it if it cannot.
-
-        Raises:
-            UnloaderError: Of the kind of the first failure; it names the machine.
+        All together have some seconds for that. The first failure is raised, and names the machine.
+        A Dask worker that joins later is asked too, and the run continues without it if it cannot.
         """
         until = time.monotonic() + seconds
         used = self._used

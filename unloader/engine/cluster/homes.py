@@ -38,11 +38,8 @@ class Home(Struct, frozen=True, kw_only=True):
 def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
     """Share the places of a run out to Dask workers, over machines and then over their workers.
 
-    So the first places are as many machines as there are, and a run with few workers uses all
-    machines alike.
-
-    Returns:
-        By address, each place with the number of its seat on its machine.
+    So a run with few workers uses all machines alike. Returns by address each place with the number
+    of its seat on its machine.
     """
     machines: dict[str, list[Home]] = defaultdict(list)
     for home in sorted(homes, key=lambda each: each.address):
@@ -83,8 +80,7 @@ async def home_of(
 ) -> Home:
     """Ask a Dask worker; only functions of the standard library until its version is known.
 
-    Raises:
-        ConfigError: It does not answer in time, or could not do the work, or not in the same way.
+    One that does not answer, or cannot do the work in the same way, is a `ConfigError`.
     """
 
     async def ask(function: Callable[..., Any], *arguments: object) -> Any:

@@ -138,11 +138,7 @@ def open_cluster(
 
 
 def _library() -> Any:
-    """Load Dask's library, whose log and warnings are not for the user of a run.
-
-    Raises:
-        ConfigError: It is missing.
-    """
+    """Load Dask's library, whose log and warnings are not for the user of a run."""
     try:
         import dask
 
@@ -159,12 +155,7 @@ def _library() -> Any:
 
 
 def _seated(request: Request, parallelism: int | None, executor: DaskExecutor) -> SeatPlan:
-    """Open the agents of a run, and return the seats that they have.
-
-    Raises:
-        ConfigError: The cluster has no worker, or one does not fit.
-        UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
-    """
+    """Open the agents of a run, and return the seats that they have."""
     homes = executor.greet()
     reason = source_of(request.source.kind).one_machine
     others = [home for home in homes if home.machine != machine_id()]
@@ -202,9 +193,6 @@ def certificates_at(path: str) -> Mapping[str, str]:
 
     A directory has ca.pem, cert.pem and key.pem. A file has `ca`, `cert` and `key`, with paths
     relative to its directory.
-
-    Raises:
-        ConfigError: One is missing.
     """
     place = Path(path)
     advice = (
@@ -235,12 +223,7 @@ def certificates_at(path: str) -> Mapping[str, str]:
 
 
 def check_reachable(address: str, certificates: Mapping[str, str] | None) -> None:
-    """Connect to a scheduler and part again.
-
-    Raises:
-        ConnectFailed: It does not answer.
-        ConfigError: The two sides do not trust one another.
-    """
+    """Connect to a scheduler, to see that it answers and that both sides trust each other."""
     context = None
     if certificates is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
