@@ -160,7 +160,7 @@ class Engine(Struct, Generic[U]):
                     self._give(executor, place)
                 self.work.record(place, done, result)
         elif isinstance(event, NoPlaceLeft):
-            self.schedule.stop()
+            self.schedule.stopped = True
             self.failure = self.failure or event.failure
         elif isinstance(event, Notice):
             self.work.note(event.text)

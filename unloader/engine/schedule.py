@@ -239,8 +239,10 @@ class Schedule(Struct, Generic[U]):
     _waiting: list[tuple[float, int, Attempt[U]]] = field(default_factory=list)
     _running: dict[int, Attempt[U]] = field(default_factory=dict)
     _put_back: int = 0
-    _given_up: dict[str, AttemptFailure] = field(default_factory=dict)
-    _stopped: bool = False
+    given_up: dict[str, AttemptFailure] = field(default_factory=dict)
+    """Units without a further attempt, with the failure of their last one."""
+    stopped: bool = False
+    """No attempt begins any more."""
     _connected: set[int] = field(default_factory=set)
     """Places that have finished a unit and kept their session."""
     _places: Reliability = field(default_factory=Reliability)
@@ -275,7 +277,7 @@ class Schedule(Struct, Generic[U]):
 
     def gives(self, now: float) -> bool:
         """Return whether any idle place can get work now, so that each need not be asked for."""
-        if self._stopped or now < self._rest_until:
+        if self.stopped or now < self._rest_until:
             return False
         # Attempts that are held up continue before anything new begins.
         if self.allowed is not None and (self.held or self.at_work >= self.allowed):
@@ -344,20 +346,17 @@ class Schedule(Struct, Generic[U]):
             self.put_back(parts, attempt.attempt)
             return Verdict(assignment=attempt, retry_in_seconds=0.0, counted=False)
         if not failure.retryable:
-            self._stopped = self._stopped or stops
+            self.stopped = self.stopped or stops
         elif attempt.failures < self.retry.retries:
             delay = self._delay(attempt)
             self._put(replace(attempt, failures=attempt.failures + 1), now + delay)
             return Verdict(assignment=attempt, retry_in_seconds=delay)
-        self._given_up[attempt.unit.id] = failure
+        self.given_up[attempt.unit.id] = failure
         return Verdict(assignment=attempt, retry_in_seconds=None)
 
     def vacated(self, place: int) -> None:
         """Note that the process at an idle place has ended, and its session with it."""
         self._connected.discard(place)
-
-    def stop(self) -> None:
-        self._stopped = True
 
     def running(self, place: int) -> Attempt[U] | None:
         return self._running.get(place)
@@ -375,19 +374,10 @@ class Schedule(Struct, Generic[U]):
         return place in self._connected and place not in self._running
 
     @property
-    def given_up(self) -> dict[str, AttemptFailure]:
-        """Units without a further attempt, with the failure of their last one."""
-        return dict(self._given_up)
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopped
-
-    @property
     def over(self) -> bool:
         """Whether no unit is running and none will be handed out any more."""
         left = self._next < len(self.units) or bool(self._waiting)
-        return not self._running and (self._stopped or not left)
+        return not self._running and (self.stopped or not left)
 
     @property
     def fresh(self) -> int:

@@ -178,7 +178,8 @@ class Concurrency(Struct, kw_only=True):
     _quiet_until: float = 0.0
     _short_since: float | None = None
     """Since when fewer are at work than are tried."""
-    _told: int = 0
+    places: int = 0
+    """How many are to work now."""
     _told_limit: Held | None = None
     _too_many_since: float | None = None
 
@@ -191,20 +192,12 @@ class Concurrency(Struct, kw_only=True):
         self._step(self._asked, "start", text, self.began)
 
     @property
-    def places(self) -> int:
-        return self._told
-
-    @property
     def is_adaptive(self) -> bool:
         return self._climber is not None
 
-    @property
-    def settled(self) -> bool:
-        return self._climber is None or self._climber.settled
-
     def ask(self, wanted: int | None, now: float, by: str) -> None:
         """Take another number by hand; None is to find it."""
-        before, self.wanted = self._told, wanted
+        before, self.wanted = self.places, wanted
         if wanted is None:
             if self._climber is None:
                 self._climber = Climber(self.most)
@@ -217,7 +210,7 @@ class Concurrency(Struct, kw_only=True):
 
     def note_asked(self, text: str, now: float) -> None:
         """Put on record that limits were changed by hand; what follows of them comes later."""
-        self._step(self._told, "asked", text, now)
+        self._step(self.places, "asked", text, now)
 
     def decide(
         self, limits: Mapping[str, Held], at_work: int, sessions: int | None, now: float
@@ -231,7 +224,7 @@ class Concurrency(Struct, kw_only=True):
         if self.limit is not None and self.limit.places >= self._asked:
             self.limit = None
         places = min(self._asked, self._bound)
-        if places != self._told:
+        if places != self.places:
             before, self._told_limit = self._told_limit, self.limit
             why = f"no longer: {before.reason}" if before else "no limit applies any more"
             self._step(places, "limit", self.limit.reason if self.limit else why, now)
@@ -253,7 +246,7 @@ class Concurrency(Struct, kw_only=True):
         end. `held` has the places that are held up, and is changed accordingly.
         """
         working = sorted(set(running) - held)
-        surplus = len(working) - self._told
+        surplus = len(working) - self.places
         is_urgent = self.limit is not None or self._climber is None
         if surplus <= 0 or not is_urgent:
             self._too_many_since = None
@@ -293,7 +286,7 @@ class Concurrency(Struct, kw_only=True):
         if is_trial and text:
             climber.give_up_trial(is_out_of_reach=climber.level <= allowed)
             places = min(climber.level, self._bound)
-            if places != self._told:
+            if places != self.places:
                 self._step(places, "not faster", text, now)
         if self.limit is not None:
             # Some places may still work; rows that arrive meanwhile do not measure the new number.
@@ -329,7 +322,7 @@ class Concurrency(Struct, kw_only=True):
         if rate is None:
             here = self._windows.measured()
             rate = 0.0 if here is None else here.rows_per_second
-        self._told = places
+        self.places = places
         self.steps.append(
             ParallelismChanged(
                 seconds=round(max(0.0, now - self.began), 1),

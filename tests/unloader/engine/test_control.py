@@ -56,7 +56,6 @@ def test_a_fixed_number_stays() -> None:
     """Nothing is measured and nothing tried."""
     run = Simulated(8, 8)
     assert run.run(100) == [(8, "start")]
-    assert run.control.settled
 
 
 def test_the_best_number_is_found_and_the_way_is_told() -> None:

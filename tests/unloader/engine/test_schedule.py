@@ -267,7 +267,7 @@ def test_after_a_stop_no_unit_begins(
             if by_failure and places.busy:
                 places.step(next(iter(places.busy)), "end")
             else:
-                places.schedule.stop()
+                places.schedule.stopped = True
             begun = places.attempts.copy()
         places.step(worker, action)
         if number >= at:
