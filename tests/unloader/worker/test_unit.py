@@ -8,7 +8,6 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -33,13 +32,10 @@ from unloader.sources.readings import OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.worker.outputs import columns_of
 from unloader.worker.process import release, run_unit
-from unloader.worker.unit import copy_unit
+from unloader.worker.unit import RowEstimate, copy_unit
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import schema_text
-
-if TYPE_CHECKING:
-    pass
 
 FORMATS = (TextFormat(), ParquetFormat())
 NEEDS = (OutputNeeds(text=TextFormat(), batches_only=True), OutputNeeds(text=None))
@@ -227,3 +223,14 @@ def test_each_output_has_its_columns_in_its_order(tmp_path: Path, text: str, par
 def test_a_single_output_has_its_own_writer(outputs: tuple[tuple[int, ...], ...]) -> None:
     """It gets the batches of the scan unchanged, without a selection of columns."""
     assert columns_of(reading("nsl", outputs).projection, 0) is None
+
+
+def test_rows_in_memory_that_serves_again_are_counted_and_a_large_row_is_one() -> None:
+    """Both are views; the second cannot be written to. Later pieces go by the size of the first."""
+    rows = RowEstimate()
+    chunk = memoryview(bytearray(b"1,a\n2,b\n3,c\n"))
+    large = memoryview(b"4," + b"x" * 1000 + b"\n")
+    assert rows((chunk,)) == 3
+    assert rows((large,)) == 1
+    assert rows((chunk[:8], large)) == 3
+    assert rows((b"5,e\n",)) == 1

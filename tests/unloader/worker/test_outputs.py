@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from unloader.errors import OutputFailed
 from unloader.model import OutputTask, Projection
 from unloader.transforms.model import Step, TransformOptions
-from unloader.worker.outputs import UnitOutput
+from unloader.worker.outputs import RowFilter, UnitOutput
+from writers.large_rows import LargeRow
 from writers.model import Compression, OutputSpec, ParquetFormat
 from writers.registry import open_writer
 
@@ -83,3 +86,34 @@ def test_a_unit_that_is_given_up_leaves_nothing_to_the_next(tmp_path: Path) -> N
     output.write(batch(4))
     output.close(1)
     assert doubled(tmp_path, "kept") == [8]
+
+
+def numbered(*numbers: int | None) -> pa.RecordBatch:
+    """Return a batch of a column and the condition's column."""
+    texts = pa.array([f"t{number}" for number in numbers])
+    return pa.RecordBatch.from_arrays(
+        [texts, pa.array(numbers, pa.int64())], names=["text", "number"]
+    )
+
+
+def test_each_batch_has_its_own_rows() -> None:
+    """This holds for batches taken together; NULL is left out, and None means all rows."""
+    batches = [numbered(1, 2, 3), numbered(4, 6), numbered(), numbered(None, 8), numbered(5)]
+    found = RowFilter("number % 2 = 0", pa.schema([("number", pa.int64())]), (1,))
+    kept = found.kept(batches)
+    assert [None if each is None else each.to_pylist() for each in kept] == [
+        *([False, True, False], None, None, [False, True], [False])
+    ]
+    assert found.kept([numbered(2)]) == [None]
+    assert found.keeps(LargeRow(row=numbered(2), values=()))
+    assert not found.keeps(LargeRow(row=numbered(3), values=()))
+    found.close()
+
+
+def test_a_failure_shows_no_value() -> None:
+    """The error of a condition that fails on a row names neither the row nor its values."""
+    wrong = RowFilter("text::INTEGER > 1", pa.schema([("text", pa.string())]), (0,))
+    with pytest.raises(OutputFailed, match="the filter fails on a row") as known:
+        wrong.kept([numbered(4711)])
+    assert "t4711" not in f"{known.value} {known.value.__cause__}"
+    wrong.close()
