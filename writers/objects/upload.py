@@ -152,10 +152,8 @@ class HeldUpload:
         # The first rows come while the store answers.
         self._id = self._threads.submit(s3_requests.begin, location, self._algorithm)
         self._parts: list[Future[UploadedPart]] = []
-        self._sending: dict[Future[Any], bytearray] = {}
-        self._free: list[bytearray] = []
+        self._sending: set[Future[Any]] = set()
         self._filling = bytearray()
-        self._filled = 0
         self._interrupted: Future[None] = Future()
         """Has a result after `interrupt`, which ends each wait for a part."""
         self._ended = False
@@ -169,24 +167,16 @@ class HeldUpload:
         _check_size(self._location, self.written + len(rest), self._part_bytes)
         self.written += len(rest)
         while rest:
-            if not self._filling:
-                # Of a part that was sent, or new memory.
-                if not self._free and len(self._sending) > self._most:
-                    self._await_part()
-                self._filling = self._free.pop() if self._free else bytearray(self._part_bytes)
-            count = min(len(rest), self._part_bytes - self._filled)
-            # An assignment to a slice of the bytearray itself would copy the bytes twice.
-            with memoryview(self._filling) as view:
-                view[self._filled : self._filled + count] = rest[:count]
-            self._filled += count
-            rest = rest[count:]
-            if self._filled == self._part_bytes:
+            taken = rest[: self._part_bytes - len(self._filling)]
+            self._filling += taken
+            rest = rest[len(taken) :]
+            if len(self._filling) == self._part_bytes:
                 self._send()
 
     def _send(self) -> None:
-        # The library does not accept a view. Only a last part is not full.
-        is_whole = self._filled == len(self._filling)
-        body = self._filling if is_whole else self._filling[: self._filled]
+        while len(self._sending) >= self._most:
+            self._await_part()
+        body, self._filling = self._filling, bytearray()
         number = len(self._parts) + 1
         try:
             part = self._threads.submit(
@@ -197,23 +187,21 @@ class HeldUpload:
         except RuntimeError:  # Another thread has called `interrupt`.
             raise _abandoned(self._location) from None
         self._parts.append(part)
-        self._sending[part] = self._filling
-        self._filling, self._filled = bytearray(), 0
+        self._sending.add(part)
 
     def _await_part(self) -> None:
-        """Wait until a part is sent, and free its memory."""
-        done, _ = wait({*self._sending, self._interrupted}, return_when=FIRST_COMPLETED)
+        """Wait until a part is sent."""
+        done, self._sending = wait({*self._sending, self._interrupted}, return_when=FIRST_COMPLETED)
+        self._sending.discard(self._interrupted)
         if self._interrupted in done:
             raise _abandoned(self._location)
         for each in done:
             each.result()
-            self._free.append(self._sending.pop(each))
 
     def finish(self) -> None:
         """Send the rest, and compare all parts with the parts in the store."""
-        if self._filled or not self._parts:
+        if self._filling or not self._parts:
             # An object without bytes has one part without bytes.
-            self._filling = self._filling or bytearray(1)
             self._send()
         while self._sending:
             self._await_part()
@@ -229,7 +217,6 @@ class HeldUpload:
             # No record names this upload yet, so another attempt may succeed.
             raise StoreFailed(error.message, error.hint) from error
         self._threads.shutdown()
-        self._free.clear()
         self.uncompleted, self._ended = found, True
 
     def interrupt(self) -> None:

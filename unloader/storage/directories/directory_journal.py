@@ -2,8 +2,7 @@
 
 A line is in the system's cache when `append` returns, so it survives any kill of the process. A
 sync waits for the data that all workers write to the same file system, and no worker should wait
-for that. So one thread syncs all journals of the process about once a second. A run over many
-tables has a journal for each table in work.
+for that. So a thread syncs the lines about once a second.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ SYNC_SECONDS = 1.0
 SHORT_SECONDS = 5.0
 """The delay before the lines of a small table are synced (a guess). Such a table is usually read in
 less time than its journal takes to sync, and published before the end of the delay."""
-
-_TOGETHER = 16
-"""Journals that are synced together (a guess); the close of one of them waits for the others."""
 
 
 class Journal:
@@ -53,11 +49,16 @@ class Journal:
         self._descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._folders = (path.parent, *folders)
         self._directories = tuple(directories)
-        self.patience_seconds = patience_seconds
+        self._patience = patience_seconds
         self._files: list[Path] = []
         """Not synced yet."""
         self._error: OSError | None = None
         self._lost: OSError | None = None
+        self._change = threading.Condition()
+        self._due: float | None = None
+        """When the lines since the last sync are due, monotonic; None without such lines."""
+        self._is_syncing = self._is_closed = False
+        self._thread: threading.Thread | None = None
 
     def sync_before(self, files: Iterable[Path]) -> None:
         """Sync files before the lines that follow, except files that do not exist by then."""
@@ -82,9 +83,20 @@ class Journal:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, size)
             raise
-        if not _SYNCING.wake(self):
-            # The system refused a thread, because of memory or a limit, so this one syncs.
-            alone(self.carrying())
+        with self._change:
+            if self._due is None:
+                self._due = time.monotonic() + self._patience
+                self._change.notify_all()
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="journal", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system refused a thread, because of memory or a limit, so this one syncs.
+                self._due = None
+                alone(self._carrying())
+            else:
+                self._thread = thread
 
     def rest(self) -> None:
         """Sync nothing until the next line, because another record replaces the lines.
@@ -92,21 +104,53 @@ class Journal:
         Raises:
             OSError: Files that the lines name could not be synced. They are removed.
         """
-        _SYNCING.take_out(self)
+        with self._change:
+            self._change.wait_for(lambda: not self._is_syncing)
+            self._due = None
         if self._lost is not None:
             raise self._lost
 
     def close(self) -> None:
         """Sync the rest, and close the file; never raises."""
-        waiting = _SYNCING.take_out(self, known=False)
-        with suppress(OSError):
+        with self._change:
+            self._is_closed = True
+            self._change.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        with suppress(OSError, WriteError):
             # The file of a published run is removed, and not needed any more.
-            if waiting and self._error is None and os.fstat(self._descriptor).st_nlink:
-                alone(self.carrying())
+            is_needed = self._due is not None and self._error is None
+            if is_needed and os.fstat(self._descriptor).st_nlink:
+                alone(self._carrying())
         with suppress(OSError):
             os.close(self._descriptor)
 
-    def carrying(self) -> Steps[None]:
+    def _work(self) -> None:
+        with SyncThreads() as threads:
+            while True:
+                with self._change:
+                    self._change.wait_for(lambda: self._is_closed or self._due is not None)
+                    while not self._is_closed and self._due is not None:
+                        if (left := self._due - time.monotonic()) <= 0:
+                            break
+                        self._change.wait(left)
+                    if self._is_closed:
+                        return
+                    if self._due is None:
+                        continue
+                    self._due, self._is_syncing = None, True
+                try:
+                    # The journal keeps an error, and the next append raises it.
+                    for _ in together([self._carrying()], threads):
+                        pass
+                finally:
+                    with self._change:
+                        self._is_syncing = False
+                        self._change.notify_all()
+                with self._change:
+                    self._change.wait_for(lambda: self._is_closed, SYNC_SECONDS)
+
+    def _carrying(self) -> Steps[None]:
         """Sync the files that the lines name, and the ways to them, then the lines."""
         files, self._files = self._files, []
         try:
@@ -156,93 +200,3 @@ def _of_the_system(error: OSError | WriteError) -> OSError:
     if isinstance(error, OSError):
         return error
     return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
-
-
-class _Syncing:
-    """The thread, while there are journals with lines."""
-
-    def __init__(self) -> None:
-        self._change = threading.Condition()
-        self._known: set[Journal] = set()
-        """Open journals that have had lines."""
-        self._waiting: dict[Journal, float] = {}
-        """Journals with lines that are not synced, the oldest first, and when the sync is due."""
-        self._in_hand: list[Journal] = []
-        """Journals that are being synced."""
-        self._thread: threading.Thread | None = None
-
-    def wake(self, journal: Journal) -> bool:
-        """Let the thread sync a journal soon; return False without a thread."""
-        with self._change:
-            if self._thread is None:
-                thread = threading.Thread(target=self._work, name="journal", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    return False
-                self._thread = thread
-            self._known.add(journal)
-            if journal not in self._waiting:
-                self._waiting[journal] = time.monotonic() + journal.patience_seconds
-                # A delayed journal that is not the first is not due before the others.
-                if not journal.patience_seconds or len(self._waiting) == 1:
-                    self._change.notify_all()
-        return True
-
-    def take_out(self, journal: Journal, *, known: bool = True) -> bool:
-        """Treat a journal's lines as synced, as soon as it is not being synced.
-
-        Args:
-            journal: The journal.
-            known: It stays open. The thread ends without open journals.
-
-        Returns:
-            Whether it had lines that were not synced.
-        """
-        ended = None
-        with self._change:
-            self._change.wait_for(lambda: journal not in self._in_hand)
-            found = self._waiting.pop(journal, None) is not None
-            if not known:
-                self._known.discard(journal)
-                if not self._known:
-                    ended, self._thread = self._thread, None
-                    self._change.notify_all()
-        if ended is not None:
-            ended.join()
-        return found
-
-    def _work(self) -> None:
-        me = threading.current_thread()
-        with SyncThreads() as threads:
-            while True:
-                with self._change:
-                    while self._thread is me:
-                        now = time.monotonic()
-                        due = min(self._waiting.values(), default=None)
-                        if due is not None and due <= now:
-                            break
-                        self._change.wait(None if due is None else due - now)
-                    if self._thread is not me:
-                        return
-                    journals = [each for each, due in self._waiting.items() if due <= now]
-                for first in range(0, len(journals), _TOGETHER):
-                    with self._change:
-                        some = journals[first : first + _TOGETHER]
-                        self._in_hand = [each for each in some if each in self._waiting]
-                        for journal in self._in_hand:
-                            del self._waiting[journal]
-                    try:
-                        # The journal keeps an error, and the next append raises it.
-                        acts = [journal.carrying() for journal in self._in_hand]
-                        for _ in together(acts, threads):
-                            pass
-                    finally:
-                        with self._change:
-                            self._in_hand = []
-                            self._change.notify_all()
-                with self._change:
-                    self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
-
-
-_SYNCING = _Syncing()
