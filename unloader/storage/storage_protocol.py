@@ -77,7 +77,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     """The addresses of all places of the run; the first has its records."""
     host: str = ""
     """The machine of the process."""
-    boot: str = ""
+    boot_id: str = ""
     """Distinguishes one start of that machine from another."""
     since: str = ""
     """When the process took the place, ISO 8601 in UTC."""
@@ -92,7 +92,7 @@ class Holder(Struct, frozen=True, kw_only=True):
             places=places,
             pid=os.getpid(),
             host=host_name(),
-            boot=boot_id(),
+            boot_id=boot_id(),
             since=datetime.now(UTC).isoformat(timespec="seconds"),
             **more,
         )
@@ -100,7 +100,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     @property
     def process(self) -> str:
         """The name of this process of the run: a resumed run has several processes."""
-        return " ".join((self.run_id, str(self.pid), self.boot, self.since))
+        return " ".join((self.run_id, str(self.pid), self.boot_id, self.since))
 
     def text(self) -> str:
         """Return the known fields for a message."""

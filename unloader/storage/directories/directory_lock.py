@@ -162,8 +162,8 @@ def lives_elsewhere(room: Path) -> bool:
     if holder in _found_dead:
         return False
     # A lock without these fields decides alone.
-    if holder.boot and boot_id():
-        is_elsewhere = holder.boot != boot_id()
+    if holder.boot_id and boot_id():
+        is_elsewhere = holder.boot_id != boot_id()
     else:
         is_elsewhere = bool(holder.host) and holder.host != host_name()
     if not is_elsewhere:

@@ -86,7 +86,7 @@ class ObjectHolder(Holder, frozen=True, kw_only=True):
         """Return whether the process lives; None if this process cannot see that."""
         if self.is_released:
             return False
-        if not (self.boot and self.boot == boot_id() and self.pid_space == _pid_space()):
+        if not (self.boot_id and self.boot_id == boot_id() and self.pid_space == _pid_space()):
             return None
         return _started(self.pid) == self.pid_since
 

@@ -63,7 +63,7 @@ def left_by(holder: Holder, directory: Path) -> Path:
 
 
 ELSEWHERE = Holder(
-    run_id="theirs", pid=os.getpid(), host="db77", boot="another", since="2026-01-01T00:00:00"
+    run_id="theirs", pid=os.getpid(), host="db77", boot_id="another", since="2026-01-01T00:00:00"
 )
 
 
@@ -121,7 +121,7 @@ def test_the_record_of_a_run_over_several_directories_is_in_the_first(
     [
         pytest.param(ELSEWHERE, id="another machine"),
         pytest.param(replace(ELSEWHERE, host=host_name()), id="ours, started again since"),
-        pytest.param(replace(ELSEWHERE, boot=""), id="another one that knows no boot id"),
+        pytest.param(replace(ELSEWHERE, boot_id=""), id="another one that knows no boot id"),
     ],
 )
 def test_a_run_that_died_elsewhere_is_taken_over(
@@ -149,7 +149,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A living process with the number of the dead run does not count, and nothing is watched."""
     monkeypatch.setattr(directory_lock, "is_replaced", None)
-    here = replace(ELSEWHERE, host=host_name(), boot=boot_id(), places=(str(out),))
+    here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), places=(str(out),))
     left_by(here, out)
     assert any("run theirs" in text for text in taken_and_left(out))
 

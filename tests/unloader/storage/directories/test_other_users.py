@@ -147,7 +147,7 @@ def planted(shared: Path, home: Path) -> None:
         },
         {"path": str(shared / "dest"), "twin": twin.name, "files": [], "replaced": []},
     ]
-    holder = {"run_id": "x", "pid": 1, "directories": [str(evil), str(shared / "dest")]}
+    holder = {"run_id": "x", "pid": 1, "places": [str(evil), str(shared / "dest")]}
     for room in (evil / RUN, twin / RUN):
         room.mkdir(parents=True)
         (room / "lock").write_text(json.dumps(holder))
