@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -34,7 +35,6 @@ from unloader.storage.directories.directory_publishing import (
 from unloader.storage.directories.directory_records import (
     Publication,
     leftover,
-    publishing_lines,
     read_publication,
     remove_room,
     strangers,
@@ -55,25 +55,14 @@ from writers.files.syncing import alone
 def complete(*directories: Path) -> tuple[Completed, ...]:
     """Complete interrupted publications into directories; return their runs.
 
-    A run that is still publishing is left alone. The parents of many directories are listed once.
+    A run that is still publishing is left alone.
 
     Raises:
         OutputFailed: One cannot be completed; everything is as it was, and a later try may succeed.
     """
     found, finished = [], set()
-    _beside.clear()
     for directory in directories:
         here = Path(os.path.realpath(directory))
-        room = here / RUN
-        if len(directories) > 1 and here.name not in _with_twins(here.parent):
-            # Without a twin only its `_run` can lead to a publication.
-            if not os.path.lexists(room):
-                continue
-            # `pending` reports the reason of an error.
-            with suppress(OSError):
-                first = holder_of(room, owners_for(here)).places[:1]
-                if not publishing_lines(room)[1] and first in ((), (str(here),)):
-                    continue
         if os.path.lexists(here / MANIFEST):
             finished.add(here)
         for publication in pending(directory):
@@ -84,31 +73,6 @@ def complete(*directories: Path) -> tuple[Completed, ...]:
     for place in finished:
         _clear_finished(place)
     return tuple(found)
-
-
-_beside: dict[Path, tuple[int, Collection[str]]] = {}
-"""When a directory was last changed, and the names in it that have twins."""
-
-_MOST_BESIDE = 256
-"""A guess: tables are in the directory of the run, or in one for each schema."""
-
-
-def _with_twins(parent: Path) -> Collection[str]:
-    """Return the names of the directories that have a twin, or seem to.
-
-    The parent is listed again only after a change: a list of a thousand names for each of a
-    thousand directories is a million names.
-    """
-    try:
-        changed = os.stat(parent).st_mtime_ns
-        if _beside.get(parent, (0, ()))[0] != changed:
-            if len(_beside) >= _MOST_BESIDE:
-                _beside.clear()
-            names = (name for name in os.listdir(parent) if name[0] == "." and TWIN in name)
-            _beside[parent] = changed, {name[1:].rpartition(TWIN)[0] for name in names}
-    except OSError:
-        return ()
-    return _beside[parent][1]
 
 
 def pending(directory: Path) -> tuple[Publication, ...]:
@@ -137,38 +101,48 @@ def pending(directory: Path) -> tuple[Publication, ...]:
     return tuple(found.values())
 
 
-def is_under_way(directory: Path, *, beside: bool = True) -> bool:
-    """Return whether a publication into a directory is on record and its manifest not in place.
-
-    Args:
-        directory: The directory.
-        beside: Look also at its twins. The `_run` of a publication into this directory alone is
-            in a twin only after its manifest is in place.
-    """
-    if not beside:
-        here = Path(os.path.realpath(directory))
-        publication = read_publication(here / RUN, owners_for(here))
-        if publication is None or len(publication.shares) == 1:
-            return publication is not None and not is_out(publication)
+def is_under_way(directory: Path) -> bool:
+    """Return whether a publication into a directory is on record and its manifest not in place."""
     return any(not is_out(publication) for publication in pending(directory))
 
 
+_listed: dict[Path, tuple[int, dict[str, list[Path]]]] = {}
+"""When a directory was last changed, and the twins in it by the names of their directories."""
+
+_MOST_LISTED = 256
+"""A guess: tables are in the directory of the run, or in one for each schema."""
+_SETTLED_NANOSECONDS = 1_000_000_000
+"""A second change within one tick of the clock is not seen, so a list of this age is trusted."""
+
+
 def _twins(directory: Path, owners: frozenset[int] = frozenset()) -> list[Path]:
-    """Return the twins next to a directory that belong to its owner or to one of these users."""
+    """Return the twins next to a directory that belong to its owner or to one of these users.
+
+    The parent is listed again only after a change: a list of a thousand names for each of a
+    thousand directories is a million names.
+    """
     owners |= owners_for(directory)
-    beginning = f".{directory.name}{TWIN}"
+    parent = directory.parent
     with suppress(OSError):
-        names = os.listdir(directory.parent)
-        found = [directory.with_name(name) for name in names if name.startswith(beginning)]
-        return sorted(twin for twin in found if is_of(twin, owners))
+        changed = os.stat(parent).st_mtime_ns
+        when, twins = _listed.get(parent, (0, {}))
+        if when != changed:
+            twins = {}
+            for name in os.listdir(parent):
+                if name[0] == "." and TWIN in name:
+                    beside = name[1:].rpartition(TWIN)[0]
+                    twins.setdefault(beside, []).append(parent / name)
+            if time.time_ns() - changed > _SETTLED_NANOSECONDS:
+                if len(_listed) >= _MOST_LISTED:
+                    _listed.clear()
+                _listed[parent] = changed, twins
+        return sorted(twin for twin in twins.get(directory.name, ()) if is_of(twin, owners))
     return []
 
 
-def sweep(directory: Path, *, one_of_many: bool = False) -> None:
+def sweep(directory: Path) -> None:
     """Remove empty twins of a directory; the caller has the directory's lock."""
     here = Path(os.path.realpath(directory))
-    if one_of_many and here.name not in _with_twins(here.parent):
-        return
     owners = owners_for(here)
     for twin in _twins(here, owners):
         room = twin / RUN

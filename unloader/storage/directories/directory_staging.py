@@ -321,7 +321,7 @@ class RunDirectory:
             remove_bulk(self.room, kept)
         # The caller has looked for the twins of a new directory of one of many tables.
         if durable or not self.is_new:
-            sweep(self.path, one_of_many=not durable)
+            sweep(self.path)
         flat = flat and self.is_new and self._access is None
         self._record(holder, flat=flat, durable=durable)
         return left

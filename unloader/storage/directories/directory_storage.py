@@ -174,10 +174,9 @@ class RunDirectories(RunStorage):
                     self.all = (*self.all, directory)
                 self.first = self.all[0]
                 # Another run may have begun to publish, and died, before the locks were ours.
-                # A new directory of one of many tables has no record and no twin. A look at the
-                # twins of a thousand tables would list a thousand names for each.
+                # A new directory of one of many tables has no record and no twin.
                 if not any(
-                    is_under_way(each.path, beside=not self._one_of_many)
+                    is_under_way(each.path)
                     for each in self.all
                     if not (self._one_of_many and each.is_new)
                 ):
