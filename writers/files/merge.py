@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from writers.files.read_back import Readable
     from writers.files.sink import Sink
 
-    _Input = tuple[WrittenFile, Readable]
-    """The record of a file, and the file."""
-
 
 def merge_files(
     files: Sequence[WrittenFile],
@@ -79,30 +76,31 @@ def merge_files(
     inputs = [(file, read(file.path) if read else staging / file.path) for file in files]
     if isinstance(spec.format, TextFormat):
         output = StagedFiles(spec, stem, extension, Compression())
-        return _merge_text(inputs, spec, output, header, check)
-    return _merge_parquet(inputs, spec, stem, check)
-
-
-def _merge_text(
-    inputs: Sequence[_Input],
-    spec: OutputSpec,
-    output: StagedFiles,
-    header: bytes,
-    check: Callable[[], None],
-) -> WrittenFile:
+        try:
+            is_plain = not header or spec.compression.codec == "none"
+            output.sink().write(header if is_plain else open_compressor(spec.compression)(header))
+            for file, source in inputs:
+                _append(output.sink(), source, file.bytes, check)
+            check()
+            output.finish(sum(file.rows for file in files))
+        except BaseException:
+            output.abort()
+            raise
+        return output.files[0]
+    with _open_parquet(inputs[0][1], spec) as first:
+        schema = first.schema_arrow
+    writer = ParquetWriter(spec, schema, stem)
     try:
-        if header and spec.compression.codec != "none":
-            output.sink().write(open_compressor(spec.compression)(header))
-        else:
-            output.sink().write(header)
         for file, source in inputs:
-            _append(output.sink(), source, file.bytes, check)
+            for table in _row_groups(file, source, schema, spec):
+                check()
+                for batch in table.to_batches():
+                    writer.write(batch)
         check()
-        output.finish(sum(file.rows for file, _ in inputs))
+        (merged,) = writer.close()
     except BaseException:
-        output.abort()
+        writer.abort()
         raise
-    (merged,) = output.files
     return merged
 
 
@@ -122,27 +120,6 @@ def _append(sink: Sink, path: Readable, size: int, check: Callable[[], None]) ->
             f"{path} has {done} bytes, but {size} were written to it.",
             "find out which program changed it, then write it again.",
         )
-
-
-def _merge_parquet(
-    inputs: Sequence[_Input], spec: OutputSpec, stem: str, check: Callable[[], None]
-) -> WrittenFile:
-
-    with _open_parquet(inputs[0][1], spec) as first:
-        schema = first.schema_arrow
-    writer = ParquetWriter(spec, schema, stem)
-    try:
-        for file, source in inputs:
-            for table in _row_groups(file, source, schema, spec):
-                check()
-                for batch in table.to_batches():
-                    writer.write(batch)
-        check()
-        (merged,) = writer.close()
-    except BaseException:
-        writer.abort()
-        raise
-    return merged
 
 
 def _row_groups(

@@ -40,7 +40,7 @@ _CHOICES = {
 _FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
-class Location(Struct, frozen=True, kw_only=True):
+class Location(Struct, frozen=True, kw_only=True, order=True):
     """A key in a bucket, with the options of the store. `str()` returns its text."""
 
     scheme: str
@@ -49,11 +49,6 @@ class Location(Struct, frozen=True, kw_only=True):
     """Without a slash at either end; empty is the bucket as a whole."""
     options: tuple[tuple[str, str], ...] = ()
     """In the order of their names; `tag` may stand several times."""
-
-    def __lt__(self, other: Location) -> bool:
-        """Return whether it comes first: by scheme, then bucket, key and options."""
-        ours = (self.scheme, self.bucket, self.key, self.options)
-        return ours < (other.scheme, other.bucket, other.key, other.options)
 
     @classmethod
     def parse(cls, text: str) -> Location:
