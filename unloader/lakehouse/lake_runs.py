@@ -55,16 +55,11 @@ _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{11}")
 
 
 def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
-    """Commit a finished run to its table.
+    """Commit a finished run to the table that its manifest names.
 
-    Args:
-        manifest: The manifest of the run, which names the table.
-        place: The place of the run.
-        is_own: This process has written the files.
-
-    Raises:
-        OutputFailed: The commit failed; the hint has the command that repeats it.
-        ConfigError: The library is missing, or the catalog is not configured.
+    `is_own` means that this process has written the files. An OutputFailed has the command that
+    repeats the commit. A ConfigError means that the library is missing, or the catalog is not
+    configured.
     """
     table = manifest.lake_table
     assert table is not None
@@ -230,10 +225,8 @@ def home_of(name: str) -> str:
 def removed(place: str, *, dry_run: bool) -> Cleaning | None:
     """Remove the files of a complete run that is not committed; return None if it is committed.
 
-    Raises:
-        OutputFailed: The run is being committed, it is unknown whether it was committed, or the
-            place refused.
-        ConfigError: The library is missing, or the catalog is not configured.
+    An OutputFailed means that the run is being committed, that it is unknown whether it was
+    committed, or that the place refused.
     """
     manifest = read_manifest(path_of(place))
     table = manifest.lake_table

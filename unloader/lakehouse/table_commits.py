@@ -115,19 +115,15 @@ class LakeFormat(Protocol):
         """Return the name of a table so that it means the same from any directory."""
 
     def prepared(self, wanted: LakeTable, schema: pa.Schema) -> LakeTable:
-        """Return the table as it is now, once it is certain that such files can become part of it.
+        """Return the wanted table as it is now, once it is certain that such files can become part
+        of it.
 
-        Nothing is changed. A table that is to be created does not exist yet; its location is
-        the one that it will have.
+        Nothing is changed. A table that is to be created does not exist yet; its location is the
+        one that it will have.
 
-        Args:
-            wanted: The table with the request; its other fields are not set.
-            schema: Of the files.
-
-        Raises:
-            UsageError: An option does not go with the format.
-            OutputFailed: The table exists and should not, or the other way around; its columns
-                differ; a column has a type that it cannot hold.
+        Raises UsageError if an option does not go with the format. Raises OutputFailed if the table
+        exists and should not, or the other way around, if its columns differ, or if it cannot hold
+        a type.
         """
 
     def data_place(self, name: str) -> str:
@@ -142,22 +138,17 @@ class LakeFormat(Protocol):
         It returns None, and has changed nothing, if another commit was faster. Several processes
         may do this at the same time, for one run or for several: each run is committed once.
 
-        Raises:
-            OutputFailed: The table is not as it was, and the commit would undo work of another
-                program; it is unknown whether the run was committed before; the catalog refused.
-                Nothing was changed, unless the result of the commit is unknown.
+        Raises OutputFailed if the commit would undo work of another program, if it is unknown
+        whether the run was committed before, or if the catalog refused. Nothing was changed, unless
+        the result of the commit is unknown.
         """
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return the entries of a table's log about a run and the files that it committed.
+        """Return the entries of a table's log about a run and the names of the files that it
+        committed.
 
-        Args:
-            table: As the run's manifest has it.
-            run_id: The run.
-            names: Of the files.
-
-        Raises:
-            OutputFailed: The table does not exist any more.
+        The table is as the run's manifest has it. Raises OutputFailed if it does not exist any
+        more.
         """
 
 
@@ -173,13 +164,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) -> None:
-    """Check that a table can take files; the order of the columns may differ.
-
-    Args:
-        wanted: The columns of a table that was made for the files.
-        table: Its own.
-        name: Of the table, for messages.
-    """
+    """Check that a table has the columns of a table that would be made for the files, in any order."""
     needed = {each.name: each for each in wanted}
     has = {each.name: each for each in table}
     alike = {each.lower(): f", but {each!r}" for each in reversed(has)}
@@ -219,17 +204,11 @@ def exact_type(
     timestamp: Callable[[bool], T],
     decimal: Callable[[int, int], T],
 ) -> T:
-    """Return the type of a table for a column of the files.
+    """Return the type of a table for a column of the files; OutputFailed if none holds the values.
 
-    Args:
-        field: The column.
-        title: Of the format, for messages.
-        names: The types by the names of Arrow's; large text and bytes have the plain names.
-        timestamp: Returns the type of microseconds, with a zone or without.
-        decimal: Returns the type for a precision up to 38, and a scale.
-
-    Raises:
-        OutputFailed: No type holds the values exactly.
+    `names` has the types by the names of Arrow's; large text and bytes have the plain names.
+    `timestamp` returns the type of microseconds, with a zone or without, and `decimal` the type for
+    a precision up to 38 and a scale.
     """
     arrow = field.type
     if str(arrow).startswith("dictionary<"):
@@ -275,10 +254,8 @@ def check_for_all_rows(wanted: LakeTable) -> None:
 def check_is_the_same(commit: Commit, table_id: str, now: str = "") -> None:
     """Refuse a commit to a table that another program has created, removed, replaced or changed.
 
-    Args:
-        commit: The commit.
-        table_id: The id of the table of that name now; empty without a table.
-        now: Its snapshot or version now, which counts for an overwrite.
+    `table_id` is the id of the table of that name now, empty without a table. `now` is its snapshot
+    or version, which counts for an overwrite.
     """
     was, run = commit.table, f"run {commit.run_id}"
     if was.save_mode == "create":
@@ -301,12 +278,7 @@ def check_is_the_same(commit: Commit, table_id: str, now: str = "") -> None:
 
 
 def check_is_the_table(table: LakeTable, table_id: str) -> None:
-    """Refuse a table that is not the one that a finished run wrote to.
-
-    Args:
-        table: As the run's manifest has it.
-        table_id: The id of the table of that name now; empty without a table.
-    """
+    """Refuse a table that is not the one that a finished run wrote to; the id is empty without one."""
     if not table_id:
         raise OutputFailed(
             f"the table {table.name} does not exist any more",
@@ -320,11 +292,9 @@ def check_is_the_table(table: LakeTable, table_id: str) -> None:
 
 
 def place_of(location: str, options: str = "") -> str:
-    """Return the place of `--to` for a location in the records of a table.
+    """Return the place of `--to` for a URI or an absolute path in the records of a table.
 
-    Args:
-        location: A URI, or an absolute path.
-        options: Options of an object store, as a place has them after the `?`.
+    `options` are those of an object store, as a place has them after the `?`.
     """
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):

@@ -14,10 +14,7 @@ from writers.objects.location import below
 def not_free(place: str, names: Collection[str], *, shared: bool = False) -> OutputFailed | None:
     """Return the error for a place with anything except leftovers of dead runs, else None.
 
-    Args:
-        place: As the user wrote it.
-        names: Of everything at the place.
-        shared: Other runs may have places in it, so that only a finished run is an error.
+    `names` are of everything at the place. In a shared place only a finished run is an error.
     """
     others = sorted({*names} - {RUN})
     finished = MANIFEST in others

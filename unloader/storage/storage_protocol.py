@@ -358,11 +358,7 @@ class RunStorage(LiveStorage, Protocol):
         """Return a staged file for reading."""
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
-        """Compare an upload to a final name with its parts in the store.
-
-        Raises:
-            WriteError: They differ, or the upload is gone.
-        """
+        """Compare an upload to a final name with its parts in the store; WriteError if they differ."""
 
     def discard(self, *stems: str) -> None:
         """Remove the staged files at all places whose names begin with a stem and a dot."""
@@ -375,8 +371,7 @@ class RunStorage(LiveStorage, Protocol):
     def keep(self, name: str, data: bytes) -> None:
         """Write or replace one of `RECORDS` as a whole; it survives a power cut.
 
-        Raises:
-            WriteError: It could not be written; the earlier record is unchanged.
+        After a WriteError the earlier record is unchanged.
         """
 
     def recorded(self, name: str) -> bytes:
@@ -416,29 +411,18 @@ class RunStorage(LiveStorage, Protocol):
 
         Earlier finished runs at the places are replaced. The next command, or `Storage.complete`,
         finishes an interrupted commit. Staged files that are not among `moves` are removed. The
-        steps let one sync serve many commits.
+        steps let one sync serve many commits. Returns messages for the user.
 
-        Args:
-            moves: The files.
-            manifest: The whole manifest.
-            then: Called once all have their final names; must not raise. If the process dies before
-                it has returned, `Storage.complete` still knows the run.
+        `then` is called once all have their final names, and must not raise. If the process dies
+        before it has returned, `Storage.complete` still knows the run.
 
-        Returns:
-            Messages for the user.
-
-        Raises:
-            WriteError: A file that belongs to no run has the name, a staged file is missing, or
-                the manifest does not fit; an earlier run is as it was.
-            OutputFailed: The same; or the commit could be neither finished nor taken back.
+        Raises WriteError or OutputFailed if a file that belongs to no run has the name, a staged
+        file is missing, or the manifest does not fit; an earlier run is as it was. Raises
+        OutputFailed also if the commit could be neither finished nor taken back.
         """
 
     def abandon(self, manifest: bytes | None) -> None:
-        """End a failed run: keep the staged files with a partial manifest, or remove everything.
-
-        Args:
-            manifest: The finished part of the run; None if nothing is finished.
-        """
+        """End a failed run: keep the staged files with a partial manifest, or remove everything."""
         # The publication on record needs the manifest that is there.
         if not self._publishing:
             self._show_no_more()
@@ -466,9 +450,7 @@ class Storage(Protocol):
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
         """Return why a run would be refused a place, as far as that is seen; change nothing.
 
-        Args:
-            place: It need not exist.
-            overwrite: An earlier run there may be replaced.
+        With `overwrite` an earlier run there may be replaced.
         """
 
     def take(self, claim: Claim) -> RunStorage:
@@ -478,19 +460,15 @@ class Storage(Protocol):
         removed; `RunStorage.notices` reports both. A resumed run keeps its staged files and its
         records.
 
-        Raises:
-            OutputFailed: A place cannot be made or written, another run has it, it is not empty
-                and `overwrite` is off, the manifest of the run to replace is damaged or names
-                other places, or the run to be resumed has left nothing there.
+        Raises OutputFailed if a place cannot be made or written, another run has it, it is not
+        empty and `overwrite` is off, the manifest of the run to replace is damaged or names other
+        places, or the run to be resumed has left nothing there.
         """
 
     def complete(self, *places: str) -> tuple[Completed, ...]:
         """Finish interrupted commits at these places; return their runs.
 
-        A run that is still committing is left alone.
-
-        Raises:
-            OutputFailed: A commit cannot be finished; everything is as it was.
+        A run that is still committing is left alone. After an OutputFailed everything is as it was.
         """
 
     def look(self, place: str) -> tuple[list[str], list[str]]:
@@ -531,13 +509,10 @@ class Storage(Protocol):
         """Return a small file with a final name."""
 
     def put_new(self, place: str, name: str, data: bytes) -> None:
-        """Write a small file with a final name, as a whole, unless the name is in use.
+        """Write a small file with a final name, as a whole; it survives a power cut.
 
-        It survives a power cut.
-
-        Raises:
-            FileExistsError: The name is in use; that file is unchanged.
-            WriteError: It could not be written, and does not exist.
+        After a FileExistsError the file that has the name is unchanged. After a WriteError none
+        exists.
         """
 
     def size(self, place: str, name: str) -> int:
@@ -568,15 +543,10 @@ class Storage(Protocol):
         """
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
-        """Remove the unpublished leftovers of dead runs at these places.
+        """Remove the unpublished leftovers of dead runs at these places, or only list them.
 
         An interrupted commit is finished first; if it cannot be finished, it is taken back. If a
         run has several places, all of them are cleared. Published files stay.
 
-        Args:
-            places: As the user wrote them.
-            dry_run: Change nothing.
-
-        Raises:
-            OutputFailed: A place does not exist, a run is using it, or it cannot be changed.
+        Raises OutputFailed if a place does not exist, a run is using it, or it cannot be changed.
         """

@@ -69,16 +69,13 @@ class Stream:
     ) -> None:
         """Open the stream. A pipe is made if it does not exist, and waits for its reader.
 
-        Args:
-            open_seconds: Longest wait until a program opens the pipe; 0 sets no limit.
-            stall_seconds: Longest wait while the reader takes nothing at the end; 0 sets no limit.
-            stop: Asked several times a second; True ends each wait.
-            notify: Takes messages for the user meanwhile.
+        A wait of 0 seconds has no limit: `open_seconds` for a program that opens the pipe,
+        `stall_seconds` while the reader takes nothing at the end. `stop` is asked several times a
+        second; True ends each wait with Interrupted. `notify` takes messages for the user
+        meanwhile.
 
-        Raises:
-            OutputFailed: It is not a named pipe, no program opened it in time, or it cannot be
-                opened.
-            Interrupted: The wait was ended.
+        Raises OutputFailed if it is not a named pipe, if no program opened it in time, or if it
+        cannot be opened.
         """
         self._stall_seconds, self._stop = stall_seconds, stop
         self.begin(self._open_pipe(open_seconds, notify) if self._is_pipe else os.dup(_STDOUT))
@@ -275,13 +272,8 @@ class Stream:
 def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
     """Open a named pipe for writing as soon as a program has opened it for reading.
 
-    Args:
-        path: The pipe.
-        seconds: Longest wait; 0 sets no limit.
-        waiting: Called many times a second until then; an error ends the wait.
-
-    Returns:
-        A descriptor that does not block and is not inherited.
+    `seconds` is the longest wait; 0 sets no limit. `waiting` is called many times a second until
+    then; an error ends the wait. The descriptor does not block and is not inherited.
     """
     begun = time.monotonic()
     while True:

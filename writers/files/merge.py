@@ -44,20 +44,16 @@ def merge_files(
 ) -> WrittenFile:
     """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
 
-    The inputs stay. After an error the joined file does not exist.
+    The inputs stay. After an error the joined file does not exist. No input may have the name of
+    the result. All are written with this spec, text without preamble and header; its file size is
+    ignored.
 
-    Args:
-        files: At least one, written with this spec. Text must have been written without preamble
-            and header.
-        spec: With the directory of the result; the file size is ignored.
-        stem: Name of the result without extension; no input may have it.
-        header: The beginning of a text file, not compressed.
-        check: Called after each piece of text and before each row group; its error ends the work.
-        read: Returns an input by its staged name; None reads from the result's directory.
+    `header` is the beginning of a text file, not compressed. `check` is called after each piece of
+    text and before each row group; its error ends the work. `read` returns an input by its staged
+    name; None reads from the result's directory.
 
-    Raises:
-        WriteError: An input is missing or unlike the first, or the destination failed.
-        FormatError: The codec does not go with the format.
+    Raises WriteError if an input is missing or unlike the first, or the destination failed, and
+    FormatError if the codec does not go with the format.
     """
     if not files:
         raise WriteError("no files were given to join.", "plan at least one work unit.")

@@ -85,18 +85,14 @@ def open_file(
     synced_from_bytes: int = 0,
     stays_cached: bool = False,
 ) -> OpenFile:
-    """Create or empty a file; a pipe or device is opened as it is.
+    """Create or empty a file; a pipe or device is opened as it is, and a pipe must have its reader.
 
-    Args:
-        path: The file. A named pipe must have its reader already.
-        direct: Write past the page cache where the file system can.
-        min_free_bytes: Bytes that stay free on the disk of a regular file: writing waits for it.
-            With 0 nothing waits, and a full disk is an error.
-        synced_from_bytes: A smaller file is closed without being synced, unless it is direct.
-        stays_cached: Keep the pages of a synced file: it is read again soon.
+    With `direct` a regular file is written past the page cache where the file system can.
+    `min_free_bytes` stay free on its disk: writing waits for that. With 0 nothing waits, and a full
+    disk is an error. A file below `synced_from_bytes` is closed without being synced, unless it is
+    direct. With `stays_cached` a synced file keeps its pages: it is read again soon.
 
-    Raises:
-        OSError: It cannot be opened for writing; BrokenPipeError for a pipe without a reader.
+    Raises OSError if it cannot be opened for writing; BrokenPipeError for a pipe without a reader.
     """
     descriptor = _open(path)
     try:

@@ -36,10 +36,8 @@ def text_extension(
 ) -> str:
     """Return `csv`, or `tsv` where tabs separate fields, with `.gz` and the like if compressed.
 
-    After that comes `.age` if the text is encrypted.
-
-    Raises:
-        FormatError: Text cannot be compressed with this codec or level.
+    After that comes `.age` if the text is encrypted. Raises FormatError if text cannot be
+    compressed with this codec or level.
     """
     check_codec("csv", compression, CODECS["csv"])
     separated_by_tabs = text_format.delimiter == "\t" and not text_format.fixed
@@ -55,14 +53,8 @@ def check_moves(
 ) -> None:
     """Check that staged files can get their final names; change nothing.
 
-    Args:
-        staging: The directory of the staged files.
-        moves: Staged name and final name, each relative to its directory.
-        directory: The directory of the final names.
-        replaceable: Final names that may be in use.
-
-    Raises:
-        WriteError: Another final name is in use, one is given twice, or a staged file is missing.
+    `moves` are staged and final names, and `replaceable` final names that may be in use. Raises
+    WriteError if another one is in use, one is given twice, or a staged file is missing.
     """
     finals: set[str] = set()
     for staged, final in moves:
@@ -88,8 +80,7 @@ def check_moves(
 def write_atomically(path: Path, data: bytes, *, synced: bool = True) -> None:
     """Replace a small file as a whole: readers see the old bytes or the new ones.
 
-    Raises:
-        WriteError: It could not be written; the file is unchanged.
+    After a WriteError the file is unchanged.
     """
     staged = f"{path}{PART_SUFFIX}"
     try:
@@ -109,9 +100,7 @@ def write_atomically(path: Path, data: bytes, *, synced: bool = True) -> None:
 def write_new(path: Path, data: bytes) -> None:
     """Write a small file under a new name: readers see all of it or nothing.
 
-    Raises:
-        FileExistsError: A file has the name, and is unchanged.
-        WriteError: It could not be written.
+    After a FileExistsError the file that has the name is unchanged; after a WriteError none exists.
     """
     # Several processes may do this at the same time.
     staged = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}{PART_SUFFIX}")
@@ -164,8 +153,7 @@ def remove_staged(staging: Path, stems: Collection[str]) -> None:
 def exchange(one: Path, other: Path) -> None:
     """Exchange two names of one file system, in one step.
 
-    Raises:
-        OSError: The file system cannot, one is a mount point, or this user may not.
+    An OSError means that the file system cannot, one is a mount point, or this user may not.
     """
     _renameat2(one, other, _RENAME_EXCHANGE)
 
@@ -178,13 +166,8 @@ def rename_if_free(source: Path, target: Path) -> None:
 def make_twin(original: Path, twin: Path, names: Collection[str] = ()) -> None:
     """Make an empty directory with owner, mode, ACLs and other attributes of another one.
 
-    Args:
-        original: The other directory.
-        twin: The new one. An existing directory of this user is taken, and gets the attributes.
-        names: The files that an existing twin may contain.
-
-    Raises:
-        OSError: It cannot be made, or cannot be made to look the same.
+    An existing directory of this user that contains only `names` is taken, and gets the attributes.
+    An OSError means that it cannot be made, or cannot be made to look the same.
     """
     wanted = os.stat(original)
     # Only this user may enter it before it has the permissions of the original.

@@ -102,20 +102,12 @@ def read_back(
 ) -> ReadBack:
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
 
-    Size and checksum are of the bytes in the file, encrypted or not.
+    Size and checksum are of the bytes in the file, encrypted or not. Without the keys of an
+    encrypted file no record is counted. A local file is read without the interpreter if possible.
 
-    Args:
-        path: The file; a local file is read without the interpreter if possible.
-        output_format: Of the file.
-        compression: Of the file.
-        rows: Count records.
-        checksum: One of `writers.files.checksums.CHECKSUMS`.
-        advance: Called with the size of each piece of the file, and with 0 now and then while
-            records are counted; its error ends the reading.
-        encryption: Of the file, with the keys; without them no record is counted.
-
-    Raises:
-        WriteError: The file is missing, unreadable, or not of its format.
+    `advance` is called with the size of each piece of the file, and with 0 now and then while
+    records are counted; its error ends the reading. Raises WriteError if the file is missing,
+    unreadable, or not of its format.
     """
     try:
         digest, size = open_digest(checksum), 0
@@ -279,12 +271,11 @@ def plain_records(path: Readable, text: TextFormat, compression: Compression) ->
     """Yield the records of text for which `is_plain` holds, some MiB of whole records at a time.
 
     The file is read in the calling thread, so nothing reads it after the caller has stopped. A
-    record ends at an end of line with an even number of enclosures before it: one that belongs
-    to a value is written twice, and the value is then enclosed.
+    record ends at an end of line with an even number of enclosures before it: one that belongs to a
+    value is written twice, and the value is then enclosed.
 
-    Raises:
-        OSError: The file cannot be opened or decompressed.
-        ValueError: The last record has no end, or a record is too long.
+    Raises OSError if the file cannot be opened or decompressed, and ValueError if the last record
+    has no end, or a record is too long.
     """
     mark, end, delimiter = (each.encode() for each in (text.enclosure, text.eol, text.delimiter))
     pieces: list[bytes] = []
@@ -328,11 +319,7 @@ def _last_end(piece: bytes, mark: bytes, end: bytes, enclosed: bool) -> int:
 
 
 def arrow_table(block: bytes, text: TextFormat, names: Sequence[str], values: Any) -> Any:
-    """Return records of `plain_records` as Arrow's CSV reader parses them.
-
-    Raises:
-        pyarrow.ArrowInvalid: They are not records of the dialect.
-    """
+    """Return records of `plain_records` as Arrow's CSV reader parses them; it raises ArrowInvalid."""
     import pyarrow as pa
     from pyarrow import csv
 

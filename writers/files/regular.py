@@ -43,16 +43,11 @@ def open_regular(
 ) -> int:
     """Open a regular file and return its descriptor; never wait for another program.
 
-    Args:
-        path: The file.
-        flags: As for `os.open`.
-        mode: Rights of a file that is made, before the umask.
-        follow: The file may be a symbolic link: the user has named it.
-        dir_fd: The directory that a relative path begins at.
+    `flags`, `mode` and `dir_fd` are as for `os.open`. With `follow` the file may be a symbolic
+    link: the user has named it.
 
-    Raises:
-        NotRegular: It is a pipe, a socket, a device or a directory; or a link without `follow`.
-        OSError: It cannot be opened.
+    Raises NotRegular for a pipe, a socket, a device or a directory, and for a link without
+    `follow`, or another OSError.
     """
     flags |= os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
@@ -75,11 +70,7 @@ def open_regular(
 
 
 def read_regular(path: str | os.PathLike[str], *, follow: bool = False) -> bytes:
-    """Return all bytes of a regular file; see `open_regular`.
-
-    Raises:
-        OSError: It cannot be opened, or is larger than `MOST_BYTES`.
-    """
+    """Return all bytes of a regular file; OSError if it is larger than `MOST_BYTES`."""
     with open(open_regular(path, follow=follow), "rb", buffering=0) as file:
         return _all_of(file, path)
 
@@ -87,10 +78,8 @@ def read_regular(path: str | os.PathLike[str], *, follow: bool = False) -> bytes
 def read_named(path: str | os.PathLike[str]) -> bytes:
     """Return all bytes of a file that the user has named, or of a pipe such as `<(COMMAND)`.
 
-    A pipe must have its writer already, so that this does not wait without end.
-
-    Raises:
-        OSError: As `read_regular`; or no program writes into the pipe.
+    A pipe must have its writer already, so that this does not wait without end. Otherwise it is an
+    OSError.
     """
     try:
         return read_regular(path, follow=True)

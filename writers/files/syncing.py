@@ -61,10 +61,7 @@ def sync_directory(directory: Path) -> None:
 def opened_for_sync(path: Path, opened: ExitStack) -> int:
     """Open a file that another process has written; return its descriptor, which `opened` closes.
 
-    Its sync reports an error of the earlier writes that was not reported before.
-
-    Raises:
-        WriteError: It cannot be opened.
+    Its sync reports an error of the earlier writes that was not reported before. Raises WriteError.
     """
     try:
         descriptor = open_regular(path)

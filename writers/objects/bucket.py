@@ -204,13 +204,10 @@ class Bucket:
         return self._put(key, data, "overwrite")
 
     def put_new(self, key: str, data: bytes) -> object:
-        """Write a small object that does not exist yet; return its version.
+        """Write a small object, and return its version; FileExistsError if there is another one.
 
         If the store's answer was lost and the request was repeated, our own bytes are there: then
         the object is written.
-
-        Raises:
-            FileExistsError: There is another one.
         """
         try:
             return self._put(key, data, "create")
@@ -221,10 +218,8 @@ class Bucket:
             return version
 
     def replace(self, key: str, data: bytes, version: object) -> object:
-        """Replace an object if it still has that version; return its new version.
-
-        Raises:
-            Superseded: It has another version, or does not exist.
+        """Replace an object if it still has that version, else raise Superseded; return the new
+        one.
         """
         try:
             return self._put(key, data, version)
@@ -298,8 +293,7 @@ class Bucket:
     def copy(self, source: str, size: int, target: str) -> None:
         """Copy an object of `size` bytes to another key, which may exist, within the store.
 
-        Raises:
-            FileNotFoundError: The object does not exist any more.
+        Raises FileNotFoundError if the object does not exist any more.
         """
         special = self.location.option("storage_class") or self.location.tags
         if self.location.scheme == "s3" and (special or size > _LARGEST_COPY_BYTES):

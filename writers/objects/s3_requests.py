@@ -60,10 +60,8 @@ def region_of_profile(store: Location) -> str:
 def client(store: Location, *, sends_parts: bool = False) -> Any:
     """Return the process's client for a store; any thread may use it.
 
-    Args:
-        store: Anywhere in the store.
-        sends_parts: The requests have bodies whose checksums are signed with their headers, so the
-            bodies are not read again for the signature.
+    With `sends_parts` the checksums of bodies are signed with the headers, so the bodies are not
+    read again for the signature.
     """
     with _making:
         return _client(store.store, sends_parts, os.getpid())
@@ -243,9 +241,7 @@ def send(
 def compare(location: Location, upload: UncompletedUpload) -> None:
     """Compare the parts in the store with the parts that were sent.
 
-    Raises:
-        Superseded: They differ, or the upload does not exist any more.
-        StoreFailed: The store refused or failed.
+    Raises Superseded if they differ or the upload does not exist any more, and StoreFailed.
     """
     asking = client(location, sends_parts=True)
     no_upload = asking.exceptions.NoSuchUpload
@@ -280,17 +276,11 @@ def _differing(what: str) -> Superseded:
 
 
 def complete(location: Location, upload: UncompletedUpload, *, replaces: bool) -> None:
-    """Turn an upload into an object; do nothing if that was done already.
+    """Turn an upload with all of its parts into an object; do nothing if that was done already.
 
-    Args:
-        location: Of the object.
-        upload: With all of its parts.
-        replaces: An existing object is replaced; otherwise it is an error.
-
-    Raises:
-        FileNotFoundError: The upload does not exist, and the object is not the one it would make.
-        FileExistsError: There is another object.
-        StoreFailed: The store refused or failed.
+    With `replaces` an existing object is replaced. Otherwise another object is a FileExistsError. A
+    FileNotFoundError means that the upload does not exist, and the object is not the one it would
+    make. A StoreFailed means that the store refused or failed.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 

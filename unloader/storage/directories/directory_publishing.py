@@ -57,19 +57,13 @@ def twin_name(directory: Path, run_id: str) -> str:
 def carrying_out(
     publication: Publication, clearing: Callable[[], None] = lambda: None
 ) -> Steps[tuple[str, ...]]:
-    """Complete a publication in steps; return messages for the user.
+    """Complete the publication on record in steps; return messages for the user.
 
     The first of several directories is last, because it has the manifest. The caller holds their
-    locks.
+    locks. `clearing` is called before a `_run` is removed, after all files have their final names.
 
-    Args:
-        publication: The one on record.
-        clearing: Called before a `_run` is removed, after all files have their final names.
-
-    Raises:
-        OutputFailed: A file is missing or changed, or another file has its name.
-        OSError: The file system refused; all can be repeated, or taken back.
-        WriteError: The file system refused a sync; all can be repeated, or taken back.
+    Raises OutputFailed if a file is missing or changed, or another file has its name. After an
+    OSError or WriteError of the file system all can be repeated, or taken back.
     """
     check_real(publication)
     out = is_out(publication)
@@ -140,9 +134,7 @@ def check_real(publication: Publication) -> None:
 def check_found(publication: Publication, *, out: bool) -> None:
     """Check that each directory has its share of the run; an unmounted one does not.
 
-    Args:
-        publication: The one on record.
-        out: All files have their final names, and a directory may be cleared already.
+    `out` means that all files have their final names, and a directory may be cleared already.
     """
     held = [next(iter(publication.rooms(share)), None) for share in publication.shares]
     record = next((room for room in held if room is not None), None)

@@ -304,16 +304,10 @@ class RunDirectory:
     def begin(
         self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]
     ) -> Leftover:
-        """Take the directory for a new run.
+        """Take the directory for a new run; return the leftovers of a dead run, which are removed.
 
-        Args:
-            holder: The run.
-            durable: Sync it now; otherwise the caller syncs `way` before the first record.
-            flat: If the directory is new, staged files go into the `_run` itself.
-            kept: Records of the dead run that stay.
-
-        Returns:
-            The leftovers of a dead run, which are removed.
+        Without `durable` the caller syncs `way` before the first record. With `flat` staged files
+        go into the `_run` itself, if the directory is new. Records in `kept` stay.
         """
         left = Leftover(directory=str(self.path), run_id="")
         if not self.is_new:

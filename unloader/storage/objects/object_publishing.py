@@ -90,8 +90,8 @@ def new_publication(
 ) -> Publication:
     """Return the publication of these files, after a check that it is possible.
 
-    Raises:
-        WriteError: A staged file or an upload is missing, or a final name is in use or given twice.
+    Raises WriteError if a staged file or an upload is missing, or a final name is in use or given
+    twice.
     """
     files: list[Placed] = []
     for number, room in enumerate(rooms):
@@ -129,17 +129,11 @@ def new_publication(
 def carry_out(
     publication: Publication, rooms: Sequence[Room], then: Callable[[], None] = lambda: None
 ) -> None:
-    """Do all steps of a publication; the caller holds all locks and keeps them.
+    """Do all steps of a publication on record; the caller holds all locks and keeps them.
 
-    Args:
-        publication: The one on record.
-        rooms: Of its places.
-        then: Called once all files have their final names.
-
-    Raises:
-        OutputFailed: Another manifest is there, or a staged file is missing.
-        WriteError: The store refused or failed; the record stays.
-        OSError: The store refused or failed to read; the record stays.
+    `then` is called once all files have their final names. Raises OutputFailed if another manifest
+    is there, or a staged file is missing. After a WriteError or OSError of the store the record
+    stays.
     """
     home = rooms[0]
     manifest = home.bucket.read(home.record(publication.folder, MANIFEST))

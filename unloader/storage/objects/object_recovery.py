@@ -38,13 +38,7 @@ from writers.errors import FormatError, WriteError
 
 
 def leftover(room: Room, holder: ObjectHolder | None, uploads: int = 0) -> Leftover:
-    """Count what a run has left at a place.
-
-    Args:
-        room: Of the place.
-        holder: Of its lock; None without a lock.
-        uploads: The unfinished uploads found there, which count as staged files.
-    """
+    """Count what a run has left at a place; unfinished uploads count as staged files."""
     files = [each for each in room.bucket.within(room.prefix) if "/staged/" in each.key]
     journal = read_journal(room, holder.folder) if holder is not None else b""
     return Leftover(
