@@ -409,7 +409,7 @@ def _log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str])
         and later[-1].parent_snapshot_id is None
         and later[-1].timestamp_ms < own.timestamp_ms
     )
-    # The manifests of an expired snapshot are gone. It is known if no other one removed files.
+    # The manifests of an expired snapshot are gone. If it alone removed files, it is known.
     removing = [each.snapshot_id for each in later if _number(each, "deleted-data-files") != 0]
     if at is not None and len(removing) == 1:
         removed_by = {**dict.fromkeys(gone, removing[0]), **removed_by}

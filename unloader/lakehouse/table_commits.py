@@ -294,7 +294,7 @@ def check_is_the_table(table: LakeTable, table_id: str) -> None:
 def place_of(location: str, options: str = "") -> str:
     """Return the place of `--to` for a URI or an absolute path in the records of a table.
 
-    `options` are those of an object store, as a place has them after the `?`.
+    `options` belong to an object store, as a place has them after the `?`.
     """
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):
