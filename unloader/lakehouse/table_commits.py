@@ -164,7 +164,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) -> None:
-    """Check that a table has the columns of a table that would be made for the files, in any order."""
+    """Check that a table has the columns that the files need, in any order."""
     needed = {each.name: each for each in wanted}
     has = {each.name: each for each in table}
     alike = {each.lower(): f", but {each!r}" for each in reversed(has)}
@@ -278,7 +278,7 @@ def check_is_the_same(commit: Commit, table_id: str, now: str = "") -> None:
 
 
 def check_is_the_table(table: LakeTable, table_id: str) -> None:
-    """Refuse a table that is not the one that a finished run wrote to; the id is empty without one."""
+    """Refuse a table that a finished run did not write to; the id is empty without a table."""
     if not table_id:
         raise OutputFailed(
             f"the table {table.name} does not exist any more",

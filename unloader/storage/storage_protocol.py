@@ -358,7 +358,7 @@ class RunStorage(LiveStorage, Protocol):
         """Return a staged file for reading."""
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
-        """Compare an upload to a final name with its parts in the store; WriteError if they differ."""
+        """Compare an upload with its parts in the store; WriteError if they differ."""
 
     def discard(self, *stems: str) -> None:
         """Remove the staged files at all places whose names begin with a stem and a dot."""

@@ -319,7 +319,7 @@ def _last_end(piece: bytes, mark: bytes, end: bytes, enclosed: bool) -> int:
 
 
 def arrow_table(block: bytes, text: TextFormat, names: Sequence[str], values: Any) -> Any:
-    """Return records of `plain_records` as Arrow's CSV reader parses them; it raises ArrowInvalid."""
+    """Return records of `plain_records` as Arrow parses them; it raises ArrowInvalid."""
     import pyarrow as pa
     from pyarrow import csv
 
