@@ -277,9 +277,6 @@ class Locks:
             self._undo = undo.pop_all()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lock", daemon=True)
-
-    def keep_alive(self) -> None:
-        """Renew the locks from now on."""
         self._thread.start()
 
     def _renew(self) -> None:
@@ -292,8 +289,7 @@ class Locks:
     def leave_alone(self) -> None:
         """Renew the locks no more."""
         self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join(_PATIENCE_SECONDS)
+        self._thread.join(_PATIENCE_SECONDS)
 
     def undo(self) -> None:
         """Renew the locks no more, and leave the places as they were, as far as possible."""

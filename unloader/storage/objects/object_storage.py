@@ -86,13 +86,10 @@ class ObjectRun(RunStorage):
             undo.callback(self._locks.undo)
             self._folder = self._locks.all[0].holder.folder
             self._nonce = self._locks.all[0].holder.nonce
-            # The removal of a dead run's leftovers may take long.
-            self._locks.keep_alive()
             for room in () if claim.overwrite else self._rooms:
                 if error := not_free(room.name, room.names(), shared=claim.shared):
                     raise error
-            names = [room.name for room in self._rooms]
-            self._earlier = EarlierRuns(ObjectStorage(), names, claim.read_index)
+            self._earlier = EarlierRuns(ObjectStorage(), self.places, claim.read_index)
             if claim.resumed:
                 self._resume(claim)
             else:
@@ -101,9 +98,7 @@ class ObjectRun(RunStorage):
 
     def _taken(self, claim: Claim) -> Locks:
         """Take the locks when nothing is being published at any of the places."""
-        me = ObjectHolder.here(
-            claim.run_id, tuple(each.name for each in self._rooms), home=claim.home
-        )
+        me = ObjectHolder.here(claim.run_id, self.places, home=claim.home)
         folder = f"{quote(claim.run_id, safe='-_.')}.{me.nonce}"
         names = (claim.names,) if self.uploads_to_finals else ()
         for _ in range(_TRIES):
