@@ -21,7 +21,7 @@ from writers.errors import WriteError
 from writers.files.publish import PART_SUFFIX, text_extension
 from writers.files.read_back import arrow_stream, open_bytes
 from writers.files.regular import write_error
-from writers.files.staging import StagedFiles
+from writers.files.sink import Sink, StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.parquet.writer import ParquetWriter
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from writers.files.read_back import Readable
-    from writers.files.sink import Sink
 
 
 def merge_files(

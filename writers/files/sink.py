@@ -1,4 +1,4 @@
-"""One staged file, written while the producer prepares the next bytes.
+"""The staged files of a work unit: each is written while the producer prepares the next bytes.
 
 Three stages overlap: the producer fills a buffer, a second thread compresses the buffer before it
 (only with a codec), and a third thread encrypts, hashes and writes the buffer before that. Buffers
@@ -24,22 +24,25 @@ from pathlib import Path
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from writers.codecs.compression import open_compressor
 from writers.cpu_delay import cpu_delay
 from writers.encryption import age
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.open_files import open_file
+from writers.files.publish import PART_SUFFIX
 from writers.files.regular import write_error
-from writers.model import StageSeconds
-from writers.objects.location import Location
+from writers.model import StageSeconds, WrittenFile
+from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from writers.codecs.compression import BytesLike, Compress
     from writers.files.open_files import OpenFile
-    from writers.model import Compression, UncompletedUpload
+    from writers.model import Compression, OutputSpec, UncompletedUpload
 
 T = TypeVar("T")
 
@@ -477,3 +480,116 @@ def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: b
 
     opened = HeldUpload if held else Upload
     return opened(location, buffer_bytes=buffer_bytes, in_flight=buffers)
+
+
+class StagedFiles:
+    """Opens one file after the other, and records the written files.
+
+    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` and so on if the output
+    has a file size. The first file is opened immediately, so that a unit without rows has a file.
+    """
+
+    def __init__(
+        self, spec: OutputSpec, stem: str, extension: str, compression: Compression
+    ) -> None:
+        self._spec = spec
+        self._stem = stem
+        self._extension = extension
+        self._compression = compression
+        self._done: list[WrittenFile] = []
+        self._done_stages = StageSeconds(uncompressed_bytes=0)
+        self._sink: Sink | None = None
+        self.sink()
+
+    def sink(self) -> Sink:
+        """Return the file being written; open the next one if necessary."""
+        if self._sink is None:
+            self._sink = Sink(
+                Path(self._spec.stream) if self._spec.stream else self._place(len(self._done)),
+                compression=self._compression,
+                buffer_bytes=self._spec.buffer_bytes,
+                buffers=self._spec.buffers,
+                checksum=self._spec.checksum,
+                direct_io=self._spec.direct_io,
+                min_free_bytes=self._spec.min_free_bytes,
+                recipients=self._spec.encryption.recipients,
+                synced_from_bytes=self._spec.synced_from_bytes,
+                stays_cached=self._spec.stays_cached,
+                held=self._spec.finals is not None,
+            )
+        return self._sink
+
+    @property
+    def is_open(self) -> bool:
+        return self._sink is not None
+
+    def finish(self, rows: int) -> None:
+        """Sync and close the file being written, which holds `rows` rows."""
+        sink = self.sink()
+        size, checksum = sink.close()
+        name = sink.path.name if sink.upload is None else self._name(len(self._done))
+        self._done.append(
+            WrittenFile(path=name, rows=rows, bytes=size, checksum=checksum, upload=sink.upload)
+        )
+        self._done_stages = _sum(self._done_stages, sink.stages())
+        self._sink = None
+
+    @property
+    def files(self) -> tuple[WrittenFile, ...]:
+        return tuple(self._done)
+
+    def abort(self) -> None:
+        """Remove every file; never raises."""
+        if self._sink is not None:
+            self._sink.abort()
+            self._sink = None
+        # Bytes that went through a pipe cannot be removed, and the pipe is not ours.
+        for number, file in enumerate(() if self._spec.stream else self._done):
+            place = self._place(number)
+            # The next run removes a file, an object or an upload that stays.
+            with contextlib.suppress(OSError, WriteError):
+                if isinstance(place, Path):
+                    place.unlink()
+                else:
+                    _remove_object(place, file.upload)
+        self._done.clear()
+
+    def _name(self, number: int) -> str:
+        """Return the name of a file while it is staged, and in the records of its unit."""
+        part = f".{number + 1:03d}" if self._spec.file_size_bytes else ""
+        return f"{self._stem}{part}.{self._extension}{PART_SUFFIX}"
+
+    def _place(self, number: int) -> Path | Location:
+        finals, name = self._spec.finals, self._name(number)
+        if finals is not None:
+            return Location.parse(finals.place).below(finals.name(number))
+        if is_location(self._spec.directory):
+            return Location.parse(self._spec.directory).below(name)
+        return Path(self._spec.directory, name)
+
+    @property
+    def bytes_written(self) -> int:
+        writing = self._sink.bytes_written if self._sink is not None else 0
+        return sum(file.bytes for file in self._done) + writing
+
+    def stages(self, encode_seconds: float) -> StageSeconds:
+        stages = self._done_stages
+        if self._sink is not None:
+            stages = _sum(stages, self._sink.stages())
+        return replace(stages, encode_s=encode_seconds)
+
+
+def _remove_object(location: Location, upload: UncompletedUpload | None) -> None:
+    from writers.objects.upload import remove, remove_upload
+
+    if upload is not None:
+        remove_upload(location, upload.id)
+    else:
+        remove(location)
+
+
+def _sum(some: StageSeconds, more: StageSeconds) -> StageSeconds:
+    sums = {name: getattr(some, name) + getattr(more, name) for name in some.__struct_fields__}
+    return StageSeconds(
+        **{**sums, "longest_blocked_s": max(some.longest_blocked_s, more.longest_blocked_s)}
+    )

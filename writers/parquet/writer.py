@@ -23,7 +23,7 @@ from writers.built_library import advice
 from writers.codecs.compression import CODECS, check_codec
 from writers.encryption.parquet import check_encryption, writing_options
 from writers.errors import FormatError, ValueNotRepresentable
-from writers.files.staging import StagedFiles
+from writers.files.sink import Sink, StagedFiles
 from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
 from writers.model import Compression, ParquetFormat
 from writers.parquet.columns import column_options
@@ -45,7 +45,6 @@ from writers.schema import check_schema, in_microseconds, with_field_ids
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from writers.files.sink import Sink
     from writers.model import EncoderChoice, OutputSpec, ParquetFormat, StageSeconds, WrittenFile
 
     OpenFile = Callable[[Sink], "ArrowFile | NativeFile"]

@@ -19,7 +19,7 @@ from pyarrow import types
 from writers.built_library import Unusable, advice
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.files.publish import text_extension
-from writers.files.staging import StagedFiles
+from writers.files.sink import Sink, StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
@@ -34,7 +34,6 @@ from writers.text.marks import overlaps_itself
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from writers.files.sink import Sink
     from writers.model import (
         EncoderChoice,
         OutputSpec,
