@@ -30,7 +30,6 @@ from unloader.sources.questions import GONE
 from unloader.sources.statement import check_condition, relation_of
 
 _READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(int(sys.argv[2])))"
-_HASHED_AT_ONCE = 1 << 20
 
 
 def database_path(spec: SourceSpec) -> str:
@@ -109,18 +108,12 @@ def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -
         for log in sorted(glob.glob(glob.escape(path) + logs)):
             with suppress(FileNotFoundError):
                 if os.stat(log).st_size:
-                    parts.append(f"{log[len(path) + 1 :]}={_digest_of(log)}")
+                    with open(log, "rb") as file:
+                        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+                    parts.append(f"{log[len(path) + 1 :]}={digest}")
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error}") from error
     return " ".join(parts)
-
-
-def _digest_of(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_HASHED_AT_ONCE):
-            digest.update(chunk)
-    return digest.hexdigest()[:16]
 
 
 class FileCatalog(Catalog):

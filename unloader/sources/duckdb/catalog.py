@@ -21,8 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from partition_planner.model import (
     ColumnInfo,
     PartitionInfo,
@@ -113,10 +111,9 @@ class DuckDBCatalog(FileCatalog):
         shared_snapshot=True, snapshot_outlives_run=True, folding="any", hashes=True, samples=True
     )
 
-    def __init__(self, file: OpenFile) -> None:
-        self._connection = file.connection
-        self.path = str(file.path)
-        self._file = file
+    def __init__(self, spec: SourceSpec) -> None:
+        self._connection, self._identity = connect(spec, {})
+        self.path = database_path(spec)
         version = self.rows("SELECT library_version FROM pragma_version()")[0][0]
         self.server_version = f"DuckDB {version}"
 
@@ -214,10 +211,10 @@ class DuckDBCatalog(FileCatalog):
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return Snapshot(kind=FILE, value=self._file.identity, taken_at=now)
+        return Snapshot(kind=FILE, value=self._identity, taken_at=now)
 
     def check_snapshot(self) -> None:
-        if not self._file.path.is_file():
+        if not os.path.isfile(self.path):
             raise SnapshotGone(
                 f"{self.path} does not exist any more", "restore the file and run again"
             )
@@ -298,24 +295,16 @@ def _fitting_partitions(
     """Return a table's partitions in the map, in order; none if the map does not fit the table."""
     if not found:
         return ()
-    expected = 0
+    expected, flaw = 0, ""
     for partition, first, last in found:
         if first != expected or last < first - 1:
-            logger.warning(
-                "the partition map of %s has a gap or an overlap at %s, so it is ignored",
-                label,
-                partition,
-            )
-            return ()
+            flaw = f"has a gap or an overlap at {partition}"
+            break
         expected = last + 1
-    if extent.addresses and (extent.first < 0 or extent.last > expected):
-        logger.warning(
-            "the partition map of %s ends at rowid %s but the table ends at %s, so the map is "
-            "ignored",
-            label,
-            expected - 1,
-            extent.last - 1,
-        )
+    if not flaw and extent.addresses and (extent.first < 0 or extent.last > expected):
+        flaw = f"ends at rowid {expected - 1} but the table ends at {extent.last - 1}"
+    if flaw:
+        logger.warning("the partition map of %s %s, so it is ignored", label, flaw)
         return ()
     return tuple(
         PartitionInfo(
@@ -420,29 +409,15 @@ OLDEST_VERSION = 2
 SQLITE = b"SQLite format 3\0"
 
 
-class OpenFile(Struct, frozen=True, kw_only=True):
-    """A DuckDB file that is open, so that other processes cannot write it."""
-
-    connection: Any
-    path: Path
-    identity: str
-    """Differs between any two states of the data."""
-
-
 def connect(
     spec: SourceSpec,
     config: dict[str, str],
     read_header: Callable[[str, int], bytes] = header_of,
-) -> OpenFile:
-    """Open the file for reading.
+) -> tuple[Any, str]:
+    """Open the file for reading; return the connection and the `identity_of` the file.
 
-    Args:
-        config: Settings of DuckDB.
-        read_header: `kept_header_of` in a worker.
-
-    Raises:
-        ConfigError: DuckDB is missing, or the file is another database's.
-        SourceError: DuckDB refuses.
+    `config` has settings of DuckDB; `read_header` is `kept_header_of` in a worker. `ConfigError`
+    where DuckDB is missing, or the file is another database's; `SourceError` where DuckDB refuses.
     """
     try:
         import duckdb
@@ -481,15 +456,11 @@ def connect(
     # Zones of TIMESTAMPTZ must not follow the environment of a worker.
     with suppress(duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
-    return OpenFile(connection=connection, path=path, identity=identity_of(path, header))
+    return connection, identity_of(path, header)
 
 
 def identity_of(path: Path, header: bytes) -> str:
-    """Return a text that differs for each state of the data.
-
-    The last commits may be in a log beside the file, if a writer was killed or prevents the
-    checkpoint.
-    """
+    """Return a text that differs for each state of the data, also of data in a log beside."""
     return state_of(str(path), header, ".wal*")
 
 

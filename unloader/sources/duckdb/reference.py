@@ -57,8 +57,8 @@ _YEAR_10000 = 253_402_300_800
 def _number(salt: int, span: int) -> str:
     """Return SQL for a number from 0 to `span` - 1; each of the 64 salts has a separate series.
 
-    The salt is part of the hashed value: `hash(i, salt)` would be `hash(i)` with the same bits
-    inverted in every row.
+    The salt is part of the hashed value: `hash(i, salt)` would be `hash(i)` with some bits
+    inverted.
     """
     return f"(hash(i * {_SALTS} + {salt}) % {span})::BIGINT"
 
@@ -138,23 +138,17 @@ def build_reference_table(
 
     A file built before with the same rows, partitions, table name and generator is left as it is;
     another reference table is replaced. The file is built beside its place, as `<path>.building`,
-    and renamed when it is complete; an interrupted build leaves the earlier file in place.
-    Memory stays under about 3 GB for any number of rows.
+    and renamed when it is complete; an interrupted build leaves the earlier file in place. Memory
+    stays under about 3 GB for any number of rows.
 
     Args:
-        path: The file; its directory is created.
-        rows: Rows of the table, 1 or more.
         partitions: 1 to 256; row r is in partition `hash(key) % partitions`, counted from 0.
-        table: Name of the table in the schema `main`.
         observe: Called a few times a second with the number of rows written so far.
         stop: Called a few times a second; the build ends if it returns True.
 
     Raises:
-        UsageError: `rows` or `partitions` is out of range.
-        ConfigError: DuckDB is not installed.
         OutputFailed: `path` is something else, another process is building it, or the directory
             refuses or is full.
-        Interrupted: `stop` returned True.
     """
     if rows < 1:
         raise UsageError(f"cannot build a reference table of {rows} rows", "give --rows 1 or more")
@@ -194,14 +188,10 @@ def is_current(
 ) -> bool:
     """Return whether `build_reference_table` with these arguments would keep the file at `path`.
 
-    Raises:
-        ConfigError: DuckDB is not installed.
-        OutputFailed: `path` exists and is not a reference table.
+    `OutputFailed` where `path` is not a reference table.
     """
-    return path.exists() and _existing_label(path, table) == _label(rows, partitions)
-
-
-def _existing_label(path: Path, table: str) -> str:
+    if not path.exists():
+        return False
     duckdb = _driver()
     hint = "choose another directory or remove the file"
     try:
@@ -216,7 +206,7 @@ def _existing_label(path: Path, table: str) -> str:
         ) from error
     if found is None or not str(found[0]).startswith(_LABEL):
         raise OutputFailed(f"{path} exists, but does not contain the reference table {table}", hint)
-    return str(found[0])
+    return bool(found[0] == _label(rows, partitions))
 
 
 @contextmanager
@@ -248,10 +238,9 @@ def _database(path: Path) -> Iterator[tuple[Any, Path]]:
 
 
 def _remove(building: Path, spill: Path) -> None:
-    """Remove what a build may have left.
+    """Remove what a build may have left; `OutputFailed` where another process is building.
 
-    Raises:
-        OutputFailed: Another process is building; DuckDB keeps a lock on the file it writes.
+    DuckDB keeps a lock on the file it writes.
     """
     if building.exists():
         with building.open("r+b") as file:
@@ -300,11 +289,7 @@ def _lay_down(
 
 
 def _record_partitions(database: Any, rows: int, partitions: int, table: str) -> None:
-    """Write the side table from the rowids the rows really got.
-
-    Raises:
-        UnloaderError: The rows of some partition are not one range.
-    """
+    """Write the side table from the rowids the rows really got, which are one range for each."""
     found = {
         number: (first, last, count)
         for number, first, last, count in database.execute(

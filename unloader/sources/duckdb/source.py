@@ -7,7 +7,6 @@ snapshot. It has no partitions; a table may have a map of partitions, see `catal
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,10 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, Source, batch_rows
-from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.catalog import (
     FILE,
     HEADER_BYTES,
     DuckDBCatalog,
-    OpenFile,
     connect,
     first_line,
     identity_of,
@@ -30,6 +27,7 @@ from unloader.sources.duckdb.catalog import (
     selector_statement,
     translated,
 )
+from unloader.sources.duckdb.types import REFUSED, conform, refusal, refused_column
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
 from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
@@ -63,44 +61,42 @@ class DuckDBSource(Source):
         import pyarrow.types  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
-        return DuckDBCatalog(connect(spec, {}))
+        return DuckDBCatalog(spec)
 
     def share(self, spec: SourceSpec) -> None:
         """Open the file, for the first reader of each process that is forked from this one.
 
         To open a file takes most of the CPU of a small worker: 35 of 75 ms, measured with 16
-        workers. The database has no thread of its own, and its temporary files have the id of the
-        process that writes them, so that forks share only memory that the kernel copies.
+        workers. The database has no thread, and its temporary files have the id of the process that
+        writes them, so that forks share only memory that the kernel copies.
         """
-        opened = _opened(spec)
+        _shared[spec] = connection, _, _ = _opened(spec)
         # The first use of each of these prepares tables that stay.
-        with relation(opened[0].connection, "SELECT 1").to_arrow_reader(1) as rows:
+        with relation(connection, "SELECT 1").to_arrow_reader(1) as rows:
             rows.read_all()
-        _shared[spec] = opened
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> DuckDBReader:
         """Open the file in a worker, or take the open file that the worker was forked with."""
         wanted = snapshot.value if snapshot is not None and snapshot.value else None
-        if spec in _shared:
-            file, at_snapshot = _shared.pop(spec)
-            with suppress(SnapshotGone):
-                at_snapshot.check_opened(wanted, file.identity)
-                return DuckDBReader(file.connection, at_snapshot)
-            file.connection.close()
-        file, at_snapshot = _opened(spec)
+        is_shared = spec in _shared
+        connection, identity, file = _shared.pop(spec) if is_shared else _opened(spec)
         try:
-            at_snapshot.check_opened(wanted, file.identity)
+            file.check_opened(wanted, identity)
         except SnapshotGone:
-            file.connection.close()
+            connection.close()
+            if is_shared:  # It was opened before the snapshot.
+                return self.open_reader(spec, snapshot)
             raise
-        return DuckDBReader(file.connection, at_snapshot)
+        return DuckDBReader(connection, file)
 
 
-_shared: dict[SourceSpec, tuple[OpenFile, FileAtSnapshot]] = {}
+_Opened = tuple[Any, str, FileAtSnapshot]
+
+_shared: dict[SourceSpec, _Opened] = {}
 """Files that were opened by `share` and have no reader in this process yet."""
 
 
-def _opened(spec: SourceSpec) -> tuple[OpenFile, FileAtSnapshot]:
+def _opened(spec: SourceSpec) -> _Opened:
     """Open the file without a thread: the processes are the parallelism."""
     path = Path(database_path(spec))
 
@@ -108,7 +104,8 @@ def _opened(spec: SourceSpec) -> tuple[OpenFile, FileAtSnapshot]:
         return identity_of(path, kept_header_of(str(path), HEADER_BYTES))
 
     at_snapshot = FileAtSnapshot(str(path), state)
-    return connect(spec, {"threads": "1", "async_threads": "0"}, kept_header_of), at_snapshot
+    config = {"threads": "1", "async_threads": "0"}
+    return *connect(spec, config, kept_header_of), at_snapshot
 
 
 READER_MEMORY_BYTES = (32 << 20, 256 << 20)
@@ -137,66 +134,56 @@ class DuckDBReader:
         schema = read_schema(extract.projection.schema)
         sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
         rows = batch_rows(schema, batch_bytes)
-        caps = _caps(extract, batch_bytes)
+        # A query or a condition may sort or join. That needs room, and a second reading under
+        # another cap may return rows in another order. A scan of a table does neither, but DuckDB
+        # may find the first rows of a table in another way.
+        filtered = extract.where is not None or extract.limit_rows is not None
+        is_scan = extract.table.row_ranges and extract.query is None and not filtered
+        caps = (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes))
         yielded = 0
         with self._file.read():
             while True:
-                cap = f"SET memory_limit = '{caps[self._tried]}B'" if caps else "RESET memory_limit"
+                cap, fewer = "RESET memory_limit", rows
+                if is_scan:
+                    cap = f"SET memory_limit = '{caps[self._tried]}B'"
+                    fewer = (rows, *WIDE_BATCH_ROWS)[self._tried]
                 self._connection.execute(cap)
-                fewer = (rows, *WIDE_BATCH_ROWS)[self._tried] if caps else rows
+                again = yielded  # One thread gives the same rows in the same order again.
                 try:
-                    # One thread gives the same rows in the same order again.
-                    for batch in _without(yielded, self._scan(sql, fewer)):
-                        yielded += batch.num_rows
-                        yield duckdb_types.conform(batch, schema)
-                        del batch
+                    # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
+                    with relation(self._connection, sql).to_arrow_reader(fewer) as found:
+                        for batch in found:
+                            known = min(again, batch.num_rows)
+                            again -= known
+                            if known < batch.num_rows:
+                                yielded += batch.num_rows - known
+                                yield conform(batch.slice(known), schema)
+                            del batch
                     return
                 except Exception as error:
-                    if name := duckdb_types.refused_column(first_line(error)):
+                    if name := refused_column(first_line(error)):
                         raise self._refusal(extract, piece, name) from error
-                    if not (caps and is_out_of_memory(error)):
+                    if not (is_scan and is_out_of_memory(error)):
                         raise translated(error) from error
                     if self._tried == len(caps) - 1:
                         raise _too_wide(schema, caps[-1]) from error
                     self._tried += 1
 
     def _refusal(self, extract: Extract, piece: Piece, first: str) -> OutputFailed:
-        """Return the error for all columns of a piece that hold a refused value.
-
-        `first` is the column that stopped the reading.
-        """
-        guarded = [
-            each.name
-            for each in extract.projection.columns
-            if duckdb_types.REFUSED in each.expression
-        ]
+        """Return the error for all columns with a refused value; `first` stopped the reading."""
+        columns = extract.projection.columns
+        guarded = [each.name for each in columns if REFUSED in each.expression]
         items = ", ".join(f"bool_or(NOT isfinite({quoted(name)}))" for name in guarded)
         try:
             sql = selector_statement(items, extract, piece.selector)
             (row,) = self._connection.execute(sql).fetchall()
         except Exception:  # The error at hand says more.
-            return duckdb_types.refusal([first])
+            return refusal([first])
         found = [name for name, holds in zip(guarded, row, strict=True) if holds]
-        return duckdb_types.refusal(found or [first])
+        return refusal(found or [first])
 
     def close(self) -> None:
         self._connection.close()
-
-    def _scan(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
-        # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
-        with relation(self._connection, sql).to_arrow_reader(rows) as reader:
-            yield from reader
-
-
-def _caps(extract: Extract, batch_bytes: int) -> tuple[int, ...]:
-    """Return the caps to try one after the other, empty if memory has no cap."""
-    # A query or a condition may sort or join. That needs room, and a second reading under another
-    # cap may return rows in another order. A scan of a table does neither, but DuckDB may find the
-    # first rows of a table in another way.
-    filtered = extract.where is not None or extract.limit_rows is not None
-    if extract.query is not None or filtered or not extract.table.row_ranges:
-        return ()
-    return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes))
 
 
 def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
@@ -214,10 +201,3 @@ def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
         f"raise --fetch-memory (DuckDB may use {LAST_CAP_SHARES // SHARES} times as much in each "
         "worker), or leave wide columns out with --exclude",
     )
-
-
-def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if rows < batch.num_rows:
-            yield batch.slice(rows)
-        rows = max(0, rows - batch.num_rows)

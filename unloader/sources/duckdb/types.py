@@ -122,14 +122,18 @@ def with_types(
     """Return the columns with the Arrow types that DuckDB gives their readings, in their order."""
     import pyarrow as pa
 
-    def typed(reading: Reading, kind: pa.DataType) -> Reading:
-        zoned = pa.types.is_timestamp(kind) and kind.tz
-        kind = pa.timestamp(kind.unit, "UTC") if zoned else kind
-        return replace(reading, output_type=str(kind), arrow_type=kind)
-
-    given = iter(types)
+    given = (
+        pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+        for kind in types
+    )
     return tuple(
-        replace(column, readings=tuple(typed(each, next(given)) for each in column.readings))
+        replace(
+            column,
+            readings=tuple(
+                replace(reading, output_type=str(kind), arrow_type=kind)
+                for reading, kind in zip(column.readings, given, strict=False)
+            ),
+        )
         for column in columns
     )
 

@@ -10,15 +10,14 @@ TZR` after them. The output has the form that `text_class` promises: numbers wit
 point; timestamps with a minus or nothing before the year (-0001 is 1 BC) and without zeros at the
 end of the fraction.
 
-Ticks count in the proleptic Gregorian calendar with the same fields. Oracle uses the Julian
-calendar before 1582-10-15, with days (1500-02-29) that the Gregorian calendar does not have.
+Oracle uses the Julian calendar before 1582-10-15, with days (1500-02-29) that the Gregorian
+calendar of timestamps does not have.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -28,10 +27,10 @@ import pyarrow as pa
 from msgspec import Struct
 
 from unloader.errors import OutputFailed, SourceError, UnloaderError
+from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.oracle.types import fraction_digits, parse_native
 from unloader.sources.readings import type_named
 from writers.schema import pc
-from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS
 from writers.text.number_texts import float_texts
 from writers.text.string_arrays import binary_texts, value_bytes
 
@@ -82,7 +81,11 @@ class BatchMaker(Struct, kw_only=True):
             if item.part == "length"
         }
         for index, length in lengths.items():
-            arrays[index] = _with_empty(arrays[index], length)
+            # An empty LOB comes over like NULL.
+            empty = pc.fill_null(pc.equal(length, 0), False)
+            kind = arrays[index].type
+            nothing = pa.scalar("" if pa.types.is_string(kind) else b"", kind)
+            arrays[index] = pc.if_else(empty, nothing, arrays[index])
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _array(self, item: Item, array: pa.Array, *, checked: bool) -> pa.Array:
@@ -120,12 +123,13 @@ def _moments(column: ReadColumn, array: pa.Array, kind: pa.DataType, digits: int
     try:
         return parse_moments(array, kind)
     except MomentRefused as refused:
+        text, reason = refused.args
         usual = f"write it as exact text with --as-text {column.name}"
         finest = (
             f"write the column as exact text with --nanoseconds string or --as-text {column.name}"
         )
         raise OutputFailed(
-            f"column {column.name} holds {refused.text}, which {refused.reason}",
+            f"column {column.name} holds {text}, which {reason}",
             finest if kind.unit == "ns" else usual,
         ) from refused
 
@@ -154,34 +158,9 @@ def bad_text(column: str, value: bytes) -> OutputFailed:
     )
 
 
-def _with_empty(values: pa.Array, lengths: pa.Array) -> pa.Array:
-    """Return LOBs with the empty ones among them, which come over like NULLs."""
-    empty = pc.fill_null(pc.equal(lengths, 0), False)
-    return pc.if_else(
-        empty, pa.scalar("" if pa.types.is_string(values.type) else b"", values.type), values
-    )
-
-
 MOMENT_LENGTH = len("-YYYY-MM-DD HH:MI:SS")
 """Characters of a date and time with its sign."""
 _OFFSET_LENGTH = len("+HH:MM")
-_FORM = r"^[ -]\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,9})?$"
-_MONTH_DAYS = pa.array((0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), pa.int64())
-_YEARS_BEFORE = 4800
-"""Twelve cycles of 400 years added, so that every dividend is positive."""
-_ERA_DAYS = 146_097
-_EPOCH_DAYS = 719_468 + _YEARS_BEFORE // 400 * _ERA_DAYS
-"""Days from March 1 of the year -4800 to 1970-01-01."""
-_LAST_NS_SECOND = (2**63 - 1) // 10**9
-
-
-@dataclass(slots=True)
-class MomentRefused(Exception):
-    """A text that the Arrow type asked for has no value for."""
-
-    index: int
-    text: str
-    reason: str
 
 
 def number_texts(texts: pa.Array) -> pa.Array:
@@ -197,7 +176,7 @@ def number_texts(texts: pa.Array) -> pa.Array:
 def moment_texts(texts: pa.Array, digits: int) -> pa.Array:
     """Return texts of `TO_CHAR` without the blank before years after Christ.
 
-    `digits` are those of the fraction of a second; 0 without a fraction.
+    `digits` is the number of digits of the fraction; 0 without a fraction.
     """
     trimmed = pc.ascii_ltrim(texts, " ")
     if not digits:
@@ -244,79 +223,6 @@ def _regions() -> dict[str, str]:
 
 def _joined(left: pa.Array, right: pa.Array | pa.Scalar, separator: str) -> pa.Array:
     return pc.binary_join_element_wise(left, right, pa.scalar(separator))
-
-
-def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
-    """Parse texts of `TO_CHAR` into timestamps in UTC, by the fields of the Gregorian calendar.
-
-    The texts have no more digits of a fraction than the type. `MomentRefused` names the first text
-    that has no value of the type.
-    """
-    _refuse(texts, pc.invert(pc.match_substring_regex(texts, _FORM)), "is not a date")
-
-    def number(start: int, stop: int) -> pa.Array:
-        return pc.cast(pc.utf8_slice_codeunits(texts, start, stop), pa.int64())
-
-    counted, month, day = number(1, 5), number(6, 8), number(9, 11)
-    hour, minute, second = number(12, 14), number(15, 17), number(18, 20)
-    _refuse(texts, _outside(counted, 1, 9999), "has an impossible year")
-    _refuse(texts, _outside(month, 1, 12), "has an impossible month")
-    before = pc.starts_with(texts, "-")
-    year = pc.if_else(before, pc.subtract(1, counted), counted)
-    last = pc.add(_MONTH_DAYS.take(month), _leap_day(year, month))
-    bad = pc.or_(pc.less(day, 1), pc.greater(day, last))
-    _refuse(texts, bad, "is not a day of the Gregorian calendar")
-    for field, end in ((hour, 23), (minute, 59), (second, 59)):
-        _refuse(texts, _outside(field, 0, end), "has an impossible time of day")
-    clock = pc.add(pc.multiply(pc.add(pc.multiply(hour, 60), minute), 60), second)
-    seconds = pc.add(pc.multiply(_days(year, month, day), DAY_SECONDS), clock)
-    digits = UNIT_DIGITS[kind.unit]
-    fraction = _fraction(texts, digits)
-    if kind.unit == "ns":
-        over = pc.and_(
-            pc.equal(seconds, _LAST_NS_SECOND), pc.greater(fraction, (2**63 - 1) % 10**9)
-        )
-        bad = pc.or_(over, _outside(seconds, -_LAST_NS_SECOND, _LAST_NS_SECOND))
-        _refuse(texts, bad, f"is outside the range of {kind} (1677-09-21 to 2262-04-11)")
-    return pc.add(pc.multiply(seconds, 10**digits), fraction).view(kind)
-
-
-def _fraction(texts: pa.Array, digits: int) -> pa.Array:
-    """Return the ticks of a second; a text may show fewer digits than ticks have."""
-    shown = pc.utf8_slice_codeunits(texts, MOMENT_LENGTH + 1, MOMENT_LENGTH + 1 + digits)
-    # A leading 0, as the text without a fraction is empty.
-    return pc.cast(
-        pc.ascii_rpad(pc.binary_join_element_wise("0", shown, ""), digits + 1, "0"), pa.int64()
-    )
-
-
-def _leap_day(year: pa.Array, month: pa.Array) -> pa.Array:
-    def divides(divisor: int) -> pa.Array:
-        return pc.equal(pc.multiply(pc.divide(year, divisor), divisor), year)
-
-    leap = pc.and_(divides(4), pc.or_(pc.invert(divides(100)), divides(400)))
-    return pc.cast(pc.and_(leap, pc.equal(month, 2)), pa.int64())
-
-
-def _days(year: pa.Array, month: pa.Array, day: pa.Array) -> pa.Array:
-    """Return days since 1970-01-01, by Howard Hinnant's `days_from_civil`."""
-    early = pc.cast(pc.less_equal(month, 2), pa.int64())
-    years = pc.subtract(pc.add(year, _YEARS_BEFORE), early)
-    march_month = pc.add(pc.subtract(month, 3), pc.multiply(early, 12))
-    in_year = pc.divide(pc.add(pc.multiply(march_month, 153), 2), 5)
-    leaps = pc.add(pc.subtract(pc.divide(years, 4), pc.divide(years, 100)), pc.divide(years, 400))
-    days = pc.add(pc.add(pc.multiply(years, 365), leaps), pc.add(in_year, pc.subtract(day, 1)))
-    return pc.subtract(days, _EPOCH_DAYS)
-
-
-def _outside(numbers: pa.Array, first: int, last: int) -> pa.Array:
-    return pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
-
-
-def _refuse(texts: pa.Array, bad: pa.Array, reason: str) -> None:
-    index = pc.index(bad, pa.scalar(True)).as_py()
-    if index >= 0:
-        raise MomentRefused(index, texts[index].as_py().strip(), reason)
 
 
 _MISFIT = re.compile(r"DPY-4042: (\S+) cannot be converted to .* decimal\((\d+), (\d+)\)")

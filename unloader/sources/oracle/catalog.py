@@ -43,20 +43,21 @@ from unloader.sources.oracle.dictionary import (
 from unloader.sources.oracle.layout import Layout, lay_out, object_ids
 from unloader.sources.oracle.session import PROGRAM, Session, client_identifier
 from unloader.sources.oracle.statement import (
+    CHARACTER_SET,
+    HASHING,
     SCN_GRANT,
+    UTF_8,
     as_of,
     check_readable,
     count_statement,
     current_scn,
     fetch_plan,
-    hasher_of,
     last_level,
     plain_digits,
     query_relation,
     select_columns,
     selector_statement,
     take_snapshot,
-    unhashed,
 )
 from unloader.sources.oracle.types import (
     described_column,
@@ -272,7 +273,27 @@ class OracleCatalog(Catalog):
         """
         described = self._described.get((extract.table.schema or "", extract.table.name))
         if extract.query is None and described is not None and described[0].has_rowids:
-            self._check_segments(*described, extract, selectors)
+            relation, layout = described
+            now = object_ids(Dictionary(self._session, [(relation.owner, relation.name)]), relation)
+            chosen = {selector.partition for selector in selectors}
+            then = {
+                part.name: part.object_id
+                for part in layout.parts
+                if None in chosen or part.name in chosen
+            }
+            then.update(
+                (selector.partition or "", selector.object_id)
+                for selector in selectors
+                if isinstance(selector, RowRange)
+            )
+            for name, number in then.items():
+                if now and number is not None and now.get(last_level(name) or None) != number:
+                    label = extract.table.label
+                    raise SnapshotGone(
+                        f"{f'partition {name} of {label}' if name else label} was truncated, "
+                        "exchanged or moved after it was described",
+                        "run again; if you use a plan, make a new plan",
+                    )
         if self._spec.session.confirm_fetch:
             # Only here: every start of the program would read it.
             from unloader.sources.oracle.native.batches import confirm_fetch
@@ -280,36 +301,18 @@ class OracleCatalog(Catalog):
             statements = [self.statement(extract, selector) for selector in selectors]
             confirm_fetch(self._spec, self._session, statements, fetch_plan(extract))
 
-    def _check_segments(
-        self,
-        relation: Relation,
-        layout: Layout,
-        extract: Extract,
-        selectors: tuple[Selector, ...],
-    ) -> None:
-        asked = Dictionary(self._session, [(relation.owner, relation.name)])
-        now = object_ids(asked, relation)
-        chosen = {selector.partition for selector in selectors}
-        then = {
-            part.name: part.object_id
-            for part in layout.parts
-            if None in chosen or part.name in chosen
-        }
-        then.update(
-            (selector.partition or "", selector.object_id)
-            for selector in selectors
-            if isinstance(selector, RowRange)
-        )
-        for name, number in then.items():
-            if now and number is not None and now.get(last_level(name) or None) != number:
-                what = f"partition {name} of {extract.table.label}" if name else extract.table.label
-                raise SnapshotGone(
-                    f"{what} was truncated, exchanged or moved after it was described",
-                    "run again; if you use a plan, make a new plan",
-                )
-
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        return sampled_keys(column, share)
+        text = _text(quoted(column.name), parse_native(column.native_type).name)
+        if text is None:
+            return None
+        # NULL and an empty text have the same hash.
+        hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{below(share).upper()}')"
+        return SampledKeys(
+            column=column.name,
+            share=share,
+            text=text,
+            condition=f"{text} IS NOT NULL AND {hashed}",
+        )
 
     def statement(self, extract: Extract, selector: Selector) -> str:
         return selector_statement(select_columns(extract), extract, selector)
@@ -337,11 +340,18 @@ class OracleCatalog(Catalog):
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
         self._revive()
-        return unhashed(self._session, extract)
+        found = HASHING.unhashed(extract)
+        character_set = str(self._session.value(CHARACTER_SET))
+        if character_set != UTF_8:
+            for index, column in enumerate(extract.projection.columns):
+                if column.output_type == "string" and index not in found:
+                    found[index] = f"the database's character set is {character_set}, not {UTF_8}"
+        return found
 
     def open_hasher(self, extract: Extract) -> Hasher:
         """Connect once more; the SCN is in the statements."""
-        return hasher_of(self._spec)
+        session = Session(self._spec, action="checksums", scans=True)
+        return Hasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)
 
     def end_sessions_sql(self) -> str:
         """Return a block that kills the run's sessions on all instances, for a DBA."""
@@ -423,20 +433,6 @@ def refuse_row_numbers(where: str) -> None:
             "--where uses ROWNUM, which starts from 1 in each work unit",
             "use --query instead, which is read as one work unit",
         )
-
-
-def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    text = _text(quoted(column.name), parse_native(column.native_type).name)
-    if text is None:
-        return None
-    # NULL and an empty text have the same hash.
-    hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{below(share).upper()}')"
-    return SampledKeys(
-        column=column.name,
-        share=share,
-        text=text,
-        condition=f"{text} IS NOT NULL AND {hashed}",
-    )
 
 
 def _text(value: str, kind: str) -> str | None:

@@ -70,39 +70,40 @@ class Dictionary:
 
     def rows(self, question: Question, owner: str, name: str) -> list[Row]:
         """Return the answer for one table; `SourceError` where the user may not see the view."""
+        found = self.rows_or_error(question, owner, name)
+        if isinstance(found, SourceError):
+            raise found
+        return found
+
+    def rows_or_error(self, question: Question, owner: str, name: str) -> list[Row] | SourceError:
         asked = (question, owner)
         if asked not in self._answers:
-            self._answers[asked] = self._asked(question, owner)
-        answer = self._answers[asked]
-        if isinstance(answer, SourceError):
-            raise answer
-        return answer.get(name, [])
+            answer = self.session.allowed(partial(self._asked, question, owner))
+            self._answers[asked] = answer
+            if isinstance(answer, SourceError):
+                logger.info("cannot read %s: %s", question.view, answer.message)
+        known = self._answers[asked]
+        return known if isinstance(known, SourceError) else known.get(name, [])
 
-    def _asked(self, question: Question, owner: str) -> dict[str, list[Row]] | SourceError:
-        """Return the rows of all tables of an owner, by name, or the database's refusal."""
+    def _asked(self, question: Question, owner: str) -> dict[str, list[Row]]:
+        """Return the rows of all tables of an owner, by name."""
         names = self._names.get(owner, [])
         found: dict[str, list[Row]] = {}
-        try:
-            for start in range(0, len(names), NAMES_TOGETHER):
-                binds = {
-                    f"n{at}": name for at, name in enumerate(names[start : start + NAMES_TOGETHER])
-                }
-                conditions = [f"{question.name} IN ({', '.join(f':{each}' for each in binds)})"]
-                if question.owner:
-                    conditions.insert(0, f"{question.owner} = :owner")
-                    binds["owner"] = owner
-                conditions += [question.where] if question.where else []
-                order = f" ORDER BY {question.order}" if question.order else ""
-                for name, *row in self.session.run(
-                    f"SELECT {question.name}, {question.select} FROM {question.view} "
-                    f"WHERE {' AND '.join(conditions)}{order}",
-                    binds,
-                ):
-                    found.setdefault(name, []).append(tuple(row))
-        except SourceError as error:
-            if not self.session.alive:
-                raise
-            return error
+        for start in range(0, len(names), NAMES_TOGETHER):
+            some = names[start : start + NAMES_TOGETHER]
+            binds = {f"n{at}": name for at, name in enumerate(some)}
+            conditions = [f"{question.name} IN ({', '.join(f':{each}' for each in binds)})"]
+            if question.owner:
+                conditions.insert(0, f"{question.owner} = :owner")
+                binds["owner"] = owner
+            conditions += [question.where] if question.where else []
+            order = f" ORDER BY {question.order}" if question.order else ""
+            for name, *row in self.session.run(
+                f"SELECT {question.name}, {question.select} FROM {question.view} "
+                f"WHERE {' AND '.join(conditions)}{order}",
+                binds,
+            ):
+                found.setdefault(name, []).append(tuple(row))
         return found
 
 
@@ -351,42 +352,16 @@ _SERVING = ("MLOG$_", "RUPD$_")
 Key = tuple[str, str]
 
 
-class _Rights(Struct, frozen=True, kw_only=True):
-    """The user's rights on objects of other users."""
-
-    general: frozenset[str]
-    schemas: frozenset[tuple[str, str]]
-    tables: frozenset[tuple[str, str, str]]
-
-    def may(self, table: Key, *privileges: str) -> bool:
-        """Return whether he has one of these object privileges on a table, however he got it."""
-        for word in privileges:
-            by_all = f"{word} ANY TABLE"
-            if by_all in self.general or (table[0], by_all) in self.schemas:
-                return True
-            if (*table, word) in self.tables:
-                return True
-        return False
-
-
 def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTable]:
     """Return the tables and views of all users of whom this one sees any, in no order.
 
     `at_scn`: to read them takes the right to read as of an SCN, too.
     """
-    schemas: list[tuple[str, str]] = []
+    # Rights on all tables, on all tables of a schema, or on one.
+    rights: set[Row] = {*session.run(IN_GENERAL), *session.run(ON_TABLES)}
     if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
-        try:
-            schemas = [(schema, word) for schema, word in session.run(ON_SCHEMAS)]
-        except SourceError as error:
-            if not session.alive:
-                raise
-            logger.info("cannot read SESSION_SCHEMA_PRIVS: %s", error.message)
-    rights = _Rights(
-        general=frozenset(word for (word,) in session.run(IN_GENERAL)),
-        schemas=frozenset(schemas),
-        tables=frozenset((owner, name, word) for owner, name, word in session.run(ON_TABLES)),
-    )
+        found = session.allowed(partial(session.run, ON_SCHEMAS))
+        rights.update(() if isinstance(found, SourceError) else found)
     unreadable: dict[Key, list[UnreadableColumn]] = {}
     for owner, table, name, data_type, type_owner, length, *facts in session.run(UNUSUAL_COLUMNS):
         native = column_type(data_type, type_owner, length, facts)
@@ -407,20 +382,25 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
 
 
 def _obstacles(
-    table: TableSummary, user: str, rights: _Rights, *, at_scn: bool
+    table: TableSummary, user: str, rights: set[Row], *, at_scn: bool
 ) -> Iterator[Obstacle]:
     """Yield the missing rights; the owner of a table needs no rights."""
     if table.schema == user:
         return
-    key = (table.schema or "", table.name)
     name, grantee = qualified(table.schema, table.name), quoted(user)
-    if not rights.may(key, "SELECT", "READ"):
+
+    def may(word: str) -> bool:
+        by_all = f"{word} ANY TABLE"
+        ways = {(by_all,), (table.schema, by_all), (table.schema, table.name, word)}
+        return not rights.isdisjoint(ways)
+
+    if not (may("SELECT") or may("READ")):
         yield Obstacle(
             kind="no right",
             what=f"user {user} may not read it",
             mend=(f"GRANT SELECT ON {name} TO {grantee}",),
         )
-    if at_scn and not rights.may(key, "FLASHBACK"):
+    if at_scn and not may("FLASHBACK"):
         yield Obstacle(
             kind="no right",
             what=f"user {user} may not read it as of an SCN",

@@ -12,10 +12,10 @@ views need a grant.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -42,8 +42,6 @@ from unloader.sources.oracle.statement import (
 )
 from unloader.sources.oracle.types import parse_native
 from unloader.sources.statement import literal, qualified, quoted
-
-logger = logging.getLogger(__name__)
 
 _TABLES = "('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')"
 
@@ -128,12 +126,8 @@ def lay_out(
         layout,
         parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
     )
-    try:
-        found = asked.rows(EXTENTS, table.owner, table.name)
-    except SourceError as error:
-        if not asked.session.alive:
-            raise
-        logger.info("cannot read DBA_EXTENTS: %s", error.message)
+    found = asked.rows_or_error(EXTENTS, table.owner, table.name)
+    if isinstance(found, SourceError):
         return _by_sample(asked, table, layout, user, "DBA_EXTENTS")
     if not ids:
         # Extents are of no use without the segments' numbers, which sampled rows have in them.
@@ -167,17 +161,12 @@ def _by_sample(
         f"SELECT on SYS.{better} is missing, so the places of rows are known only from sampled "
         f"blocks: GRANT SELECT ON SYS.{better} TO {user}"
     ]
-    own = table.owner == user
-    question = OWN_SEGMENTS if own else ALL_SEGMENTS
-    session = asked.session
+    question = OWN_SEGMENTS if table.owner == user else ALL_SEGMENTS
     sizes: dict[str | None, int] = {}
-    try:
-        rows = asked.rows(question, table.owner, table.name)
-        sizes = {part: int(size) for part, size in rows}
-    except SourceError as error:
-        if not session.alive:
-            raise
-        logger.info("cannot read %s: %s", question.view, error.message)
+    segments = asked.rows_or_error(question, table.owner, table.name)
+    if not isinstance(segments, SourceError):
+        sizes = {part: int(size) for part, size in segments}
+    else:
         missing.append(
             "SELECT on SYS.DBA_SEGMENTS is missing, so sizes come from the statistics: GRANT "
             f"SELECT ON SYS.DBA_SEGMENTS TO {user}"
@@ -188,13 +177,12 @@ def _by_sample(
     chosen = _worth_cutting(parts)
     total = sum(part.bytes or 0 for part in chosen)
     percent = SAMPLED_BLOCKS * BLOCK_BYTES / total * 100 if total else None
-    try:
-        found = _sample_blocks(session, table, chosen, percent, exact=bool(sizes))
-    except SourceError as error:
-        if not session.alive:
-            raise
+    found = asked.session.allowed(
+        partial(_sample_blocks, asked.session, table, chosen, percent, exact=bool(sizes))
+    )
+    if isinstance(found, SourceError):
         missing[0] = (
-            f"blocks cannot be sampled ({error.message}), so only whole partitions are read: "
+            f"blocks cannot be sampled ({found.message}), so only whole partitions are read: "
             f"GRANT SELECT ON SYS.{better} TO {user}"
         )
         return replace(layout, parts=parts, missing=tuple(missing))
@@ -220,7 +208,6 @@ def _worth_cutting(parts: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...
 def _by_keys(
     asked: Dictionary, table: Relation, layout: Layout, columns: Sequence[ColumnInfo]
 ) -> Layout:
-    session = asked.session
     name = dictionary.key_column(asked, table)
     column = next((each for each in columns if each.name == name), None)
     if column is None or parse_native(column.native_type).name not in _KEY_TYPES:
@@ -238,15 +225,15 @@ def _by_keys(
     rows = sum(part.rows or 0 for part in chosen)
     percent = min(max(SAMPLED_KEYS / rows * 100, LEAST_PERCENT), MOST_PERCENT)
     keys: dict[str, KeySample] = {}
-    try:
-        for part in chosen:
-            if texts := _keys(session, table, part, column, percent):
-                keys[part.name] = KeySample(column=column.name, keys=texts)
-    except SourceError as error:
-        if not session.alive:
-            raise
-        missing = f"keys cannot be sampled ({error.message}), so the table is not divided by keys"
-        return replace(layout, missing=(missing,))
+    for part in chosen:
+        texts = asked.session.allowed(partial(_keys, asked.session, table, part, column, percent))
+        if isinstance(texts, SourceError):
+            refused = (
+                f"keys cannot be sampled ({texts.message}), so the table has no ranges of keys"
+            )
+            return replace(layout, missing=(refused,))
+        if texts:
+            keys[part.name] = KeySample(column=column.name, keys=texts)
     parts = tuple(replace(part, keys=keys.get(part.name)) for part in layout.parts)
     return replace(layout, parts=parts, ranges_from=f"SAMPLE of key {column.name}")
 
@@ -396,10 +383,6 @@ def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]
     """
     found = dictionary.rows(OBJECTS, table.owner, table.name)
     if not found:
-        try:
-            found = dictionary.rows(ALL_OF_OBJECTS, table.owner, table.name)
-        except SourceError as error:
-            if not dictionary.session.alive:
-                raise
-            logger.info("cannot read DBA_OBJECTS: %s", error.message)
+        all_of = dictionary.rows_or_error(ALL_OF_OBJECTS, table.owner, table.name)
+        found = [] if isinstance(all_of, SourceError) else all_of
     return {part: int(number) for part, number in found}

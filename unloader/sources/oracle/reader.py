@@ -71,7 +71,11 @@ class OracleReader:
         """Connect; each statement names the snapshot, so there is nothing to enter."""
         self._connect: Callable[[], Session] = lambda: Session(spec, action="worker")
         self._session = self._connect()
-        self._route = Route(spec)
+        self._spec = spec
+        self._left: str | None = None
+        """Why nothing is fetched natively any more."""
+        self._confirmed: frozenset[str] | None = None
+        self._tap: Tap | None = None
         self._moments_as_text = False
         self._stale = False
         """The driver stopped within a response. Closing is delayed, as a LOB may be in use."""
@@ -98,7 +102,7 @@ class OracleReader:
         maker = BatchMaker(plan=plan, schema=schema)
         read_from = relation(extract, piece.selector)
         sql = selector_statement(plan.select_list, extract, piece.selector)
-        source = self._route.batches(plan, session)(session.connection, sql, plan, rows)
+        source = self._way(plan, session)(session.connection, sql, plan, rows)
         with closing(source):
             while True:
                 with self._translating(plan, extract, piece):
@@ -121,6 +125,35 @@ class OracleReader:
             self._stale = False
         return self._session
 
+    def _way(self, plan: FetchPlan, session: Session) -> Batches:
+        """Return how the rows of a plan come over a session.
+
+        What failed natively once is left to the driver from then on. `ConfigError` where the native
+        fetch was asked for, and its library is not usable.
+        """
+        way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
+        ordinary = arrow_batches if way == "arrow" else tuple_batches
+        asked = self._spec.session.fetch
+        if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
+            return ordinary
+        if asked == "auto":
+            if self._confirmed is None:
+                self._confirmed = confirmed_sorts(peers_of(self._spec, session))
+            if not self._confirmed.issuperset(sorts_of(plan)):
+                return ordinary
+        if self._tap is None or self._tap.connection is not session.connection:
+            if asked == "native":
+                library()
+            found: Tap | str = "the server pools connections (DRCP)"
+            if not parse_location(self._spec.location).pooled:
+                found = tap_on(session.connection)
+            if isinstance(found, str):
+                self._left = found
+                logger.info("the driver fetches the rows: %s", found)
+                return ordinary
+            self._tap = found
+        return native_unless_left(self._tap, ordinary)
+
     @contextmanager
     def _translating(self, plan: FetchPlan, extract: Extract, piece: Piece) -> Iterator[None]:
         try:
@@ -136,7 +169,8 @@ class OracleReader:
                 at = refusal.column
                 name = plan.columns[plan.items[at].column].name if at >= 0 else ""
                 column = f" (column {name})" if name else ""
-                self._route.leave(f"{piece.unit}: {refusal.reason}{column}")
+                self._left = f"{piece.unit}: {refusal.reason}{column}"
+                logger.warning("the driver fetches the rows from here on: %s", self._left)
             raise ReadAgain from refusal
         except UnicodeDecodeError as error:
             self._stale = True
@@ -288,54 +322,3 @@ def _large_rows(
         start = row + 1
     if start < batch.num_rows:
         yield batch.slice(start)
-
-
-class Route:
-    """Decides for each statement; what failed natively once is left to the driver from then on."""
-
-    def __init__(self, spec: SourceSpec) -> None:
-        self._spec = spec
-        self._left: str | None = None
-        """Why nothing is fetched natively any more."""
-        self._confirmed: frozenset[str] | None = None
-        self._tap: Tap | None = None
-
-    def batches(self, plan: FetchPlan, session: Session) -> Batches:
-        """Return how the rows of a plan come over a session.
-
-        `ConfigError` where the native fetch was asked for, and its library is not usable.
-        """
-        way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
-        ordinary = arrow_batches if way == "arrow" else tuple_batches
-        asked = self._spec.session.fetch
-        if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
-            return ordinary
-        if asked == "auto":
-            if self._confirmed is None:
-                self._confirmed = confirmed_sorts(peers_of(self._spec, session))
-            if not self._confirmed.issuperset(sorts_of(plan)):
-                return ordinary
-        tap = self._tap_on(session)
-        return ordinary if tap is None else native_unless_left(tap, ordinary)
-
-    def leave(self, reason: str) -> None:
-        self._left = reason
-        logger.warning("the driver fetches the rows from here on: %s", reason)
-
-    def _tap_on(self, session: Session) -> Tap | None:
-        """Return a tap on the session's connection, None where there can be none."""
-        connection = session.connection
-        if self._tap is not None and self._tap.connection is connection:
-            return self._tap
-        if self._spec.session.fetch == "native":
-            library()
-        if parse_location(self._spec.location).pooled:
-            found: Tap | str = "the server pools connections (DRCP)"
-        else:
-            found = tap_on(connection)
-        if isinstance(found, str):
-            self._left = found
-            logger.info("the driver fetches the rows: %s", found)
-            return None
-        self._tap = found
-        return found

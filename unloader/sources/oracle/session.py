@@ -26,12 +26,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -59,6 +59,8 @@ from writers.files.regular import read_regular
 if TYPE_CHECKING:
     import oracledb
 
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +187,15 @@ class Session:
             rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
             return rows
 
+    def allowed(self, call: Callable[[], T]) -> T | SourceError:
+        """Return the result of a call, or the database's refusal; raise if the session is lost."""
+        try:
+            return call()
+        except SourceError as error:
+            if not self.alive:
+                raise
+            return error
+
     def value(self, sql: str, binds: Binds = ()) -> Any:
         rows = self.run(sql, binds)
         return rows[0][0] if rows else None
@@ -241,12 +252,8 @@ class Session:
 
     def _ask_for(self, statement: str) -> None:
         """Run a statement that may be refused: the run is right without it."""
-        try:
-            self.run(statement)
-        except SourceError as error:
-            if not self.alive:
-                raise
-            logger.info("%s was refused: %s", statement, error.message)
+        if isinstance(found := self.allowed(lambda: self.run(statement)), SourceError):
+            logger.info("%s was refused: %s", statement, found.message)
 
 
 def _cut(text: str, size: int) -> str:

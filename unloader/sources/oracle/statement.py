@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Literal
 
@@ -42,7 +41,7 @@ from partition_planner.model import (
     WholeTable,
 )
 from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Consistency, Extract, ReadColumn, Snapshot, SourceSpec
+from unloader.model import Consistency, Extract, ReadColumn, Snapshot
 from unloader.sources.base import SHARES
 from unloader.sources.oracle.session import Session
 from unloader.sources.oracle.types import (
@@ -54,7 +53,14 @@ from unloader.sources.oracle.types import (
     number_text,
     parse_native,
 )
-from unloader.sources.statement import Hasher, Hashing, literal, qualified, quoted, row_conditions
+from unloader.sources.statement import (
+    Hashing,
+    literal,
+    qualified,
+    quoted,
+    row_conditions,
+    select,
+)
 
 FILE_SHIFT = 32
 """An address is the relative file number, shifted by this, and the number of the block."""
@@ -65,7 +71,7 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 def selector_statement(columns_sql: str, extract: Extract, selector: Selector) -> str:
     """Return a SELECT of a select list over the rows of one selector, at the extract's snapshot."""
-    return _select(columns_sql, relation(extract, selector), _conditions(extract, selector))
+    return select(columns_sql, relation(extract, selector), _conditions(extract, selector))
 
 
 def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
@@ -73,8 +79,8 @@ def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
     clause = "" if leaf is None else partition_clause(leaf.kind, leaf.name)
     source, conditions = _relation(extract, clause), row_conditions(extract)
     if extract.limit_rows is None:
-        return _select("COUNT(*)", source, conditions)
-    return f"SELECT COUNT(*) FROM ({_select('1 AS N', source, [*conditions, *_limit(extract)])})"
+        return select("COUNT(*)", source, conditions)
+    return f"SELECT COUNT(*) FROM ({select('1 AS N', source, [*conditions, *_limit(extract)])})"
 
 
 def relation(extract: Extract, selector: Selector) -> str:
@@ -159,11 +165,6 @@ def _limit(extract: Extract) -> list[str]:
     return [] if extract.limit_rows is None else [f"ROWNUM <= {extract.limit_rows}"]
 
 
-def _select(columns: str, source: str, conditions: Sequence[str]) -> str:
-    text = f"SELECT {columns} FROM {source}"
-    return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
-
-
 SCN = "scn"
 
 logger = logging.getLogger(__name__)
@@ -183,14 +184,10 @@ them cannot be read."""
 def current_scn(session: Session) -> tuple[int, bool] | None:
     """Return the present SCN and whether it is exact, None if the user may not know it."""
     for name, sql in SCN_QUERIES.items():
-        try:
-            found = session.value(sql)
-        except SourceError as error:
-            if not session.alive:
-                raise
-            logger.info("%s does not give the SCN: %s", name, error.message)
-            continue
-        if found is not None:
+        found = session.allowed(partial(session.value, sql))
+        if isinstance(found, SourceError):
+            logger.info("%s does not give the SCN: %s", name, found.message)
+        elif found is not None:
             return int(found), name != "TIMESTAMP_TO_SCN"
     return None
 
@@ -249,9 +246,10 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
 
 _INTEGER = re.compile(r"int\d+")
 _REALS = {"BINARY_FLOAT": "float", "BINARY_DOUBLE": "double"}
+_NOT_NUMBERS = ("7fc00000", "ffc00000", "7ff8000000000000", "fff8000000000000")
 _NATIONAL = ("NCHAR", "NVARCHAR2")
-_CHARACTER_SET = "SELECT VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'NLS_CHARACTERSET'"
-_UTF_8 = "AL32UTF8"
+CHARACTER_SET = "SELECT VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'NLS_CHARACTERSET'"
+UTF_8 = "AL32UTF8"
 
 
 def _text(column: ReadColumn, text_class: str) -> str | None:
@@ -262,9 +260,13 @@ def _text(column: ReadColumn, text_class: str) -> str | None:
     if _INTEGER.fullmatch(kind) or kind.startswith("decimal128"):
         return plain_digits(number_text(value))
     if kind in ("float", "double"):
-        return _real(value, native.name) if _REALS.get(native.name) == kind else None
+        if _REALS.get(native.name) != kind:
+            return None
+        bits = f"LOWER(RAWTOHEX(UTL_RAW.CAST_FROM_{native.name}({value})))"
+        pairs = ", ".join(f"'{each}', 'NaN'" for each in _NOT_NUMBERS)
+        return f"DECODE({bits}, {pairs}, {bits})"
     if kind.startswith("timestamp["):
-        text = moment_text(column)
+        text = moment_text(value, native)
         return _moment(value, text, fraction_digits(native), utc="tz=" in kind)
     if kind == "binary":
         return value if native.name == "RAW" else None
@@ -290,13 +292,6 @@ def plain_digits(text: str) -> str:
     return f"SUBSTR(REPLACE(REPLACE('x' || {text}, 'x.', 'x0.'), 'x-.', 'x-0.'), 2)"
 
 
-def _real(value: str, native: str) -> str:
-    bits = f"LOWER(RAWTOHEX(UTL_RAW.CAST_FROM_{native}({value})))"
-    not_numbers = ("7fc00000", "ffc00000", "7ff8000000000000", "fff8000000000000")
-    pairs = ", ".join(f"'{each}', 'NaN'" for each in not_numbers)
-    return f"DECODE({bits}, {pairs}, {bits})"
-
-
 def _moment(value: str, text: str, digits: int, *, utc: bool) -> str:
     """Return SQL for a date and time, then the era, without zeros at the fraction's end."""
     if digits:
@@ -318,21 +313,6 @@ HASHING = Hashing(
     statement=selector_statement,
     reason="STANDARD_HASH cannot make its checksum",
 )
-
-
-def unhashed(session: Session, extract: Extract) -> Mapping[int, str]:
-    found = HASHING.unhashed(extract)
-    character_set = str(session.value(_CHARACTER_SET))
-    if character_set != _UTF_8:
-        for index, column in enumerate(extract.projection.columns):
-            if column.output_type == "string" and index not in found:
-                found[index] = f"the database's character set is {character_set}, not {_UTF_8}"
-    return found
-
-
-def hasher_of(spec: SourceSpec) -> Hasher:
-    session = Session(spec, action="checksums", scans=True)
-    return Hasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)
 
 
 Part = Literal["value", "length", "rowid", "locator"]
@@ -365,7 +345,7 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
 
     items: tuple[Item, ...]
     fetched_as: FetchedAs
-    """The requested way; `Route` may choose another one."""
+    """The requested way; the reader may choose another one."""
     columns: tuple[ReadColumn, ...]
 
     @property
@@ -424,7 +404,7 @@ def _items(
     elif form == "real":
         fetched = "float" if column.source_type == "BINARY_FLOAT" else "double"
     elif form == "plain" and output.startswith("timestamp") and moments_as_text:
-        expression, form = moment_text(column), "moment"
+        expression, form = moment_text(expression, parse_native(column.source_type)), "moment"
     elif form == "plain":
         fetched = output.partition(", tz")[0].rstrip("]") + "]" if ", tz" in output else output
     return (Item(expression=expression, fetched=fetched, column=index, form=form),)

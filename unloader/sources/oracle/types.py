@@ -7,7 +7,6 @@ database's text. A type without an exact text is refused by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -56,7 +55,6 @@ _ZONED = "TIMESTAMP WITH TIME ZONE"
 _LOCAL = "TIMESTAMP WITH LOCAL TIME ZONE"
 _MOMENTS = ("TIMESTAMP", _ZONED, _LOCAL)
 PARQUET: frozenset[Use] = frozenset(("parquet",))
-LOBS = ("CLOB", "NCLOB", "BLOB")
 
 
 class Output(Struct, frozen=True, kw_only=True):
@@ -67,12 +65,23 @@ class Output(Struct, frozen=True, kw_only=True):
     lossless: bool = True
 
 
-Rule = Callable[["NativeType", bool, ValueOptions], Output]
-"""Takes the type, whether the value is for Parquet and not for text, and the user's options."""
-
-
-def fixed(kind: str, note: str = "") -> Rule:
-    return lambda native, parquet, values: Output(kind=kind, note=note)
+def _output(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
+    """Return what a type becomes for Parquet, or for text."""
+    if native.name in ("NUMBER", "FLOAT"):
+        return _number(native, parquet, values)
+    if native.name == "TIMESTAMP":
+        return _by_digits(native, parquet, values, "timestamp[us]", "timestamp[ns]", "")
+    if native.name == _ZONED and not parquet:
+        return Output(kind="string", note="exact text with offset, and region if there is one")
+    if native.name in (_ZONED, _LOCAL):
+        kinds = ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]")
+        output = _by_digits(native, parquet, values, *kinds, "instant in UTC")
+        if native.name == _LOCAL or output.kind == "string" or values.zone_columns:
+            return output
+        note = f"{output.note}; its zone with --zone-columns"
+        return Output(kind=output.kind, note=note, lossless=False)
+    note = "exact text" if native.name in _TEXT_OF else ""
+    return Output(kind=TYPES[native.name][0], note=note)
 
 
 def _number(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
@@ -113,26 +122,6 @@ def _free_number(parquet: bool, values: ValueOptions, why: str) -> Output:
     return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
 
 
-def _timestamp(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
-    return _by_digits(native, parquet, values, "timestamp[us]", "timestamp[ns]", "")
-
-
-def _local_timestamp(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
-    kinds = ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]")
-    return _by_digits(native, parquet, values, *kinds, "instant in UTC")
-
-
-def _zoned_timestamp(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
-    if not parquet:
-        return Output(kind="string", note="exact text with offset, and region if there is one")
-    output = _local_timestamp(native, parquet, values)
-    if output.kind == "string" or values.zone_columns:
-        return output
-    return Output(
-        kind=output.kind, note=f"{output.note}; its zone with --zone-columns", lossless=False
-    )
-
-
 def _by_digits(
     native: NativeType, parquet: bool, values: ValueOptions, usual: str, finest: str, note: str
 ) -> Output:
@@ -151,35 +140,36 @@ def fraction_digits(native: NativeType) -> int:
     return 6 if native.first is None else native.first
 
 
-TYPES: dict[str, Rule] = {
-    "NUMBER": _number,
-    "FLOAT": _number,
-    "BINARY_FLOAT": fixed("float"),
-    "BINARY_DOUBLE": fixed("double"),
-    "VARCHAR2": fixed("string"),
-    "NVARCHAR2": fixed("string"),
-    "CHAR": fixed("string"),
-    "NCHAR": fixed("string"),
-    "LONG": fixed("string"),
-    "RAW": fixed("binary"),
-    "LONG RAW": fixed("binary"),
-    "DATE": fixed("timestamp[s]"),
-    "TIMESTAMP": _timestamp,
-    _ZONED: _zoned_timestamp,
-    _LOCAL: _local_timestamp,
-    "INTERVAL YEAR TO MONTH": fixed("string", "exact text"),
-    "INTERVAL DAY TO SECOND": fixed("string", "exact text"),
-    "CLOB": fixed("string"),
-    "NCLOB": fixed("string"),
-    "BLOB": fixed("binary"),
-    "ROWID": fixed("string", "exact text"),
-    "UROWID": fixed("string", "exact text"),
-    "XMLTYPE": fixed("string", "exact text"),
-    "JSON": fixed("string", "exact text"),
-    "VECTOR": fixed("string", "exact text"),
-    "BOOLEAN": fixed("bool"),
+TYPES: dict[str, tuple[str, Form]] = {
+    "NUMBER": ("", "number"),
+    "FLOAT": ("", "number"),
+    "BINARY_FLOAT": ("float", "real"),
+    "BINARY_DOUBLE": ("double", "real"),
+    "VARCHAR2": ("string", "plain"),
+    "NVARCHAR2": ("string", "plain"),
+    "CHAR": ("string", "plain"),
+    "NCHAR": ("string", "plain"),
+    "LONG": ("string", "plain"),
+    "RAW": ("binary", "hex"),
+    "LONG RAW": ("binary", "hex"),
+    "DATE": ("timestamp[s]", "moment"),
+    "TIMESTAMP": ("", "moment"),
+    _ZONED: ("", "zoned"),
+    _LOCAL: ("", "utc"),
+    "INTERVAL YEAR TO MONTH": ("string", "plain"),
+    "INTERVAL DAY TO SECOND": ("string", "plain"),
+    "CLOB": ("string", "lob"),
+    "NCLOB": ("string", "lob"),
+    "BLOB": ("binary", "lob"),
+    "ROWID": ("string", "plain"),
+    "UROWID": ("string", "plain"),
+    "XMLTYPE": ("string", "document"),
+    "JSON": ("string", "document"),
+    "VECTOR": ("string", "document"),
+    "BOOLEAN": ("bool", "boolean"),
 }
-"""Every readable type and its output type; docs/types.md documents them for users."""
+"""Every readable type, its output type, and the form of its text; docs/types.md documents them for
+users. Where the output type is empty, it depends on the digits and on the output."""
 
 _TEXT_OF = {
     "INTERVAL YEAR TO MONTH": "TO_CHAR({})",
@@ -191,7 +181,6 @@ _TEXT_OF = {
     "VECTOR": "VECTOR_SERIALIZE({} RETURNING CLOB)",
 }
 """SQL for the text of types that the driver does not deliver exactly."""
-_DOCUMENTS = ("XMLTYPE", "JSON", "VECTOR")
 _NUMBER_TEXT = "TO_CHAR({},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
 
 
@@ -201,13 +190,12 @@ def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReading
     `SourceError` names a column whose type cannot be read exactly, and `--exclude`.
     """
     native = parse_native(column.native_type)
-    rule = TYPES.get(native.name)
-    if rule is None:
+    if native.name not in TYPES:
         raise SourceError(
             f"column {column.name} has the type {column.native_type}, which cannot be read exactly",
             f"leave it out with --exclude {column.name}",
         )
-    text, parquet = rule(native, False, values), rule(native, True, values)
+    text, parquet = _output(native, False, values), _output(native, True, values)
     if text == parquet:
         usual: tuple[Reading, ...] = (_reading(column, native, text, BATCHES, as_text=False),)
     else:
@@ -284,25 +272,9 @@ def form_of(column: ReadColumn) -> Form:
 
 
 def _form(native: NativeType, output: str) -> Form:
-    if native.name in LOBS:
-        return "lob"
-    if native.name in _DOCUMENTS:
-        return "document"
-    if output == "string":
-        forms: dict[str, Form] = {
-            "NUMBER": "number",
-            "FLOAT": "number",
-            "BINARY_FLOAT": "real",
-            "BINARY_DOUBLE": "real",
-            "DATE": "moment",
-            "TIMESTAMP": "moment",
-            _LOCAL: "utc",
-            _ZONED: "zoned",
-            "BOOLEAN": "boolean",
-            "RAW": "hex",
-            "LONG RAW": "hex",
-        }
-        return forms.get(native.name, "plain")
+    _, form = TYPES[native.name]
+    if output == "string" or form in ("lob", "document"):
+        return form
     return "moment" if output.startswith("timestamp[ns") else "plain"
 
 
@@ -320,19 +292,15 @@ def _expression(name: str, native: NativeType, output: str) -> str:
         value = f"{value} AT TIME ZONE '+00:00'"
     if native.name in (_ZONED, _LOCAL):
         value = f"SYS_EXTRACT_UTC({value})"
-    return _moment_text(value, native) if form in ("moment", "utc") else value
+    return moment_text(value, native) if form in ("moment", "utc") else value
 
 
 def number_text(value: str) -> str:
     return _NUMBER_TEXT.format(value)
 
 
-def moment_text(column: ReadColumn) -> str:
-    """Return SQL for the text of a date or timestamp that is otherwise fetched as itself."""
-    return _moment_text(column.expression, parse_native(column.source_type))
-
-
-def _moment_text(value: str, native: NativeType) -> str:
+def moment_text(value: str, native: NativeType) -> str:
+    """Return SQL for the text of a date or timestamp."""
     return f"TO_CHAR({value},'{_moment_mask(native)}')"
 
 

@@ -172,7 +172,7 @@ class PostgresCatalog(Catalog):
         with self._apart():
             oid = self._session.value("SELECT $1::text::regclass::oid", relation)
             leaves = relations.leaves_of(self._session, [oid]).get(oid, ())
-            found = relations.policies(self._session, [relation])
+            found = relations.policies(self._session, [(table.schema, table.name)])
         missing = [
             f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
             for leaf in leaves
@@ -304,8 +304,8 @@ class PostgresCatalog(Catalog):
         a count would find no rows. LOCK TABLE locks many partitions, ten times as fast. EXPLAIN
         locks the rest: it takes the lock that a SELECT takes, with the same rights.
         """
-        extracts = [extract for extract, _ in tables if extract.query is None]
-        own = [qualified(each.table.schema, each.table.name) for each in extracts]
+        infos = [extract.table for extract, _ in tables if extract.query is None]
+        own = [(info.schema or "", info.name) for info in infos]
         hiding = None if self._policies_apply else relations.policies(self._session, own)
         if hiding:
             raise SourceError(

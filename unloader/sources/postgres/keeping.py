@@ -198,10 +198,6 @@ def end(keeper: Keeper) -> None:
             f"end it there, or end its session on the server: SELECT pg_terminate_backend("
             f"{record.server_process})",
         )
-    if not hasattr(os, "pidfd_open"):  # Not Linux.
-        if is_alive(keeper.path):
-            os.kill(record.process, signal.SIGTERM)
-        return
     try:
         handle = os.pidfd_open(record.process)
     except ProcessLookupError:

@@ -1,8 +1,5 @@
 """COPY's CSV text into record batches of a fixed schema, exactly or not at all.
 
-Arrow's reader knows the years 1 to 9999 of ISO 8601; PostgreSQL's other dates, infinity included,
-are rare and are read one by one here. The calendar of both is the proleptic Gregorian one.
-
 libpq returns whole rows, so the text of a wide row is held once in memory at any size. Parsing the
 row would take several times its size. Its long values are found in the text and read from there.
 """
@@ -20,63 +17,9 @@ from pyarrow import csv
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.base import Text
 from unloader.sources.postgres.libpq.decoding import Decoder
+from unloader.sources.moments import MomentRefused, parse_moments
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
-
-_ORDINARY = r"^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?Z?)?$"
-_FORM = re.compile(
-    r"(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)"
-    r"(?: (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?Z?)?"
-    r"(?P<before> BC)?"
-)
-_EPOCH_DAYS = 719_468
-"""Days from 0000-03-01 to 1970-01-01."""
-_DAY_MICROSECONDS = 86_400 * 10**6
-
-
-def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return dates or timestamps of microseconds, null for null.
-
-    Texts are as the server prints them, with `Z` for the offset of UTC. The message of a
-    `ValueError` is why a text has no value of the type.
-    """
-    odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, _ORDINARY)), False)
-    ordinary = pc.cast(pc.if_else(odd, pa.scalar(None, texts.type), texts), kind)
-    if not pc.any(odd).as_py():
-        return ordinary
-    encoded = pc.filter(texts, odd).dictionary_encode()
-    integer = pa.int32() if kind.bit_width == 32 else pa.int64()
-    ticks = [_ticks(text, kind) for text in encoded.dictionary.to_pylist()]
-    found = pa.array(ticks, integer).take(encoded.indices).view(kind)
-    return pc.replace_with_mask(ordinary, odd, found)
-
-
-def _ticks(text: str, kind: pa.DataType) -> int:
-    if text in ("infinity", "-infinity"):
-        raise ValueError(f"{text}, which neither Parquet nor a date mask can show")
-    match = _FORM.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r}, which is not a date")
-    counted = int(match["year"])
-    year = 1 - counted if match["before"] else counted
-    days = _days(year, int(match["month"]), int(match["day"]))
-    if kind.bit_width == 32:
-        return days
-    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
-    fraction = int((match["fraction"] or "").ljust(6, "0"))
-    clock = ((hour * 60 + minute) * 60 + second) * 10**6 + fraction
-    ticks = days * _DAY_MICROSECONDS + clock
-    if ticks >= 2**63:
-        raise ValueError(f"{text}, which is outside the range of {kind}")
-    return ticks
-
-
-def _days(year: int, month: int, day: int) -> int:
-    """Return days since 1970-01-01, by Howard Hinnant's `days_from_civil`."""
-    year -= month <= 2
-    march_day = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return year * 365 + year // 4 - year // 100 + year // 400 + march_day - _EPOCH_DAYS
-
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
 """Arrow counts rows within a piece of the text, so its row number is left out of messages."""
@@ -116,9 +59,9 @@ class CopyParser:
                 array = _unhexed(array)
             elif position in self._odd:
                 try:
-                    array = parse_timestamps(array, field.type)
-                except ValueError as error:
-                    refused[field.name] = str(error)
+                    array = parse_moments(array, field.type)
+                except MomentRefused as error:
+                    refused[field.name] = ", which ".join(error.args)
             arrays.append(array)
         if refused:
             names = [name for name in self._schema.names if name in refused]
@@ -209,10 +152,9 @@ def _unhexed(array: pa.Array) -> pa.Array:
 
 
 _END_OF_FIELD = re.compile(rb"[,\n]")
+_QUOTES = re.compile(rb'"+')
 _QUOTE = ord('"')
 _COMMA = ord(",")
-_FIRST_LOOK_BYTES = 256
-"""Most fields end sooner; only where one does not, larger windows are copied."""
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -228,45 +170,18 @@ def records(text: memoryview) -> Iterator[tuple[Field, ...]]:
     at = 0
     while at < len(text):
         quoted = text[at] == _QUOTE
-        end = _closing_quote(text, at + 1) + 1 if quoted else _bare_end(text, at)
+        if quoted:
+            # Quotes inside a value are doubled, so the first odd run of quotes ends with its end.
+            runs = (run for run in _QUOTES.finditer(text, at + 1) if (run.end() - run.start()) % 2)
+            end = next((run.end() for run in runs), len(text))
+        else:
+            found = _END_OF_FIELD.search(text, at)
+            end = found.start() if found else len(text)
         fields.append(Field(start=at, end=end, quoted=quoted))
         at = end + 1
         if text[end] != _COMMA:
             yield tuple(fields)
             fields = []
-
-
-def _windows(text: memoryview, start: int) -> Iterator[tuple[int, bytes]]:
-    size = _FIRST_LOOK_BYTES
-    while start < len(text):
-        window = bytes(text[start : start + size])
-        yield start, window
-        start += len(window)
-        size = PIECE_BYTES
-
-
-def _bare_end(text: memoryview, start: int) -> int:
-    for at, window in _windows(text, start):
-        if found := _END_OF_FIELD.search(window):
-            return at + found.start()
-    return len(text)
-
-
-def _closing_quote(text: memoryview, start: int) -> int:
-    """Return where the quote stands that ends a value; quotes inside it are doubled."""
-    at, size = start, _FIRST_LOOK_BYTES
-    while True:
-        window = bytes(text[at : at + size])
-        # Pairs go first, from the left; a text of PostgreSQL holds no NUL.
-        found = window.replace(b'""', b"\0\0").find(b'"')
-        last = at + len(window) >= len(text)
-        if found >= 0 and (last or found < len(window) - 1):
-            return at + found
-        if last:
-            return len(text)
-        # What ends the window may be the first half of a pair.
-        at += len(window) if found < 0 else found
-        size = PIECE_BYTES
 
 
 class CopiedValue(Struct, frozen=True, kw_only=True):

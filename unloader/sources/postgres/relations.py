@@ -142,19 +142,6 @@ LIMIT 1
 """Two tables that exchanged names: the text of a query now means the other one.
 `pg_identify_object` reads the latest committed state; it names a temporary schema differently."""
 
-POLICIES = """
-SELECT c.oid::regclass::text AS relation,
-       coalesce((SELECT string_agg(p.polname, ', ' ORDER BY p.polname) FROM pg_policy p
-                 WHERE p.polrelid = c.oid
-                   AND p.polcmd IN ('r', '*')
-                   AND (p.polroles = '{0}' OR EXISTS (
-                     SELECT FROM unnest(p.polroles) AS role (oid)
-                     WHERE pg_has_role(current_user, role.oid, 'USAGE')))), '') AS names
-FROM unnest($1::text[]) AS given (name) JOIN pg_class c ON c.oid = to_regclass(given.name)
-WHERE row_security_active(c.oid)
-LIMIT 1
-"""
-
 FOREIGN = """
 SELECT DISTINCT c.oid::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' ORDER BY 1
@@ -245,23 +232,16 @@ def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
 
 def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
     """Return the columns of tables, by oid; domains come with the type behind them."""
-    found: dict[int, list[tuple[str, str, bool, str]]] = {}
-    for oid, *column in session.rows(COLUMNS, oids):
-        found.setdefault(oid, []).append(tuple(column))
-    # Tables with equal columns share the same objects: results made from them are made once.
-    made: dict[tuple[tuple[str, str, bool, str], ...], tuple[ColumnInfo, ...]] = {}
-    for some in map(tuple, found.values()):
-        if some not in made:
-            made[some] = tuple(
-                ColumnInfo(
-                    name=name,
-                    native_type=native,
-                    nullable=not required,
-                    attributes=(("base_type", base),) if base != native else (),
-                )
-                for name, native, required, base in some
-            )
-    return {oid: made[tuple(some)] for oid, some in found.items()}
+    found: dict[int, list[ColumnInfo]] = {}
+    for oid, name, native, required, base in session.rows(COLUMNS, oids):
+        column = ColumnInfo(
+            name=name,
+            native_type=native,
+            nullable=not required,
+            attributes=(("base_type", base),) if base != native else (),
+        )
+        found.setdefault(oid, []).append(column)
+    return {oid: tuple(columns) for oid, columns in found.items()}
 
 
 def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
@@ -284,12 +264,14 @@ def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
     return {oid: tuple(some) for oid, some in found.items()}
 
 
-def policies(session: Session, names: Sequence[str]) -> str | None:
-    """Return which of some relations hides rows from this user, and why; names quoted as in SQL."""
-    found = session.rows(POLICIES, list(names)) if names else []
-    if not found:
-        return None
-    return f"row-level security may hide rows of {found[0].relation}, {hiding(found[0].names)}"
+def policies(session: Session, keys: Sequence[tuple[str, str]]) -> str | None:
+    """Return which of some tables hides rows from this user, and why."""
+    oids = list(oids_of(session, keys).values())
+    for row in session.rows(TABLES, oids) if oids else ():
+        if row.policies is not None:
+            table = f"{row.schema}.{row.name}"
+            return f"row-level security may hide rows of {table}, {hiding(row.policies)}"
+    return None
 
 
 def hiding(names: str) -> str:
@@ -503,38 +485,38 @@ def described(
     columns = columns_of(session, list(keys))
     observe(PhaseStarted(phase="partitions"))
     found_leaves = leaves_of(session, list(keys))
-    several = [oid for oid, key in keys.items() if not _is_single(found_leaves.get(oid, ()), key)]
+    single = {
+        oid: [leaf.relation for leaf in found_leaves.get(oid, ())] == [key]
+        for oid, key in keys.items()
+    }
+    several = [oid for oid in keys if not single[oid]]
     # What policies say counts only where partitions could be read by their own names.
     guarded = {int(row.oid) for row in session.rows(ACTIVE, several)} if several else set()
     found = {}
     for oid, key in keys.items():
-        leaves, single = found_leaves.get(oid, ()), oid not in several
+        leaves = found_leaves.get(oid, ())
         known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
         known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
         # Rights on some columns do not include ctid, and rights on a table do not include its
         # partitions. A user who reads partitions by name is subject to their policies, not the
         # table's.
         readable = all(leaf.granted for leaf in leaves) and (
-            single or not (any(leaf.guarded for leaf in leaves) or oid in guarded)
+            single[oid] or not (any(leaf.guarded for leaf in leaves) or oid in guarded)
         )
         row_ranges = readable and any(leaf.extents for leaf in leaves)
         found[oid] = TableInfo(
             schema=key[0],
             name=key[1],
             columns=columns.get(oid, ()),
-            partitions=partitions(leaves, key[1]) if readable and not single else (),
+            partitions=partitions(leaves, key[1]) if readable and not single[oid] else (),
             rows=sum(known_rows) if known_rows else None,
             bytes=sum(known_bytes) if known_bytes else None,
-            extents=leaves[0].extents if readable and single else (),
+            extents=leaves[0].extents if readable and single[oid] else (),
             ranges_from="pg_relation_size" if row_ranges else None,
             named_partitions=True,
             row_ranges=row_ranges,
         )
     return found
-
-
-def _is_single(leaves: tuple[Leaf, ...], key: tuple[str, str]) -> bool:
-    return len(leaves) == 1 and leaves[0].relation == key
 
 
 T = TypeVar("T")
@@ -549,7 +531,8 @@ def counted(session: Session, extract: Extract) -> int:
     if extract.query is not None:
         sql = select_count(derived_table(extract.query), conditions, most, ROWS)
         return _number(session, sql)
-    name = qualified(extract.table.schema, extract.table.name)
+    key = (extract.table.schema or "", extract.table.name)
+    name = qualified(*key)
     oid = session.value("SELECT $1::text::regclass::oid", name)
     leaves = leaves_of(session, [oid]).get(oid, ())
     if extract.partitions:
@@ -557,7 +540,7 @@ def counted(session: Session, extract: Extract) -> int:
         asked = matching_partitions((part.name for part in parts), extract.partitions)
         relations = [part.relation for part in parts if part.name in asked and part.relation]
     elif [leaf.oid for leaf in leaves] != [oid] and (
-        any(not leaf.granted or leaf.guarded for leaf in leaves) or policies(session, [name])
+        any(not leaf.granted or leaf.guarded for leaf in leaves) or policies(session, [key])
     ):
         # Rows of partitions can be read through their table alone. Who has rights on columns alone
         # may not ask which partition a row is from.

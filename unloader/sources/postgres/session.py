@@ -393,10 +393,15 @@ def verified(location: str) -> str:
     if _SYSTEM.search(location):
         location = _SYSTEM.sub(lambda match: match[1] + quote(_system_bundle()), location)
     given = _given(location)
-    if given.get("sslmode") or os.environ.get("PGSSLMODE") or all(map(_is_local, _hosts(given))):
+    names = given.get("host") or os.environ.get("PGHOST") or ""
+    addresses = given.get("hostaddr") or os.environ.get("PGHOSTADDR") or ""
+    hosts = filter(None, f"{names},{addresses}".split(","))  # None is a socket of this machine.
+    if given.get("sslmode") or os.environ.get("PGSSLMODE") or all(map(_is_local, hosts)):
         return location
     added = "sslmode=verify-full"
-    if not (given.get("sslrootcert") or os.environ.get("PGSSLROOTCERT") or _own_bundle()):
+    own_bundle = os.path.expanduser("~/.postgresql/root.crt")
+    named = given.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
+    if not (named or os.path.exists(own_bundle)):
         added += f"&sslrootcert={quote(_system_bundle())}"
     return f"{location}{'&' if '?' in location else '?'}{added}"
 
@@ -406,7 +411,8 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
     while error is not None:
         if _UNTRUSTED.search(str(error)):
             return SourceError(
-                f"the certificate of {location} is not trusted: {_last(error)}",
+                f"the certificate of {location} is not trusted: "
+                + str(error).strip().splitlines()[-1].rpartition(" failed: ")[2],
                 "give the file of its CA as sslrootcert=FILE in the URL, and the host name that "
                 "is in the certificate; sslmode=require encrypts without checking the server",
             )
@@ -420,10 +426,6 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
             )
         error = error.__cause__ or error.__context__
     return None
-
-
-def _last(error: BaseException) -> str:
-    return str(error).strip().splitlines()[-1].rpartition(" failed: ")[2]
 
 
 def _given(location: str) -> dict[str, str]:
@@ -452,13 +454,6 @@ def _service(name: str) -> dict[str, str]:
     return found
 
 
-def _hosts(given: dict[str, str]) -> list[str]:
-    """Return the hosts and addresses; none is a socket of this machine."""
-    names = given.get("host") or os.environ.get("PGHOST") or ""
-    addresses = given.get("hostaddr") or os.environ.get("PGHOSTADDR") or ""
-    return [host for host in f"{names},{addresses}".split(",") if host]
-
-
 def _is_local(host: str) -> bool:
     if host.startswith(("/", "@")) or host.lower() == "localhost":
         return True
@@ -466,10 +461,6 @@ def _is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _own_bundle() -> bool:
-    return os.path.exists(os.path.expanduser("~/.postgresql/root.crt"))
 
 
 def _system_bundle() -> str:

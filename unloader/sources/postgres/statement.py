@@ -56,6 +56,14 @@ _NUMBERS = {*_INTEGERS, *_FLOATS, "numeric", "money"}
 _DATE, _TIMESTAMP, _ZONED = "date", "timestamp without time zone", "timestamp with time zone"
 _MASKS: dict[str, Mask] = {_DATE: "date", _TIMESTAMP: "timestamp", _ZONED: "timestamp_tz"}
 """Types whose text may follow a format of the user."""
+_ARROW = {
+    **_INTEGERS,
+    **_FLOATS,
+    "boolean": "bool",
+    _DATE: "date32[day]",
+    _TIMESTAMP: "timestamp[us]",
+}
+_NATIVE_TEXTS = ("text", "character varying", "character", "name", "xml", "bpchar", '"char"')
 _TYPED = frozenset({*_INTEGERS, *_FLOATS, "boolean"})
 """Types whose Arrow values have only the server's text."""
 _BOOLEAN_CASTS = {"true/false": "::pg_catalog.text", "t/f": "", "1/0": "::integer"}
@@ -165,41 +173,32 @@ def _text_expressions(column: ColumnInfo) -> Iterator[tuple[str, str, frozenset[
 
 def _value(name: str, base: str) -> Reading:
     """Return the column's values under an Arrow type."""
-    if base in _INTEGERS:
-        return Reading(expression=name, output_type=_INTEGERS[base])
-    if base in _FLOATS:
-        return Reading(expression=name, output_type=_FLOATS[base])
-    if base == "boolean":
-        return Reading(expression=name, output_type="bool")
-    if base.startswith("numeric"):
-        match = _NUMERIC.fullmatch(base)
-        if match is None:
-            note = "numeric without precision: exact text"
-            return Reading(expression=name, output_type="string", note=note)
-        precision, scale = int(match.group(1)), int(match.group(2))
-        if precision > _MAX_DECIMAL or scale > precision or scale < 0:
-            note = "does not fit decimal(38): exact text"
-            return Reading(expression=name, output_type="string", note=note)
-        return Reading(expression=name, output_type=f"decimal128({precision}, {scale})")
-    if base == "money":
-        note = "amount without the currency of the locale, exact text"
-        return Reading(expression=f"{name}::numeric", output_type="string", note=note)
+    plain = _TYPMOD.sub("", base)
+    if plain in _ARROW:
+        return Reading(expression=name, output_type=_ARROW[plain])
     if base == "bytea":
         return Reading(expression=_BINARY_TEXTS["hex"].format(name), output_type="binary")
-    plain = _TYPMOD.sub("", base)
-    if plain == _DATE:
-        return Reading(expression=name, output_type="date32[day]")
-    if plain == _TIMESTAMP:
-        return Reading(expression=name, output_type="timestamp[us]")
     if plain == _ZONED:
+        instant = _utc(name, "Z")
         return Reading(
-            expression=_utc(name, "Z"),
-            output_type="timestamp[us, tz=UTC]",
-            note="instant in UTC",
+            expression=instant, output_type="timestamp[us, tz=UTC]", note="instant in UTC"
         )
+    expression = name
     # Arrow's time ends before midnight, PostgreSQL's at 24:00:00, so that is exact text, too.
-    native = plain in ("text", "character varying", "character", "name", "xml", "bpchar", '"char"')
-    return Reading(expression=name, output_type="string", note="" if native else "exact text")
+    note = "" if plain in _NATIVE_TEXTS else "exact text"
+    if base == "money":
+        expression, note = (
+            f"{name}::numeric",
+            "amount without the currency of the locale, exact text",
+        )
+    elif base.startswith("numeric"):
+        note = "numeric without precision: exact text"
+        if match := _NUMERIC.fullmatch(base):
+            precision, scale = int(match[1]), int(match[2])
+            if precision <= _MAX_DECIMAL and 0 <= scale <= precision:
+                return Reading(expression=name, output_type=f"decimal128({precision}, {scale})")
+            note = "does not fit decimal(38): exact text"
+    return Reading(expression=expression, output_type="string", note=note)
 
 
 def _utc(name: str, offset: str) -> str:

@@ -90,8 +90,7 @@ _SECOND_OF_A_NAME = re.compile(r"(.+):\d+")
 class SQLiteCatalog(FileCatalog):
     """The parent's session; it holds the snapshot until it is closed.
 
-    While the file is reserved, other processes cannot change it, so all of its dictionary has one
-    state.
+    While the file is reserved, other processes cannot change it, so its dictionary has one state.
     """
 
     capabilities = Capabilities(
@@ -144,7 +143,10 @@ class SQLiteCatalog(FileCatalog):
         for name, *found in ask(COLUMNS):
             columns.setdefault(name, []).append(_column(*found))
         indexed = {name for (name,) in ask(KEYS_APART)}
-        rowids = {name: _free_rowid_name(columns[name]) for name in names if name in columns}
+        rowids: dict[str, str | None] = {}
+        for name in filter(columns.__contains__, names):
+            taken = {each[0].lower() for each in columns[name]}
+            rowids[name] = next((each for each in ROWID_NAMES if each not in taken), None)
         strict = set()
         if LISTS_TABLES:
             for name, without_rowid, is_strict in ask(FACTS):
@@ -153,7 +155,10 @@ class SQLiteCatalog(FileCatalog):
                 if is_strict:
                     strict.add(name)
         else:
-            rowids |= {name: None for name in rowids if not self._has_rowid(name, rowids[name])}
+            for name, rowid in rowids.items():
+                sql = f"SELECT {quoted(name)}.{rowid} FROM {qualified('main', name)} LIMIT 0"
+                if rowid and isinstance(result_or_error(partial(self.rows, sql)), SourceError):
+                    rowids[name] = None
         observe(PhaseStarted(phase="extents"))
         analyzed = self._analyzed_rows()
         (pages,), (free,), (page_size,) = (
@@ -237,11 +242,6 @@ class SQLiteCatalog(FileCatalog):
         ((first, last),) = self.rows(f"SELECT {', '.join(ends)}")
         return (RowExtent(first=first or 0, last=0 if last is None else last + 1),)
 
-    def _has_rowid(self, name: str, rowid: str | None) -> bool:
-        sql = f"SELECT {quoted(name)}.{rowid} FROM {qualified('main', name)} LIMIT 0"
-        found = result_or_error(partial(self.rows, sql))
-        return rowid is not None and not isinstance(found, SourceError)
-
     def _xinfo(self, name: str, schema: str) -> list[Column]:
         found = self.rows(
             'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid',
@@ -322,11 +322,8 @@ def _columns_as_read(
 ) -> tuple[ColumnInfo, ...]:
     """Return a table's columns, generated ones included, as they are read.
 
-    Args:
-        found: The columns in table order, without hidden columns.
-        rowid: A name that selects its rowid, None if the table has no such name.
-        strict: The table is declared STRICT.
-        indexed_key: The primary key has a separate index.
+    `rowid` is a name that selects the rowid, if there is one; `indexed_key`: the primary key has a
+    separate index.
     """
     alias = _rowid_alias(found) if rowid is not None and not indexed_key else None
     columns = []
@@ -349,11 +346,6 @@ def _columns_as_read(
             )
         )
     return tuple(columns)
-
-
-def _free_rowid_name(columns: Sequence[Column]) -> str | None:
-    taken = {each[0].lower() for each in columns}
-    return next((name for name in ROWID_NAMES if name not in taken), None)
 
 
 def _column(name: str, declared: str | None, not_null: int, key: int, hidden: int) -> Column:

@@ -45,10 +45,8 @@ def database_state(path: str, read_header: Callable[[str, int], bytes] = header_
     """Return a text that differs for each state of the data.
 
     With a rollback journal each commit changes the counter in the header. In WAL mode it does not,
-    so the time of the inode's last change is used instead.
-
-    Args:
-        read_header: `header_of`, or in a worker `kept_header_of`.
+    so the time of the inode's last change is used instead. A worker reads the header by
+    `kept_header_of`.
     """
     header = read_header(path, HEADER_BYTES)
     in_wal_mode = WAL_MODE in header[_FORMATS]
@@ -99,18 +97,13 @@ class Session:
     """A read-only connection, and the write reservation once it is asked for.
 
     While the reservation is held, other programs cannot commit, in rollback journal and WAL mode
-    alike. The reservation writes nothing, and closing leaves file and WAL unchanged.
-
-    POSIX drops the reservation's lock as soon as other code than this SQLite library closes
-    a descriptor of the file in this process. `intact` is false if a program wrote after that.
+    alike. The reservation writes nothing, and closing leaves file and WAL unchanged. POSIX drops
+    its lock as soon as other code than this SQLite library closes a descriptor of the file in this
+    process. `intact` is false if a program wrote after that.
     """
 
     def __init__(self, path: str) -> None:
-        """Open the file read-only.
-
-        Raises:
-            SourceError: The file is not a database, or cannot be read.
-        """
+        """Open the file read-only; `SourceError` where it is not a readable database."""
         self.path = path
         self._inode = inode_of(path)
         self._reservation: sqlite3.Connection | None = None
@@ -136,9 +129,8 @@ class Session:
     def reserve(self) -> str:
         """Keep every writer out until `close`, and return the state of the file.
 
-        Raises:
-            TransientSourceError: Another program is writing.
-            SourceError: This user may only read the file.
+        `TransientSourceError` where another program is writing; `SourceError` where this user may
+        only read.
         """
         self._reservation = _connect(self.path, "rw")
         try:

@@ -62,14 +62,8 @@ _BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 
 
 _TEXTS = (
-    "CHAR",
-    "CHARACTER",
-    "CHARACTER VARYING",
-    "NCHAR",
-    "NVARCHAR",
-    "NVARCHAR2",
-    "VARCHAR",
-    "VARCHAR2",
+    *("CHAR", "CHARACTER", "CHARACTER VARYING", "NCHAR"),
+    *("NVARCHAR", "NVARCHAR2", "VARCHAR", "VARCHAR2"),
 )
 
 
@@ -118,10 +112,7 @@ class SQLiteReader:
     def __init__(self, path: str, file: FileAtSnapshot, reserved: str | None) -> None:
         """Open the file, whose state the parent may have reserved.
 
-        Raises:
-            ConfigError: The driver is missing.
-            SnapshotGone: It is another file than the parent has reserved.
-            SourceError: The file cannot be opened.
+        `SnapshotGone` where it is another file than the parent has reserved.
         """
         try:
             # Not its `dbapi`, which imports polars and pandas where they are installed.

@@ -130,8 +130,8 @@ def _exact(value: str) -> str:
 def first_row(columns: Sequence[ReadColumn]) -> str:
     """Return the select list of a row of constants that fixes the types of the result.
 
-    The driver infers a column's type from the first rows, and would get an empty or all-NULL
-    column wrong.
+    The driver infers a column's type from the first rows, and would get an empty or all-NULL column
+    wrong.
     """
     return ", ".join(
         f"{_FIRST[column.output_type]}{', 0.0' if _is_pair(column) else ''}" for column in columns
@@ -163,8 +163,7 @@ def conform(
 ) -> pa.RecordBatch:
     """Return a batch of the driver under the run's schema, exact texts put together.
 
-    Raises:
-        OutputFailed: A text is not valid UTF-8.
+    `OutputFailed` where a text is not valid UTF-8.
     """
     import pyarrow as pa
 
@@ -228,8 +227,8 @@ def conditions(extract: Extract, selector: Selector | None) -> list[str]:
 def in_rowid_order(extract: Extract) -> bool:
     """Return whether `selector_statement` gives rows in the order of their rowid, each time.
 
-    For a view, a query or a condition SQLite may use the index that it considers the fastest.
-    Without a reservation, other programs may change the rows between two statements.
+    For a view, a query or a condition SQLite may use any index. Without a reservation, other
+    programs may change the rows between two statements.
     """
     reserved = extract.snapshot is not None and extract.snapshot.kind == RESERVATION
     return reserved and _is_plain(extract)
@@ -253,8 +252,6 @@ def selector_statement(
     Its first row is not from the table: it fixes the types of the result.
 
     Args:
-        extract: The table or query.
-        selector: The rows of a unit.
         skip: Leave out as many rows, in the order in which SQLite gives them.
         rows: How many rows follow; None for all that are left.
         widest_bytes: A row with more in its texts and blobs stops the statement, before it reaches
@@ -296,7 +293,7 @@ def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:
 def sample_statement(extract: Extract, selector: Selector, rows: int) -> str:
     """Return the statement for the first rows of a selector's range, without the user's condition.
 
-    A row that fixes the types comes first, as in `selector_statement`.
+    The row of `first_row` comes before them.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
@@ -307,8 +304,8 @@ def sample_statement(extract: Extract, selector: Selector, rows: int) -> str:
 def searches(extract: Extract, selector: Selector) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield column names, and the statement that finds a row whose values stop the reading.
 
-    Each statement gives one row at most: the rowid as text, or NULL without a rowid, and for each
-    of the columns the storage class of a refused value, or NULL.
+    The row has the rowid as text, or NULL without a rowid, and for each of the columns the storage
+    class of a refused value, or NULL.
     """
     relation = relation_name(extract.table, extract.query)
     refused = []
@@ -392,11 +389,7 @@ def with_key(extract: Extract) -> Extract:
 
 
 def chosen(batches: Iterator[pa.RecordBatch], extract: Extract) -> Iterator[pa.RecordBatch]:
-    """Yield the sampled rows without their key, at most `limit_rows` of the extract.
-
-    Args:
-        batches: Batches with the columns of `with_key`.
-    """
+    """Yield the sampled rows of `with_key` without their key, at most the extract's limit."""
     import pyarrow as pa
 
     left = extract.limit_rows

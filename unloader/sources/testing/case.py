@@ -12,12 +12,13 @@ import io
 import multiprocessing
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from multiprocessing.connection import Connection
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from msgspec import Struct
@@ -25,11 +26,13 @@ from msgspec import Struct
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.model import Extract, Projection, Snapshot, SourceSpec
-from unloader.sources.base import Catalog, Source, TextReader, read_again, unit_batches, unit_text
+from unloader.sources.base import Catalog, Source, read_again, unit_batches, unit_text
 from unloader.sources.questions import project
 from unloader.sources.readings import OutputNeeds
 from writers.model import TextFormat
 from writers.schema import read_schema
+
+T = TypeVar("T")
 
 PARALLELISMS = (1, 2, 5)
 PIECES = 7
@@ -95,95 +98,82 @@ def limits_for(table: TableInfo) -> Iterator[PlanLimits]:
             yield PlanLimits(parallelism=parallelism, split="range", unit_bytes=unit_bytes)
 
 
-JOIN_SECONDS = 30.0
-
-
 class WorkerReader:
-    """A reader of one source; its process gets extracts and units pickled."""
+    """A reader of one source in another process, which gets extracts and units pickled.
+
+    A failure in that process is an `AssertionError` with its traceback.
+    """
 
     def __init__(self, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
-        """Start the process and open the reader in it.
-
-        Raises:
-            AssertionError: The reader could not be opened.
-        """
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, source, spec, snapshot))
-        self._process.start()
-        theirs.close()
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
-            self._answer()
+            self._ask(_open, source, spec, snapshot)
         except AssertionError:
-            self.close()
+            self._pool.shutdown()
             raise
 
     def batches(
         self, extract: Extract, unit: WorkUnit, *, batch_bytes: int
     ) -> list[pa.RecordBatch]:
-        return cast("list[pa.RecordBatch]", self._ask("batches", extract, unit, batch_bytes))
+        return self._ask(_batches, extract, unit, batch_bytes)
 
     def break_off(self, extract: Extract, unit: WorkUnit, *, batch_bytes: int) -> None:
         """Read one batch of the unit and drop the rest."""
-        self._ask("break_off", extract, unit, batch_bytes)
+        self._ask(_first_batch, extract, unit, batch_bytes)
 
     def encoded(
         self, extract: Extract, unit: WorkUnit, text: TextFormat
     ) -> tuple[list[bytes], int]:
-        return cast("tuple[list[bytes], int]", self._ask("encoded", extract, unit, text))
+        return self._ask(_encoded, extract, unit, text)
 
     def close(self) -> None:
-        self._pipe.close()
-        self._process.join(JOIN_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._process.close()
+        self._ask(_close)
+        self._pool.shutdown()
 
-    def _ask(self, *request: object) -> object:
-        self._pipe.send(request)
-        return self._answer()
-
-    def _answer(self) -> object:
+    def _ask(self, task: Callable[..., T], *arguments: object) -> T:
         try:
-            answer, problem = self._pipe.recv()
-        except EOFError:
+            answer, problem = self._pool.submit(_answer, task, *arguments).result()
+        except BrokenProcessPool:
             raise AssertionError("the worker process ended without an answer") from None
         if problem is not None:
             raise AssertionError(f"a worker failed:\n{problem}")
-        return answer
+        return cast(T, answer)
 
 
-def _serve(pipe: Connection, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
-    reader: Any = None
-    request: tuple[Any, ...] = ("open",)
-    while True:
-        answer, problem = None, None
-        try:
-            if reader is None:
-                reader = source.open_reader(spec, snapshot)
-            else:
-                answer = _handle(reader, *request)
-        except Exception:  # the test reports any error
-            problem = traceback.format_exc()
-        pipe.send((answer, problem))
-        try:
-            request = pipe.recv()
-        except EOFError:
-            break
-    if reader is not None:
-        reader.close()
+_opened: list[Any] = []
+"""In the worker process: the reader."""
 
 
-def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, how: Any) -> object:
-    if method == "encoded":
-        counted: list[int] = []
-        text = unit_text(reader, extract, unit, how, counted.append)
-        return [bytes(chunk) for chunks in text for chunk in chunks], sum(counted)
-    if method == "batches":
-        return read_again(lambda: list(unit_batches(reader, extract, unit, batch_bytes=how)))
-    read_again(lambda: next(unit_batches(reader, extract, unit, batch_bytes=how), None))
-    return None
+def _answer(task: Callable[..., object], *arguments: object) -> tuple[object, str | None]:
+    try:
+        return task(*arguments), None
+    except Exception:  # the test reports any error
+        return None, traceback.format_exc()
+
+
+def _open(source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
+    _opened.append(source.open_reader(spec, snapshot))
+
+
+def _batches(extract: Extract, unit: WorkUnit, batch_bytes: int) -> list[pa.RecordBatch]:
+    def read() -> list[Any]:
+        return list(unit_batches(_opened[0], extract, unit, batch_bytes=batch_bytes))
+
+    return read_again(read)
+
+
+def _first_batch(extract: Extract, unit: WorkUnit, batch_bytes: int) -> None:
+    read_again(lambda: next(unit_batches(_opened[0], extract, unit, batch_bytes=batch_bytes), None))
+
+
+def _encoded(extract: Extract, unit: WorkUnit, text: TextFormat) -> tuple[list[bytes], int]:
+    counted: list[int] = []
+    found = unit_text(_opened[0], extract, unit, text, counted.append)
+    return [bytes(chunk) for chunks in found for chunk in chunks], sum(counted)
+
+
+def _close() -> None:
+    _opened.pop().close()
 
 
 Rows = Sequence[tuple[object, ...]]
@@ -212,8 +202,7 @@ def check_batches(batches: Sequence[pa.RecordBatch], projection: Projection) -> 
 def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> None:
     """Check that the batches hold the expected rows, each as often, in any order.
 
-    Args:
-        expected: Rows as Arrow converts them to Python; nanosecond timestamps as Arrow's text.
+    Rows are as Arrow converts them to Python; nanosecond timestamps as Arrow's text.
     """
     found = Counter(row for batch in batches for row in _keys(_tuples(batch)))
     wanted = Counter(_keys(expected))

@@ -55,16 +55,15 @@ def check_source(
 ) -> None:
     """Check what `unloader.sources.base` promises, on one table of a real database.
 
-    Units are read in a spawned process, so a script that calls this needs the usual guard
-    `if __name__ == "__main__"`, and `source` must be picklable.
+    Units are read in a spawned process, so a script that calls this needs the usual guard `if
+    __name__ == "__main__"`, and `source` must be picklable.
 
     Args:
         table: A table of at least two rows.
         expected: All of its rows, in any order, as Arrow converts them to Python where the
             target is Parquet; a timestamp in nanoseconds is the text Arrow prints.
         empty: A table without rows, if there is one.
-        after_close: Called when all is closed again, to show that the source let go of the
-            database.
+        after_close: Called after everything is closed, to show that the source let go of it.
     """
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"
@@ -97,29 +96,15 @@ def check_source(
                 nothing = _check_description(catalog, empty)
                 _check_plans(replace(case, table=nothing, rows=0), ())
         catalog.check_snapshot()
-        _check_the_way_back(source, spec, snapshot)
+        for kind in ("none", "of an unknown kind"):
+            back = source.at_snapshot(spec, kind, "")
+            ensure(back is None, f"there is a way back to a snapshot that is {kind}")
         check_refused_conditions(case)
         check_cancel(case, case.extract(PARQUET))
     if consistency == "snapshot":
         _check_reentry(source, spec, info, snapshot, len(expected))
     if after_close is not None:
         after_close()
-
-
-CHOSEN = 2
-
-
-def _check_the_way_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:
-    """Check the spec for a later process at the snapshot; without a snapshot None is returned."""
-    found = source.at_snapshot(spec, snapshot.kind, snapshot.value)
-    ensure(
-        found is None or found.kind == spec.kind, "the way back to a snapshot is not a source spec"
-    )
-    ensure(source.at_snapshot(spec, "none", "") is None, "there is a way back to no snapshot")
-    ensure(
-        source.at_snapshot(spec, "of an unknown kind", "") is None,
-        "there is a way back to a snapshot of another source",
-    )
 
 
 def _check_reentry(
@@ -129,6 +114,7 @@ def _check_reentry(
     earlier = source.at_snapshot(spec, snapshot.kind, snapshot.value)
     if earlier is None:
         return
+    ensure(earlier.kind == spec.kind, "the way back to a snapshot is not a source spec")
     with closing(source.open_catalog(earlier)) as catalog:
         lasts = catalog.capabilities.snapshot_outlives_run
         try:
@@ -147,11 +133,17 @@ def _check_reentry(
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = Case(catalog, reader, spec, snapshot, again, rows)
             check_hold(case, extract := case.extract(PARQUET))
-            units = plan(info, PlanLimits(parallelism=2)).units
-            read = sum(batch.num_rows for batch in case.batches(extract, units))
-        counted = catalog.count(extract)
-    ensure(counted == rows, f"{counted} rows, not {rows}, are counted at an earlier snapshot")
-    ensure(read == rows, f"{read} rows, not {rows}, are read at an earlier snapshot")
+            check_amount(case, extract, rows, "at an earlier snapshot")
+
+
+def check_amount(case: Case, extract: Extract, rows: int, how: str) -> None:
+    """Check how many rows are read and counted."""
+    batches = case.batches(extract, plan(case.table, PlanLimits(parallelism=2)).units)
+    check_batches(batches, extract.projection)
+    read = sum(batch.num_rows for batch in batches)
+    ensure(read == rows, f"{read} rows, not {rows}, are read {how}")
+    counted = case.catalog.count(extract)
+    ensure(counted == rows, f"{counted} rows, not {rows}, are counted {how}")
 
 
 def _check_unknown_table(catalog: Catalog, table: TableName) -> None:
@@ -227,7 +219,8 @@ def _check_columns(case: Case, expected: Rows) -> None:
     width = len(case.table.columns)
     choices = (tuple(reversed(range(1, width))) or (0,), (0,))
     for chosen in dict.fromkeys(choices):
-        cut = replace(case, table=_with_columns(case.table, chosen))
+        columns = tuple(case.table.columns[at] for at in chosen)
+        cut = replace(case, table=replace(case.table, columns=columns))
         extract = cut.extract(PARQUET)
         rows = [tuple(row[at] for at in chosen) for row in expected]
         names = ", ".join(column.name for column in cut.table.columns)
@@ -241,7 +234,7 @@ def _check_columns(case: Case, expected: Rows) -> None:
 def _check_partitions(case: Case) -> None:
     """Read some partitions in every way the planner knows: always the same rows, and as counted."""
     names = [part.name for part in case.table.partitions]
-    for name in names[:CHOSEN]:
+    for name in names[:2]:
         _check_chosen(case, matching_partitions(names, (name,)))
     if len(names) > 1:
         _check_chosen(case, matching_partitions(names, names[1:]))
@@ -267,10 +260,6 @@ def _check_chosen(case: Case, chosen: frozenset[str]) -> None:
         )
 
 
-def _with_columns(table: TableInfo, chosen: Sequence[int]) -> TableInfo:
-    return replace(table, columns=tuple(table.columns[at] for at in chosen))
-
-
 def check_readings(catalog: Catalog, table: TableInfo) -> None:
     found = catalog.readings(table, None, ValueOptions())
     columns = tuple(column for column in found if not column.beside)
@@ -279,7 +268,9 @@ def check_readings(catalog: Catalog, table: TableInfo) -> None:
         [column.name for column in columns] == names,
         f"readings are given of {[column.name for column in columns]}, not of {names}",
     )
-    uses: tuple[Use, ...] = ("parquet", "text", *(("masked",) if _has_mask(columns) else ()))
+    uses: tuple[Use, ...] = ("parquet", "text")
+    if any(column.mask for column in columns):
+        uses += ("masked",)
     if catalog.encodes(TextFormat()):
         uses += ("encoded",)
     for column in columns:
@@ -291,10 +282,6 @@ def check_readings(catalog: Catalog, table: TableInfo) -> None:
                 (reading.output_type == ENCODED_TYPE) == (reading.serves == {"encoded"}),
                 f"a reading of column {column.name} is rendered text or Arrow, not both",
             )
-
-
-def _has_mask(columns: tuple[ColumnReadings, ...]) -> bool:
-    return any(column.mask for column in columns)
 
 
 def _check_served(column: ColumnReadings, use: Use, *, asked: bool) -> None:
@@ -320,13 +307,7 @@ def check_conditions(case: Case) -> None:
             case.catalog.check_where(extract)
         except UsageError:
             return  # The source knows no conditions.
-        units = plan(case.table, PlanLimits(parallelism=2)).units
-        batches = case.batches(extract, units)
-        check_batches(batches, extract.projection)
-        read = sum(batch.num_rows for batch in batches)
-        ensure(read == rows, f"{read} rows, not {rows}, are read where {where}")
-        counted = case.catalog.count(extract)
-        ensure(counted == rows, f"{counted} rows, not {rows}, are counted where {where}")
+        check_amount(case, extract, rows, f"where {where}")
 
 
 def check_refused_conditions(case: Case) -> None:
@@ -355,14 +336,7 @@ def check_query(case: Case) -> None:
     )
     ensure(info.name == "query" and not info.partitions, "a query is not described as one")
     asked = replace(case, table=info)
-    extract = asked.extract(PARQUET, query=query)
-    units = plan(info, PlanLimits(parallelism=2)).units
-    batches = asked.batches(extract, units)
-    check_batches(batches, extract.projection)
-    read = sum(batch.num_rows for batch in batches)
-    ensure(read == case.rows, f"{read} rows, not {case.rows}, are read by a query for all")
-    counted = case.catalog.count(extract)
-    ensure(counted == case.rows, f"{counted} rows, not {case.rows}, are counted by a query")
+    check_amount(asked, asked.extract(PARQUET, query=query), case.rows, "by a query for all")
 
 
 def check_hold(case: Case, extract: Extract) -> None:
@@ -372,26 +346,24 @@ def check_hold(case: Case, extract: Extract) -> None:
 
 
 def check_cancel(case: Case, extract: Extract) -> None:
-    """Cancel from another thread, twice, with and without a call that waits.
+    """Cancel from another thread, twice, with and without a call that waits, which never hangs."""
+    problems: list[str] = []
 
-    The call that waits returns, as nothing was slow, or raises an error; it never hangs.
-    """
+    def cancel_twice() -> None:
+        for _ in range(2):
+            try:
+                case.catalog.cancel()
+            except Exception as error:  # the test names any error
+                problems.append(repr(error))
+
     for waiting in (False, True):
-        thread = Thread(target=_cancel_twice, args=(case.catalog, problems := list[str]()))
+        thread = Thread(target=cancel_twice)
         thread.start()
         if waiting:
             with suppress(Exception):
                 case.catalog.count(extract)
         thread.join()
         ensure(not problems, f"cancel raised: {', '.join(problems)}")
-
-
-def _cancel_twice(catalog: Catalog, problems: list[str]) -> None:
-    for _ in range(2):
-        try:
-            catalog.cancel()
-        except Exception as error:  # the test names any error
-            problems.append(repr(error))
 
 
 GONE = "unloader no such table"
@@ -403,9 +375,6 @@ def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) ->
     Args:
         spec: A database whose tables may all be described.
         at_least: How many tables must have been compared.
-
-    Returns:
-        The list.
     """
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"
@@ -430,10 +399,7 @@ def check_among_others(catalog: Catalog, info: TableInfo) -> None:
 
 
 def check_listing(catalog: Catalog, listing: Listing) -> None:
-    """Check that a list is in order, has each table once, and all that the source tells users of.
-
-    A table that `tables` has and the list has not would never be matched by a pattern.
-    """
+    """Check that a list is in order, has each table once, and each table that `tables` has."""
     keys = [table.key for table in listing.tables]
     ensure(keys == sorted(set(keys)), "the list has a table twice, or is not in order")
     ensure(

@@ -422,7 +422,7 @@ def test_row_numbers_are_refused(where: str) -> None:
     ],
 )
 def test_what_only_looks_like_them_is_taken(where: str) -> None:
-    """Literals, names, comments and subqueries may contain the word."""
+    """Literals, names and comments may contain the word."""
     refuse_row_numbers(where)
 
 

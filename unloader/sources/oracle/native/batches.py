@@ -28,8 +28,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from msgspec import Struct
-from msgspec.structs import asdict
 
 from unloader.errors import ConfigError, SourceError
 from unloader.sources.oracle.arrow import CheckedText, Fetched, type_handler
@@ -440,25 +438,18 @@ def compare(
 FORMAT = 1
 
 
-class Peers(Struct, frozen=True, kw_only=True):
-    """The server and the versions for which a confirmation is valid."""
-
-    server: str
-    server_version: str
-    driver_version: str
-    decoder_version: int = ABI_VERSION
-
-    @property
-    def key(self) -> str:
-        return json.dumps([self.server, self.server_version, self.driver_version, ABI_VERSION])
+def peers_of(spec: SourceSpec, session: Session) -> dict[str, str | int]:
+    """Return the server and the versions for which a confirmation is valid."""
+    return {
+        "server": parse_location(spec.location).connect_string,
+        "server_version": ".".join(map(str, session.version)),
+        "driver_version": driver_version(),
+        "decoder_version": ABI_VERSION,
+    }
 
 
-def peers_of(spec: SourceSpec, session: Session) -> Peers:
-    return Peers(
-        server=parse_location(spec.location).connect_string,
-        server_version=".".join(map(str, session.version)),
-        driver_version=driver_version(),
-    )
+def _key(peers: Mapping[str, str | int]) -> str:
+    return json.dumps(list(peers.values()))
 
 
 def place() -> Path:
@@ -467,25 +458,25 @@ def place() -> Path:
     return path / "unloader" / "confirmed-fetches.json"
 
 
-def confirmed_sorts(peers: Peers) -> frozenset[str]:
+def confirmed_sorts(peers: Mapping[str, str | int]) -> frozenset[str]:
     """Return the sorts of columns that a server was seen to agree about.
 
     A file that cannot be read, or is not ours, confirms nothing.
     """
-    entry = _entries().get(peers.key)
+    entry = _entries().get(_key(peers))
     sorts = entry.get("columns") if isinstance(entry, dict) else None
     return frozenset(map(str, sorts)) if isinstance(sorts, list) else frozenset()
 
 
-def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
+def confirm(peers: Mapping[str, str | int], sorts: frozenset[str], rows: int) -> Path:
     """Add sorts of columns to the confirmed sorts of a server; return the file.
 
     `rows` were compared this time. `ConfigError` where the file cannot be written.
     """
     path = place()
     entries = dict(_entries())
-    entries[peers.key] = {
-        **asdict(peers),
+    entries[_key(peers)] = {
+        **peers,
         "columns": sorted(confirmed_sorts(peers) | sorts),
         "rows": rows,
         "confirmed": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import select
-import time
 from functools import cache
 from importlib import import_module
 
@@ -31,14 +30,6 @@ NAME = "unloader.sources.postgres.libpq._copy"
 
 OVERRIDE = "UNLOADER_NATIVE_COPY_LIBRARY"
 """An environment variable that names the file of another build; if empty, no build is used."""
-
-SHORT_NAP_SECONDS, LONG_NAP_SECONDS = 0.0005, 0.001
-"""The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
-lets the socket fill, whose room on one machine is about 190 KB."""
-
-SHORT_NAP_BYTES = 96 * 1024
-"""After a nap that brought this number of bytes, the next one is short: a full socket makes the
-server wait."""
 
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.01, 1.0
 """libpq reads an empty socket after the first time, and again after twice the time, up to the last.
@@ -191,9 +182,6 @@ class _PlainLoop:
     def __init__(self, pgconn: PGconn, wake: int) -> None:
         self._pgconn = pgconn
         self._row: Buffer | None = None
-        self._any = False
-        self._napped = 0
-        self._look_seconds = FIRST_LOOK_SECONDS
         self.filled = _Filled()
         self._waiting, self._stopping = select.poll(), wake
         self._waiting.register(pgconn.socket, select.POLLIN)
@@ -212,12 +200,15 @@ class _PlainLoop:
                 if length < 0:
                     return _DONE
                 if length == 0:
-                    stopped = self._wait()
-                    if stopped is not None:
-                        return stopped
+                    ready = self._waiting.poll(FIRST_LOOK_SECONDS * 1000)
+                    if self._stopping in [descriptor for descriptor, _ in ready]:
+                        return _WOKEN
+                    try:
+                        self._pgconn.consume_input()
+                    except OperationalError:
+                        return _BROKEN
                     continue
                 self._row = row
-                self._napped += length
             end = filled.size + len(self._row)
             if end >= buffer.size:
                 if filled.size or buffer.size < most:
@@ -233,26 +224,6 @@ class _PlainLoop:
         row, self._row = self._row, None
         assert row is not None
         return memoryview(row).toreadonly()
-
-    def _wait(self) -> int | None:
-        ready = self._waiting.poll(0)
-        if not ready:
-            if self._any:
-                is_short = self._napped >= SHORT_NAP_BYTES
-                time.sleep(SHORT_NAP_SECONDS if is_short else LONG_NAP_SECONDS)
-                self._napped = 0
-            ready = self._waiting.poll(self._look_seconds * 1000)
-            self._look_seconds = (
-                FIRST_LOOK_SECONDS if ready else min(2 * self._look_seconds, LAST_LOOK_SECONDS)
-            )
-        if self._stopping in [descriptor for descriptor, _ in ready]:
-            return _WOKEN
-        self._any = self._any or bool(ready)
-        try:
-            self._pgconn.consume_input()
-        except OperationalError:
-            return _BROKEN
-        return None
 
     def close(self) -> None:
         self._row = None

@@ -25,7 +25,6 @@ from partition_planner.model import Piece, WholeTable
 from unloader.errors import ConfigError, SourceError
 from unloader.sources.oracle.native import batches, decoder
 from unloader.sources.oracle.native.batches import (
-    Peers,
     Tap,
     confirm,
     confirm_fetch,
@@ -266,7 +265,7 @@ def connected(server: OracleServer) -> oracledb.Connection:
     )
 
 
-def confirmed(server: OracleServer, run: Run) -> Peers:
+def confirmed(server: OracleServer, run: Run) -> dict[str, str | int]:
     """Confirm a run's table; return who agreed."""
     reader = OracleReader(run.spec, run.extract.snapshot)
     plan = fetch_plan(run.extract)
@@ -284,7 +283,7 @@ def confirmed(server: OracleServer, run: Run) -> Peers:
 def is_native(run: Run) -> bool:
     reader = OracleReader(run.spec, run.extract.snapshot)
     try:
-        fetch = reader._route.batches(fetch_plan(run.extract), reader._session)
+        fetch = reader._way(fetch_plan(run.extract), reader._session)
     finally:
         reader.close()
     return fetch.__module__ == batches.__name__
@@ -307,9 +306,9 @@ def test_auto_is_native_where_the_server_was_seen_to_agree(server: OracleServer)
     other: Natives = {**COLUMNS, "R": ("BINARY_FLOAT", Type(name="BINARY_FLOAT"))}
     assert not is_native(Run(server, other))
     for different in (
-        Peers(server="elsewhere", server_version=peers.server_version, driver_version="26.1.0"),
-        Peers(server=peers.server, server_version="99.1", driver_version="26.1.0"),
-        Peers(server=peers.server, server_version=peers.server_version, driver_version="26.2.0"),
+        {**peers, "server": "elsewhere"},
+        {**peers, "server_version": "99.1"},
+        {**peers, "driver_version": "26.2.0"},
     ):
         assert confirmed_sorts(different) == frozenset()
 
@@ -349,7 +348,7 @@ def test_a_state_directory_that_cannot_be_written(
     """One error with the next step."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    peers = Peers(server="s", server_version="1", driver_version="2")
+    peers: dict[str, str | int] = {"server": "s", "server_version": "1", "driver_version": "2"}
     with pytest.raises(ConfigError, match="cannot store the confirmations"):
         confirm(peers, frozenset({"x"}), 1)
 

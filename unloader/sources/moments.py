@@ -1,0 +1,99 @@
+"""Dates and times as databases print them, parsed into Arrow's: exactly, or with an error.
+
+Arrow's reader knows the years 1 to 9999 of ISO 8601. Other years are rare and are read one by one.
+Ticks count in the proleptic Gregorian calendar with the same fields.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from writers.schema import pc
+from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS
+
+_CLOCK = r"( ([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?)?$"
+_DAY = r"-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_YEAR = r"^(\d{3}[1-9]|\d\d[1-9]0|\d[1-9]00|[1-9]000)"
+_YEAR_OF_NANOSECONDS = r"^(1[7-9]|2[01])\d\d"
+"""Years that are within the range of nanoseconds, which begins and ends amid a year."""
+_FORM = re.compile(
+    r"(?P<sign>-?)(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"(?: (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?Z?)?"
+    r"(?P<before> BC)?"
+)
+_MONTH_DAYS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_EPOCH_DAYS = 719_468
+"""Days from 0000-03-01 to 1970-01-01."""
+
+
+class MomentRefused(Exception):
+    """A text that the Arrow type has no value for; its arguments are the text and the reason."""
+
+
+def parse_moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return dates or timestamps, null for null.
+
+    Args:
+        texts: Such as `2024-02-29 12:00:00.5`; years before Christ have a minus or ` BC`. Blanks
+            before a text and a `Z` after the time mean nothing.
+        kind: date32, or a timestamp without a zone or in UTC, as the texts are.
+
+    Raises:
+        MomentRefused: A text has no value of the type; the first such text is named.
+    """
+    plain = kind if pa.types.is_date(kind) else pa.timestamp(kind.unit)
+    texts = pc.ascii_rtrim(pc.ascii_ltrim(texts, " "), "Z")
+    year = _YEAR_OF_NANOSECONDS if plain == pa.timestamp("ns") else _YEAR
+    known = pc.match_substring_regex(texts, year + _DAY + _CLOCK)
+    odd = pc.fill_null(pc.invert(known), False)
+    try:
+        ordinary = pc.cast(pc.if_else(odd, pa.scalar(None, texts.type), texts), plain)
+    except pa.ArrowInvalid:
+        for text in texts.to_pylist():
+            _ticks(text, plain)
+        raise
+    if not pc.any(odd).as_py():
+        return ordinary.view(kind)
+    encoded = pc.filter(texts, odd).dictionary_encode()
+    integer = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    ticks = [_ticks(text, plain) for text in encoded.dictionary.to_pylist()]
+    found = pa.array(ticks, integer).take(encoded.indices).view(plain)
+    return pc.replace_with_mask(ordinary, odd, found).view(kind)
+
+
+def _ticks(text: str | None, kind: pa.DataType) -> int | None:
+    if text is None:
+        return None
+    if text in ("infinity", "-infinity"):
+        raise MomentRefused(text, "neither Parquet nor a date mask can show")
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise MomentRefused(text, "is not a date")
+    counted, month, day = int(match["year"]), int(match["month"]), int(match["day"])
+    year = 1 - counted if match["sign"] or match["before"] else counted
+    if not counted:
+        raise MomentRefused(text, "has an impossible year")
+    if not 1 <= month <= 12:
+        raise MomentRefused(text, "has an impossible month")
+    leaps = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= day <= _MONTH_DAYS[month] + leaps:
+        raise MomentRefused(text, "is not a day of the Gregorian calendar")
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        raise MomentRefused(text, "has an impossible time of day")
+    # Howard Hinnant's `days_from_civil`.
+    march_year = year - (month <= 2)
+    march_day = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    leap_days = march_year // 4 - march_year // 100 + march_year // 400
+    days = march_year * 365 + leap_days + march_day - _EPOCH_DAYS
+    if pa.types.is_date(kind):
+        return days
+    digits, fraction = UNIT_DIGITS[kind.unit], (match["fraction"] or "").rstrip("0")
+    seconds = days * DAY_SECONDS + (hour * 60 + minute) * 60 + second
+    ticks: int = seconds * 10**digits + int(fraction.ljust(digits, "0") or 0)
+    if len(fraction) > digits or not -(2**63) <= ticks < 2**63:
+        span = " (1677-09-21 to 2262-04-11)" if kind.unit == "ns" else ""
+        raise MomentRefused(text, f"is outside the range of {kind}{span}")
+    return ticks
