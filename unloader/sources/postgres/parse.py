@@ -16,8 +16,8 @@ from pyarrow import csv
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.base import Text
-from unloader.sources.postgres.libpq.decoding import Decoder
 from unloader.sources.moments import MomentRefused, parse_moments
+from unloader.sources.postgres.libpq.decoding import Decoder
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
 
