@@ -247,7 +247,7 @@ def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:
         (("--part", "3/2"), "the parts are 1 to 2"),
         (("--part", "1"), "is not a part"),
         (("--part", "auto/2"), "none of its variables is set"),
-        (("--part", "1/2", "--file-per", "table"), "--file-per table is one file"),
+        (("--part", "1/2", "--file-per", "table"), "--file-per table does not apply to --part"),
         (("--part", "1/2", "--to", "out/{run_id}"), "{date}"),
         (("--part", "1/2", "--to", "out/{date}", "--keep", "3"), "--keep"),
     ],

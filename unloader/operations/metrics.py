@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,34 +19,37 @@ from writers.files.regular import read_regular
 INTERVAL_SECONDS = 10.0
 """Between two writes during a run. Prometheus usually reads every 15 to 60 seconds."""
 
-_LAST_SUCCESS = "unloader_run_last_success_timestamp_seconds"
-_LAST_END = "unloader_run_last_end_timestamp_seconds"
-_LAST_STATUS = "unloader_run_exit_status"
-_LAST_DURATION = "unloader_run_duration_seconds"
-_LASTING = (_LAST_SUCCESS, _LAST_END, _LAST_STATUS, _LAST_DURATION)
+_PREFIX = "unloader_run_"
+
+_LASTING = {
+    "last_success_timestamp_seconds": "End of the last complete run.",
+    "last_end_timestamp_seconds": "End of the last run.",
+    "exit_status": "Exit status of the last run; 0 is success.",
+    "duration_seconds": "Duration of the last run.",
+}
 """Figures of the previous run, which an active run leaves unchanged."""
 
-_HELP = {
-    _LAST_SUCCESS: "End of the last complete run.",
-    _LAST_END: "End of the last run.",
-    _LAST_STATUS: "Exit status of the last run; 0 is success.",
-    _LAST_DURATION: "Duration of the last run.",
-    "unloader_run_running": "1 while a run is in progress.",
-    "unloader_run_start_timestamp_seconds": "Start of the run.",
-    "unloader_run_units": "Work units of the plan.",
-    "unloader_run_units_done": "Work units that are finished.",
-    "unloader_run_units_failed": "Work units that have failed.",
-    "unloader_run_retries": "Attempts at work units that failed and were repeated.",
-    "unloader_run_rows": "Rows of the finished work units.",
-    "unloader_run_bytes": "Bytes of the finished work units.",
-    "unloader_run_route_rows": "Rows that a route of the run has published.",
-    "unloader_run_route_bytes": "Bytes that a route of the run has published.",
-    "unloader_run_route_files": "Files that a route of the run has published.",
-    "unloader_run_tables": "Tables of a run of several tables.",
-    "unloader_run_tables_done": "Tables that are published.",
-    "unloader_run_tables_failed": "Tables that have failed or were left out.",
+_GAUGES = {
+    "running": "1 while a run is in progress.",
+    "start_timestamp_seconds": "Start of the run.",
+    "units": "Work units of the plan.",
+    "tables": "Tables of a run of several tables.",
+    "tables_done": "Tables that are published.",
+    "tables_failed": "Tables that have failed or were left out.",
 }
-"""The names of counters without the `_total` that they have in the file."""
+_COUNTERS = {
+    "units_done": "Work units that are finished.",
+    "units_failed": "Work units that have failed.",
+    "retries": "Attempts at work units that failed and were repeated.",
+    "rows": "Rows of the finished work units.",
+    "bytes": "Bytes of the finished work units.",
+}
+_OF_ROUTES = {
+    "rows": "Rows that a route of the run has published.",
+    "bytes": "Bytes that a route of the run has published.",
+    "files": "Files that a route of the run has published.",
+}
+"""Each figure without the `unloader_run_` before its name, and without the `_total` of counters."""
 
 
 class MetricsFile:
@@ -102,43 +105,38 @@ class MetricsFile:
 
     def collect(self) -> Iterator[Any]:
         """Yield the figures, as the library asks its collectors for them."""
-        account = self._account
-        lasting = dict(self._lasting)
+        account, tables = self._account, self._account.tables
+        gauges: dict[str, float] = dict(self._lasting)
         if account.finished_at is not None and account.status is not None:
-            lasting[_LAST_END] = account.finished_at
-            lasting[_LAST_STATUS] = account.status
-            lasting[_LAST_DURATION] = account.finished_at - account.started_at
+            gauges["last_end_timestamp_seconds"] = account.finished_at
+            gauges["exit_status"] = account.status
+            gauges["duration_seconds"] = account.finished_at - account.started_at
             if account.status == 0:
-                lasting[_LAST_SUCCESS] = account.finished_at
-        gauges = {
-            **lasting,
-            "unloader_run_running": int(account.finished_at is None),
-            "unloader_run_start_timestamp_seconds": account.started_at,
-            "unloader_run_units": account.units,
-        }
-        if (tables := account.tables) is not None:
-            gauges["unloader_run_tables"] = tables.total
-            gauges["unloader_run_tables_done"] = tables.done
-            gauges["unloader_run_tables_failed"] = tables.failed
-        counters = {
-            "unloader_run_units_done": account.units_done,
-            "unloader_run_units_failed": account.units_failed,
-            "unloader_run_retries": account.retries,
-            "unloader_run_rows": account.rows,
-            "unloader_run_bytes": account.bytes,
-        }
-        for kind, figures in ((self._gauge, gauges), (self._counter, counters)):
-            for name, value in figures.items():
-                family = kind(name, _HELP[name], labels=list(self._labels))
-                family.add_metric(list(self._labels.values()), value)
-                yield family
-        for figure in ("rows", "bytes", "files") if account.routes else ():
-            name = f"unloader_run_route_{figure}"
-            family = self._counter(name, _HELP[name], labels=[*self._labels, "route"])
-            for route in account.routes:
-                labels = [*self._labels.values(), route.route]
-                family.add_metric(labels, getattr(route, figure))
-            yield family
+                gauges["last_success_timestamp_seconds"] = account.finished_at
+        gauges["running"] = int(account.finished_at is None)
+        gauges["start_timestamp_seconds"] = account.started_at
+        gauges["units"] = account.units
+        if tables is not None:
+            gauges |= {"tables": tables.total, "tables_done": tables.done}
+            gauges["tables_failed"] = tables.failed
+        for name, value in gauges.items():
+            yield self._family(self._gauge, name, (_LASTING | _GAUGES)[name], {(): value})
+        for name, text in _COUNTERS.items():
+            yield self._family(self._counter, name, text, {(): getattr(account, name)})
+        for name, text in _OF_ROUTES.items() if account.routes else ():
+            values: dict[tuple[str, ...], float] = {
+                (each.route,): getattr(each, name) for each in account.routes
+            }
+            yield self._family(self._counter, f"route_{name}", text, values)
+
+    def _family(
+        self, kind: Any, name: str, text: str, values: Mapping[tuple[str, ...], float]
+    ) -> Any:
+        route = ["route"] if any(values) else []
+        family = kind(_PREFIX + name, text, labels=[*self._labels, *route])
+        for labels, value in values.items():
+            family.add_metric([*self._labels.values(), *labels], value)
+        return family
 
     def _earlier(self) -> Iterator[tuple[str, float]]:
         """Yield what an earlier run of the same job has left in the file."""
@@ -147,5 +145,6 @@ class MetricsFile:
         except (OSError, ValueError):
             return
         for sample in (sample for family in families for sample in family.samples):
-            if sample.name in _LASTING and sample.labels == self._labels:
-                yield sample.name, sample.value
+            name = sample.name.removeprefix(_PREFIX)
+            if name in _LASTING and sample.labels == self._labels:
+                yield name, sample.value

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from unloader import __version__
@@ -81,44 +80,41 @@ class Traces:
         self._nodes: tuple[int, ...] = ()
 
     def add(self, event: Event) -> None:
-        """Take one event."""
-        if isinstance(event, RunStarted):
-            self._nodes = event.nodes
-            self._run.set_attributes(
-                {"unloader.run_id": event.run_id, "unloader.units": event.units}
-            )
-        elif isinstance(event, UnitStarted):
-            found: dict[str, Any] = {
-                "unloader.unit": event.unit,
-                "unloader.attempt": event.attempt,
-                "unloader.worker": event.worker,
-            }
-            if event.partition is not None:
-                found["unloader.partition"] = event.partition
-            if event.worker < len(self._nodes):
-                found["unloader.node"] = self._nodes[event.worker]
-            self._units[event.worker] = self._tracer.start_span(
-                f"unit {event.unit}", context=self._within, attributes=found
-            )
-        elif isinstance(event, UnitFinished):
-            self._end_unit(
-                event.worker, {"unloader.rows": event.rows, "unloader.bytes": event.bytes}
-            )
-        elif isinstance(event, UnitFailed):
-            self._end_unit(event.worker, {}, event.message)
+        match event:
+            case RunStarted():
+                self._nodes = event.nodes
+                self._run.set_attributes(
+                    {"unloader.run_id": event.run_id, "unloader.units": event.units}
+                )
+            case UnitStarted():
+                found: dict[str, Any] = {
+                    "unloader.unit": event.unit,
+                    "unloader.attempt": event.attempt,
+                    "unloader.worker": event.worker,
+                }
+                if event.partition is not None:
+                    found["unloader.partition"] = event.partition
+                if event.worker < len(self._nodes):
+                    found["unloader.node"] = self._nodes[event.worker]
+                self._units[event.worker] = self._tracer.start_span(
+                    f"unit {event.unit}", context=self._within, attributes=found
+                )
+            case UnitFinished():
+                self._end_unit(event.worker, rows=event.rows, bytes=event.bytes)
+            case UnitFailed():
+                self._end_unit(event.worker, event.message)
 
     def end(self) -> str:
         """End and send all spans; return the error of the library, "" without an error."""
         account = self._account
         for worker in tuple(self._units):
-            self._end_unit(worker, {}, "the run ended before the unit was finished")
+            self._end_unit(worker, "the run ended before the unit was finished")
         figures = {"rows": account.rows, "bytes": account.bytes, "retries": account.retries}
-        if account.tables is not None:
-            figures["tables"] = account.tables.total
-            figures["tables_done"] = account.tables.done
-            figures["tables_failed"] = account.tables.failed
+        if (tables := account.tables) is not None:
+            figures |= {"tables": tables.total, "tables_done": tables.done}
+            figures["tables_failed"] = tables.failed
+        figures["exit_status"] = account.status or 0
         self._run.set_attributes({f"unloader.{name}": value for name, value in figures.items()})
-        self._run.set_attribute("unloader.exit_status", account.status or 0)
         if account.error is not None:
             self._fail(self._run, account.error.message, type(account.error).__name__)
         self._run.end(end_time=_nanoseconds(account.finished_at or time.time()))
@@ -127,14 +123,12 @@ class Traces:
         logging.getLogger("opentelemetry").removeHandler(self._heard)
         return self._heard.text
 
-    def _end_unit(self, worker: int, figures: Mapping[str, int], error: str = "") -> None:
-        span = self._units.pop(worker, None)
-        if span is None:
-            return
-        span.set_attributes(dict(figures))
-        if error:
-            self._fail(span, error)
-        span.end()
+    def _end_unit(self, worker: int, error: str = "", **figures: int) -> None:
+        if (span := self._units.pop(worker, None)) is not None:
+            span.set_attributes({f"unloader.{name}": value for name, value in figures.items()})
+            if error:
+                self._fail(span, error)
+            span.end()
 
     def _fail(self, span: Any, message: str, kind: str = "") -> None:
         if kind:

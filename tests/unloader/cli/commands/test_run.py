@@ -170,7 +170,7 @@ def test_a_variable_for_the_other_format_is_let_pass(unloader: Run, database: st
         ("retries = true", "the key 'retries': expected `int | str`, got `bool`"),
         ("columns = [1]", "the key 'columns': expected `str`, got `int` - at `$[0]`"),
         ("width = {A = 2.5}", "the key 'width': expected `int | str`, got `float`"),
-        ("file-size = 1.5", "a whole number, or text"),
+        ("file-size = 1.5", "a whole number or text"),
         ("retry-delay = nan", "'nan' is not a duration"),
         ("[run.where]\na = 1", "the key 'where': expected `str`, got `object`"),
         ("parquet-version = 2.6", "text in quotes"),
