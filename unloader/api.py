@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from partition_planner.model import TableInfo
 from unloader.errors import SourceError, UsageError, translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.manifest.model import answer
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,
-    ReadColumn,
     Request,
     SecretReference,
     SourceSpec,
@@ -75,17 +73,6 @@ class SchemaTable(Struct, frozen=True, kw_only=True):
     def is_view(self) -> bool:
         """Whether its rows may be rows of other tables."""
         return "view" in self.summary.kind and "materialized" not in self.summary.kind
-
-
-class TableDescription(Struct, frozen=True, kw_only=True):
-    """One table, and what would become of its columns."""
-
-    table: TableInfo
-    columns: tuple[ReadColumn, ...]
-    """As CSV with the default dialect."""
-    parquet_columns: tuple[ReadColumn, ...]
-    missing_privileges: tuple[str, ...]
-    server_version: str
 
 
 _SHOWN = 20
@@ -210,8 +197,16 @@ def describe(
     table: TableName,
     as_text: tuple[str, ...] = (),
     observe: Observer = silent,
-) -> TableDescription:
-    """Return a table's columns, partitions and what each column would become."""
+) -> dict[str, Any]:
+    """Return a table's columns, with what each would become in CSV and in Parquet, and partitions.
+
+    CSV has the default dialect. For a pattern of `as_text` without a column, the error is
+    UsageError.
+    """
+
+    def fields(record: Any, *names: str) -> dict[str, Any]:
+        return {name: getattr(record, name) for name in names}
+
     with _opened(source, observe) as catalog:
         info = catalog.describe(table, observe)
         check_as_text([column.name for column in info.columns], as_text)
@@ -220,13 +215,23 @@ def describe(
             choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=catalog.encodes)
             for text in (TextFormat(), None)
         )
-        return TableDescription(
-            table=info,
-            columns=csv.columns,
-            parquet_columns=parquet.columns,
-            missing_privileges=catalog.missing_privileges(info),
-            server_version=catalog.server_version,
-        )
+        return {
+            "source": source.location,
+            "server_version": catalog.server_version,
+            **fields(info, "schema", "name", "rows", "bytes", "ranges_from"),
+            "columns": [
+                {
+                    **fields(in_csv, "name", "source_type", "nullable"),
+                    "csv": fields(in_csv, "output_type", "lossless", "note"),
+                    "parquet": fields(in_parquet, "output_type", "lossless", "note"),
+                }
+                for in_csv, in_parquet in zip(csv.columns, parquet.columns, strict=True)
+            ],
+            "partitions": [
+                fields(each, "name", "position", "rows", "bytes") for each in info.partitions
+            ],
+            "missing_privileges": catalog.missing_privileges(info),
+        }
 
 
 def plan(

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from unloader.events import RouteFinished
 from unloader.operations.account import Account
 from unloader.redaction import redact
 from unloader.storage.place_names import absolute, path_of
@@ -129,7 +128,11 @@ def facts(account: Account) -> dict[str, str]:
         "ROWS": account.rows,
         "BYTES": account.bytes,
         "UNITS": account.units,
-        "ROUTES": "\n".join(map(_route_line, account.routes)),
+        # Lines for `read -r name rows bytes files directory` of a shell.
+        "ROUTES": "\n".join(
+            f"{each.route} {each.rows} {each.bytes} {each.files} {_full(each.directory)}"
+            for each in account.routes
+        ),
         "TABLES": "" if tables is None else tables.total,
         "TABLES_DONE": "" if tables is None else tables.done,
         "TABLES_FAILED": "" if tables is None else tables.failed,
@@ -142,12 +145,8 @@ def facts(account: Account) -> dict[str, str]:
     return {PREFIX + name: str(value).replace("\0", "") for name, value in known.items()}
 
 
-def _route_line(route: RouteFinished) -> str:
-    """Return a line for `read -r name rows bytes files directory` of a shell."""
-    directory = (
-        route.directory if route.directory.startswith("null:") else absolute(route.directory)
-    )
-    return f"{route.route} {route.rows} {route.bytes} {route.files} {directory}"
+def _full(directory: str) -> str:
+    return directory if directory.startswith("null:") else absolute(directory)
 
 
 def _manifest(places: tuple[str, ...], name: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from unloader import api
 from unloader.cli.commands import declared
@@ -57,61 +58,44 @@ def describe(context: click.Context, /, source: str, **values: Any) -> None:
             heads = ("schema", "name", "kind", ">rows", ">bytes", ">partitions")
             text = render.table(heads, rows)
         else:
-            found = api.describe(spec, table, values["as_text"], display)
-            document, text = _described(found)
-            document = {"source": spec.location, **document}
+            document = api.describe(spec, table, values["as_text"], display)
+            text = _described(document)
     render.answer(values, document, text)
 
 
-def _described(found: api.TableDescription) -> tuple[dict[str, Any], str]:
-    """Return the description of a table for programs, and as text."""
-    table, pairs = found.table, tuple(zip(found.columns, found.parquet_columns, strict=True))
-    document = {
-        "server_version": found.server_version,
-        **_fields(table, "schema", "name", "rows", "bytes", "ranges_from"),
-        "columns": [
-            {
-                **_fields(text, "name", "source_type", "nullable"),
-                "csv": _fields(text, "output_type", "lossless", "note"),
-                "parquet": _fields(parquet, "output_type", "lossless", "note"),
-            }
-            for text, parquet in pairs
-        ],
-        "partitions": [
-            _fields(each, "name", "position", "rows", "bytes") for each in table.partitions
-        ],
-        "missing_privileges": found.missing_privileges,
-    }
+def _described(table: dict[str, Any]) -> str:
+    label = ".".join(filter(None, (table["schema"], table["name"])))
     facts = (
-        ("table", render.shortened(render.name(table.label))),
-        ("server", found.server_version),
-        ("rows", render.about(render.count(table.rows), "estimate")),
-        ("bytes", render.about(render.size(table.bytes), "in the source")),
-        ("ranges from", table.ranges_from or render.UNKNOWN),
+        ("table", render.shortened(render.name(label))),
+        ("server", table["server_version"]),
+        ("rows", render.about(render.count(table["rows"]), "estimate")),
+        ("bytes", render.about(render.size(table["bytes"]), "in the source")),
+        ("ranges from", table["ranges_from"] or render.UNKNOWN),
     )
-    columns = (
-        (
-            *(render.shortened(render.name(text.name), 60), text.source_type),
-            *(csv_form(text.output_type), parquet.output_type),
-            bool(text.lossless and parquet.lossless),
-            "; ".join(dict.fromkeys(note for note in (text.note, parquet.note) if note)),
+    columns = []
+    for each in table["columns"]:
+        csv, parquet = each["csv"], each["parquet"]
+        notes = dict.fromkeys(filter(None, (csv["note"], parquet["note"])))
+        columns.append(
+            (
+                *(render.shortened(render.name(each["name"]), 60), each["source_type"]),
+                *(csv_form(csv["output_type"]), parquet["output_type"]),
+                *(bool(csv["lossless"] and parquet["lossless"]), "; ".join(notes)),
+            )
         )
-        for text, parquet in pairs
-    )
     heads = ("column", "type", "in CSV", "in Parquet", "lossless", "note")
     parts = [render.facts(facts), render.table(heads, columns)]
-    if table.partitions:
+    if table["partitions"]:
         partitions = (
-            (str(each.position), render.name(each.name), each.rows, render.size(each.bytes))
-            for each in table.partitions
+            (
+                *(str(each["position"]), render.name(each["name"])),
+                *(each["rows"], render.size(each["bytes"])),
+            )
+            for each in table["partitions"]
         )
         parts.append(render.table((">position", "partition", ">rows", ">bytes"), partitions))
-    parts.extend(f"missing privilege: {each}" for each in found.missing_privileges)
-    return document, "\n\n".join(parts)
-
-
-def _fields(record: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
+    parts.extend(f"missing privilege: {each}" for each in table["missing_privileges"])
+    return "\n\n".join(parts)
 
 
 _KEPT = ("password_file", "password_keyring", "password_credential")
@@ -160,8 +144,7 @@ def init(context: click.Context, /, source: str, **values: Any) -> None:
             )
         render.emit(text)
         return
-    names = ("schema", "name", "kind", "rows", "bytes", "partitions")
-    summaries = [{"table": each.typed, **_fields(each.summary, *names)} for each in tables]
+    summaries = [{"table": each.typed, **to_builtins(each.summary)} for each in tables]
     many = counted(len(tables), "table or view", "tables and views")
     done = f"{path} names {many}; check it with: unloader check {shlex.quote(path or '')}"
     render.answer(values, {"output": path, "tables": summaries, "job": text}, lambda: done)

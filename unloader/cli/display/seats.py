@@ -47,42 +47,30 @@ def seat_table(topology: Topology, seats: tuple[Seat, ...], memory_policy: str, 
         groups = _grouped(
             seats, lambda seat: (crowd[seat.node], len(seat.cpus), _memory_kind(seat))
         )
-    rows = [
-        (
-            ranges(seat.worker for seat in group),
-            # Where nothing is bound, a seat's node is only the one it was counted for.
-            ranges(seat.node for seat in group) if any(seat.cpus for seat in group) else "any",
-            _cpus(topology, group),
-            _MEMORY.get(memory_policy) or _memory(topology, group),
-        )
-        for group in groups
-    ]
+    whole = {node.cpus for node in topology.nodes}
+    sizes = {node.id: node.memory_bytes for node in topology.nodes}
+    rows = []
+    for group in groups:
+        bound = {seat.cpus for seat in group}
+        cpus = "its node's" if bound <= whole else "a core of its node"
+        if bound == {()}:
+            cpus = "any"
+        elif len(bound) == 1:
+            cpus = ranges(group[0].cpus)
+        elif len({seat.node for seat in group}) == 1:
+            cpus = f"one core each of {ranges(cpu for each in bound for cpu in each)}"
+        lender, *others = {seat.memory_node for seat in group}
+        memory = "its node" if _memory_kind(group[0]) == "own" else "the nearest node"
+        if not others:
+            size = None if lender is None else sizes.get(lender)
+            memory = "any" if lender is None else f"node {lender}"
+            memory += "" if size is None else f", {render.size(size)}"
+        # Where nothing is bound, a seat's node is only the one it was counted for.
+        nodes = ranges(seat.node for seat in group) if any(bound) else "any"
+        workers = ranges(seat.worker for seat in group)
+        rows.append((workers, nodes, cpus, _MEMORY.get(memory_policy) or memory))
     heads, fold = (">worker", ">node", "CPUs", "memory from"), (">worker", ">node", "CPUs")
     return folded_table(heads, rows, fold=frozenset(fold), width=width)
-
-
-def _cpus(topology: Topology, group: list[Seat]) -> str:
-    bound = {seat.cpus for seat in group}
-    if bound == {()}:
-        return "any"
-    if len(bound) == 1:
-        return ranges(group[0].cpus)
-    if len({seat.node for seat in group}) == 1:
-        return f"one core each of {ranges(cpu for cpus in bound for cpu in cpus)}"
-    whole = {node.cpus for node in topology.nodes}
-    return "its node's" if bound <= whole else "a core of its node"
-
-
-def _memory(topology: Topology, group: list[Seat]) -> str:
-    """Return whose memory the workers take, and how much that node has."""
-    nodes = {seat.memory_node for seat in group}
-    if nodes == {None}:
-        return "any"
-    if len(nodes) > 1:
-        return "its node" if _memory_kind(group[0]) == "own" else "the nearest node"
-    (node,) = nodes
-    size = next((each.memory_bytes for each in topology.nodes if each.id == node), None)
-    return f"node {node}" + ("" if size is None else f", {render.size(size)}")
 
 
 def _memory_kind(seat: Seat) -> str:

@@ -37,20 +37,31 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
     place = ""
     if "tables" in document:
         run = convert(document, TablesManifest)
-        place, text = run.options.directory, render.facts(_of_tables(run))
+        place = run.options.directory
+        verified = sorted({each.verified or "not complete" for each in run.tables})
+        text = render.facts(
+            (
+                ("tables", run.totals.tables),
+                *_rows(run.totals.rows, run.settings, run.totals.filtered_rows),
+                *_totals(run.totals),
+                ("snapshot", _snapshot(run.snapshot)),
+                ("verified", ", ".join(verified)),
+                *_places((place,)),
+            )
+        )
         done = f"the run is complete in {place}"
     elif ROUTES in document:
         routes = convert(document[ROUTES], list[Manifest])
         totals = totals_of(routes)
         read = (("routes", len(routes)), ("rows read", totals.rows), *_totals(totals))
         shown = [
-            f"route {each.route.name if each.route else ''}\n{_table_text(each)}" for each in routes
+            f"route {each.route.name if each.route else ''}\n{_of_table(each)}" for each in routes
         ]
         done = f"the run is complete: {len(routes)} routes"
         text = "\n\n".join((render.facts(read), *shown))
     else:
         manifest = convert(document, Manifest)
-        place, text = ",".join(manifest.places), _table_text(manifest)
+        place, text = ",".join(manifest.places), _of_table(manifest)
         done = f"the run is complete in {place}"
     if values["json"]:
         render.emit(render.json_text(document), done=done)
@@ -62,24 +73,8 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
         render.emit(text, done=done, asked=False)
 
 
-def _of_tables(run: TablesManifest) -> Facts:
-    yield "tables", run.totals.tables
-    yield from _rows(run.totals.rows, run.settings, run.totals.filtered_rows)
-    yield from _totals(run.totals)
-    yield "snapshot", _snapshot(run.snapshot)
-    yield "verified", ", ".join(sorted({each.verified or "not complete" for each in run.tables}))
-    yield from _places((run.options.directory,))
-
-
-def _table_text(manifest: Manifest) -> str:
-    known = render.facts(_of_table(manifest))
-    whereabouts = placement_tables(manifest.nodes, manifest.workers)
-    return f"{known}\n\n{whereabouts}" if whereabouts else known
-
-
-def _of_table(manifest: Manifest) -> Facts:
+def _of_table(manifest: Manifest) -> str:
     totals, verified = manifest.totals, manifest.verified
-    yield from _rows(totals.rows, manifest.settings, verified.filtered_rows)
     # A run too short to measure has no rates.
     rows, size, speed = totals.rows_per_second, totals.bytes_per_second, render.UNKNOWN
     if rows is not None and size is not None:
@@ -91,14 +86,13 @@ def _of_table(manifest: Manifest) -> Facts:
             rates = f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
         which = "this disk" if part.what == "disk" else f"the {part.what}"
         after.append(("efficiency", f"{part.share * 100:.0f} % of {which} ({rates}, {part.basis})"))
-    yield from _totals(totals, *after)
-    yield "snapshot", _snapshot(manifest.snapshot)
     masked = [render.name(each.name) for each in manifest.columns if each.masked is not None]
-    yield "masked", ", ".join(masked) or None
-    for each in manifest.columns:
-        if each.clear_values_of:
-            names = ", ".join(map(render.name, each.clear_values_of))
-            yield "not masked", f"{render.name(each.name)}, which has unmasked values of {names}"
+    clear = (
+        f"{render.name(each.name)}, which has unmasked values of "
+        + ", ".join(map(render.name, each.clear_values_of))
+        for each in manifest.columns
+        if each.clear_values_of
+    )
     how: str = verified.level
     if verified.source_rows is not None:
         selected = {each.name for each in manifest.settings if each.effect == "selects"}
@@ -106,11 +100,20 @@ def _of_table(manifest: Manifest) -> Facts:
         how += f", {counted(verified.source_rows, 'row')}{same} in the source"
         if verified.filtered_rows is not None:
             how += ", with the rows that the filter left out"
-    yield (
-        "verified",
-        "no (--verify none)" if verified.level == "none" else f"{verified.result} ({how})",
+    how = "no (--verify none)" if verified.level == "none" else f"{verified.result} ({how})"
+    known = render.facts(
+        (
+            *_rows(totals.rows, manifest.settings, verified.filtered_rows),
+            *_totals(totals, *after),
+            ("snapshot", _snapshot(manifest.snapshot)),
+            ("masked", ", ".join(masked) or None),
+            *(("not masked", text) for text in clear),
+            ("verified", how),
+            *_places(manifest.places, manifest),
+        )
     )
-    yield from _places(manifest.places, manifest)
+    whereabouts = placement_tables(manifest.nodes, manifest.workers)
+    return f"{known}\n\n{whereabouts}" if whereabouts else known
 
 
 def _rows(rows: int, settings: Sequence[Setting], filtered: int | None) -> Facts:
