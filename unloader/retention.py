@@ -484,7 +484,6 @@ def _why_elsewhere(run: EarlierRun, allowed: Places) -> str:
 
 
 def finish_removals(parent: Path) -> None:
-    """Finish removals in a directory that were killed."""
     for home in (parent / name for name in _directories(parent) if name.startswith(LEAVING)):
         with suppress(OSError, UnloaderError):
             run = found_at(home)

@@ -185,7 +185,6 @@ def _directories(
 
 
 def options_record(run: ResolvedTable) -> OptionsRecord:
-    """Return the options that decided the output, by the names of the command line."""
     output, shape = run.output.options, run.output.spec("").format
     compression, choice = run.output.spec("").compression, run.output.choice
     name = "csv" if isinstance(shape, TextFormat) else "parquet"

@@ -29,8 +29,6 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class SourceRecord(Record, frozen=True, kw_only=True):
-    """The database."""
-
     kind: str
     location: str
     server_version: str
@@ -44,8 +42,6 @@ class TableRecord(Record, frozen=True, kw_only=True):
 
 
 class ColumnRecord(Record, frozen=True, kw_only=True):
-    """One column, in the order of the output."""
-
     name: str
     source_type: str
     output_type: str
@@ -72,8 +68,6 @@ class EncryptionRecord(Record, frozen=True, kw_only=True):
 
 
 class OptionsRecord(Record, frozen=True, kw_only=True):
-    """The options that decided the output, by the names of the command line."""
-
     to: str | tuple[str, ...]
     columns: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -136,8 +130,6 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):
-    """The plan."""
-
     digest: str
     units: int
 
@@ -177,16 +169,12 @@ class MergedPart(Record, frozen=True, kw_only=True):
 
 
 class DirectoryRecord(Record, frozen=True, kw_only=True):
-    """One of several directories."""
-
     path: str
     files: int
     bytes: int
 
 
 class FailedAttemptRecord(Record, frozen=True, kw_only=True):
-    """One attempt that failed."""
-
     unit: str
     attempt: int
     worker: int
@@ -206,8 +194,6 @@ class SampleRecord(Record, frozen=True, kw_only=True):
 
 
 class TotalsRecord(Record, frozen=True, kw_only=True):
-    """The whole run."""
-
     rows: int
     bytes: int
     files: int
@@ -222,8 +208,6 @@ class TotalsRecord(Record, frozen=True, kw_only=True):
 
 
 class VerifiedRecord(Record, frozen=True, kw_only=True):
-    """The checks at the end of the run."""
-
     level: VerifyLevel
     source_rows: int | None
     filtered_rows: int | None = None
@@ -233,8 +217,6 @@ class VerifiedRecord(Record, frozen=True, kw_only=True):
 
 
 class OtherRoute(Record, frozen=True, kw_only=True):
-    """Another output of the run."""
-
     name: str
     to: str
 
@@ -308,7 +290,6 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The destinations as they were given."""
         to = self.options.to
         return (to,) if isinstance(to, str) else to
 
@@ -319,8 +300,6 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
 
 
 class TableEntry(Record, frozen=True, kw_only=True):
-    """One table of the run."""
-
     table: TableRecord | None
     route: str | None = None
     directory: str
@@ -340,8 +319,6 @@ class TableEntry(Record, frozen=True, kw_only=True):
 
 
 class TablesRecord(Record, frozen=True, kw_only=True):
-    """The options of the run as a whole."""
-
     to: str
     directory: str
     publish: Literal["table", "run"]
@@ -364,8 +341,6 @@ class TablesTotals(Record, frozen=True, kw_only=True):
 class TablesManifest(
     Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION
 ):
-    """A run over several tables."""
-
     run_id: str
     unloader_version: str
     status: Literal["complete", "partial"]
@@ -396,7 +371,6 @@ class RoutesTotals(Struct, frozen=True, kw_only=True):
 
 
 def totals_of(manifests: Sequence[Manifest]) -> RoutesTotals:
-    """Return the figures of a run from the manifests of its outputs."""
     first = manifests[0]
     rows = first.totals.rows
     if len(manifests) > 1:

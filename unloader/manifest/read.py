@@ -59,8 +59,6 @@ def _digest(body: bytes) -> str:
 
 
 class _Head(Struct, frozen=True, kw_only=True):
-    """What decides how the rest is read."""
-
     format_version: Any = None
     run_id: object = None
     tables: Raw = Raw()
@@ -196,7 +194,6 @@ def directories_of(
 
 
 def is_published(storage: Storage, place: str, run_id: str) -> bool:
-    """Return whether the manifest in a directory is of a run."""
     try:
         return _HEAD.decode(storage.read(place, MANIFEST)).run_id == run_id
     except (OSError, ValueError, RecursionError):

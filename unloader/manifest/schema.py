@@ -60,7 +60,6 @@ Line = tuple[str, str]
 
 
 def schema_text(name: str) -> str:
-    """Return the schema of one kind of manifest as it is in the docs."""
     kind, title = _KINDS[name]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     return json.dumps({**head, **schema(kind)}, indent=2) + "\n"

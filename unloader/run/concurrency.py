@@ -52,8 +52,6 @@ _IDLE, _IO_WAIT, _LAST = 3, 4, 8
 
 
 class HostCpu(Struct):
-    """Looks at the counters of the kernel."""
-
     proc: Path = Path("/proc")
     _before: tuple[float, int, int, dict[int, int]] | None = None
     """The time of the last look; ticks of all CPUs, idle ticks, and ticks by process."""

@@ -145,7 +145,6 @@ class Finisher:
         self._counting.take(table)
 
     def publish(self, table: Table) -> None:
-        """Publish a checked table; returns immediately."""
         self.pending += 1
         self._hand_on(table)
 
@@ -338,7 +337,6 @@ def _may_resume(state: RunState, error: UnloaderError | None) -> bool:
 
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
-    """Return the error that ends a run, with the command that resumes it."""
     error = state.live.told_by(error)
     published = bool(state.tables) and all(table.is_published for table in state.tables)
     is_unfinished = state.is_recorded and not (state.is_single and published)

@@ -320,8 +320,6 @@ class StreamOutput(RunOutput):
 
 
 class FileOutput(RunOutput):
-    """Directories with files, or prefixes of an object store."""
-
     is_kept = True
 
     def __init__(
@@ -574,7 +572,6 @@ class FileOutput(RunOutput):
         self._storage.close()
 
     def _keyed(self, directory: str) -> OutputSpec:
-        """Return what reads the files again, or writes one, in this process."""
         output = self.run.output
         spec, encryption = output.spec(directory), output.options.encryption
         return spec if encryption is None else with_keys(spec, encryption)

@@ -153,8 +153,6 @@ def run(
 
 
 class _Run:
-    """The state of one run in the parent."""
-
     def __init__(
         self,
         state: RunState,

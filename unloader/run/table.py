@@ -74,8 +74,6 @@ MOST_FAILURES = 1000
 
 
 class RunState(Struct, kw_only=True):
-    """The run as a whole."""
-
     resolved: OpenRun
     options: TablesOptions
     home: str
@@ -100,7 +98,6 @@ class RunState(Struct, kw_only=True):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where a single table goes, or the home of several."""
         if not self.is_single:
             return (self.home,)
         outputs = self.resolved.tables[0].outputs
@@ -159,7 +156,6 @@ class History(Struct, kw_only=True):
     _next: float = 0.0
 
     def seconds(self) -> float:
-        """Return how long the run has been active."""
         return self.clock() - self.began
 
     def failed(self, worker: int, unit: str, attempt: int, message: str) -> None:
@@ -214,8 +210,6 @@ class History(Struct, kw_only=True):
 
 
 class Table(Struct, kw_only=True):
-    """One table of a run."""
-
     number: int
     """Among the tables of the run, from 0."""
     run: ResolvedTable

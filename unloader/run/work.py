@@ -84,8 +84,6 @@ _LEAST_BUNDLES = 8
 
 
 class TableUnit(Struct, frozen=True, kw_only=True):
-    """A unit, and the number of its table."""
-
     table: int
     unit: WorkUnit
     others: tuple[TableUnit, ...] = ()
@@ -146,8 +144,6 @@ def _is_known(unit: WorkUnit) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Units(Work[TableUnit]):
-    """The units of all tables of a run."""
-
     state: RunState
     schedule: Schedule[TableUnit]
     executor: Executor
@@ -201,7 +197,6 @@ class Units(Work[TableUnit]):
         return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
 
     def check(self) -> None:
-        """Let displays redraw; collect finished tables; raise if the run is to end."""
         self.state.live(Tick())
         if self.state.is_single:
             # The manifests of several tables have no samples. Their places are looked at as they

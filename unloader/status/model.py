@@ -19,8 +19,6 @@ Waits = Literal["nothing", "source", "destination", "retry", "limit"]
 
 
 class UnitCounts(Struct, frozen=True, kw_only=True):
-    """The work units of a run."""
-
     total: int = 0
     done: int = 0
     """Staged; they have final names once the run is published."""
@@ -30,8 +28,6 @@ class UnitCounts(Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(Struct, frozen=True, kw_only=True):
-    """One worker, at work or idle."""
-
     worker: int
     node: int
     """Where nothing is bound, the node that it was counted for."""
@@ -132,7 +128,6 @@ class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be changed."""
         names = (each for each in self.__struct_fields__ if each not in ("id", "by"))
         return all(getattr(self, name) is None for name in names)
 

@@ -55,8 +55,6 @@ _AT_ONCE = 16
 
 
 class FinishedRun(Struct, frozen=True, kw_only=True):
-    """A run whose manifest is there."""
-
     run_id: str
     table: str
     rows: int
@@ -69,8 +67,6 @@ class FinishedRun(Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):
-    """The runs at one destination."""
-
     format_version: int = FORMAT_VERSION
     destination: str
     state: State
@@ -349,8 +345,6 @@ lost."""
 
 
 class StoppedRun(Struct, frozen=True, kw_only=True):
-    """A run that was asked to end."""
-
     run_id: str
     state: str
     """Now: `interrupted` with finished units, `none` without any, `finished` if it was too late,
@@ -362,8 +356,6 @@ class StoppedRun(Struct, frozen=True, kw_only=True):
 
 
 class ChangedRun(Struct, frozen=True, kw_only=True):
-    """A run that was asked to change."""
-
     run_id: str
     taken: bool
     """It has applied the change; False if the caller did not wait for that."""

@@ -93,8 +93,6 @@ _SAYS_ENOUGH = 0.01
 
 
 class Running(Struct):
-    """A unit in a worker's hands."""
-
     unit: str
     partition: str | None
     attempt: int
