@@ -16,19 +16,10 @@ from xml.etree import ElementTree
 from msgspec import Struct
 
 from unloader.errors import ConfigError
-from unloader.nouns import counted
+from unloader.nouns import bytes_per_second, counted, rows_per_second, size
 from unloader.tuning.run_report import Bar, RunReport
 
 UNKNOWN = "–"
-
-
-def size(value: float) -> str:
-    """Return bytes in the unit that fits, in powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
 
 
 def seconds(value: float) -> str:
@@ -39,18 +30,6 @@ def seconds(value: float) -> str:
 def number(value: float) -> str:
     """Return a number with four digits of it."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def rows_per_second(value: float) -> str:
-    """Return a rate of rows."""
-    return f"{float(f'{value:.3g}'):,.0f} rows/s"
-
-
-def bytes_per_second(value: float) -> str:
-    """Return a rate of bytes, where MB is 10^6 bytes."""
-    if 0 < value < 1e5:
-        return f"{value / 1e6:.4f} MB/s"
-    return f"{value / 1e6:,.1f} MB/s"
 
 
 def workers(value: float) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from unloader.nouns import bytes_per_second, rows_per_second
 from unloader.tuning.analysis import Analysis, MeasuredLevel
 from unloader.tuning.ceilings import Ceilings
 from unloader.tuning.machine_load import Moment
@@ -20,13 +21,11 @@ from unloader.tuning.report_charts import (
     STAGES,
     Chart,
     Spec,
-    bytes_per_second,
     colours,
     layer,
     load_chart,
     number,
     quantity,
-    rows_per_second,
     stacked,
     timeline_chart,
     workers,

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from unloader import nouns
 from unloader.cli.display import json_lines
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
@@ -186,14 +187,8 @@ def count(value: int | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Return bytes in the unit that fits, in powers of 1000."""
-    if value is None:
-        return UNKNOWN
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
+    """Return bytes in the unit that fits."""
+    return UNKNOWN if value is None else nouns.size(value)
 
 
 def exact_size(value: int) -> str:
@@ -206,13 +201,9 @@ def about(text: str, what: str) -> str:
     return text if text == UNKNOWN else f"{text} ({what})"
 
 
-def megabytes_per_second(bytes_per_second: float | None) -> str:
-    """Return a rate in MB/s, where MB is 10^6 bytes; a small one with more digits."""
-    if bytes_per_second is None:
-        return f"{UNKNOWN} MB/s"
-    if 0 < bytes_per_second < 1e5:
-        return f"{bytes_per_second / 1e6:.4f} MB/s"
-    return f"{bytes_per_second / 1e6:,.1f} MB/s"
+def megabytes_per_second(rate: float | None) -> str:
+    """Return a rate in MB/s."""
+    return f"{UNKNOWN} MB/s" if rate is None else nouns.bytes_per_second(rate)
 
 
 def megabytes(rate: float | None, digits: int = 1) -> str:
@@ -220,9 +211,7 @@ def megabytes(rate: float | None, digits: int = 1) -> str:
     return UNKNOWN if rate is None else f"{rate / 1e6:,.{digits}f}"
 
 
-def rows_per_second(rate: float) -> str:
-    """Return a rate in rows/s with about three digits of it."""
-    return f"{float(f'{rate:.3g}'):,.0f} rows/s"
+rows_per_second = nouns.rows_per_second
 
 
 def seconds(value: float) -> str:
