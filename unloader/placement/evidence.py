@@ -178,13 +178,8 @@ def node_records(
     """Return the work of each node, by node; empty if no worker has a node.
 
     Nodes without a worker are included if the kernel has counts of them. The rates are over the
-    whole run, so that the rates of the nodes add up to the rate of the run.
-
-    Args:
-        evidence: Of the run.
-        units: The finished units of the run.
-        run_seconds: What this process of the run took.
-        kept: Units that an earlier process has done; no rate counts them.
+    whole run, so that the rates of the nodes add up to the rate of the run. No rate counts the
+    units in `kept`, which an earlier process has done.
     """
     pages = {"": evidence.machine_pages, **evidence.pages_of_hosts}
     found = []
@@ -195,7 +190,10 @@ def node_records(
             mine = {seat.worker for seat in seats if seat.node == node}
             done = [unit for unit in units if unit.worker in mine]
             new = [unit for unit in done if unit.unit not in kept]
-            rows, size = sum(unit.rows for unit in new), _size(new)
+            rates = [
+                round(amount / run_seconds) if run_seconds else None
+                for amount in (sum(unit.rows for unit in new), _size(new))
+            ]
             found.append(
                 NodeRecord(
                     node=node,
@@ -203,8 +201,8 @@ def node_records(
                     workers=len(mine),
                     rows=sum(unit.rows for unit in done),
                     bytes=_size(done),
-                    rows_per_second=round(rows / run_seconds) if run_seconds else None,
-                    bytes_per_second=round(size / run_seconds) if run_seconds else None,
+                    rows_per_second=rates[0],
+                    bytes_per_second=rates[1],
                     numastat=machine_pages.get(node),
                 )
             )
@@ -215,13 +213,14 @@ def _size(units: Iterable[FinishedUnit]) -> int:
     return sum(file.bytes for unit in units for file in unit.files)
 
 
+_MOVED = "Next: find out what moves processes here (taskset, a cpuset, CPUs going off line)"
 _NEXT_BOUND = (
     "Next: in a container, allow set_mempolicy and sched_setaffinity (in Docker: the capability "
     "SYS_NICE), or see the allowed CPUs with: unloader topology"
 )
 _NEXT = {
-    "affinity": "Next: find out what moves processes here (taskset, a cpuset, CPUs going off line)",
-    "ran on": "Next: find out what moves processes here (taskset, a cpuset, CPUs going off line)",
+    "affinity": _MOVED,
+    "ran on": _MOVED,
     "memory": "Next: find out which node is full with: numastat -m; lower --parallelism or "
     "--fetch-memory, or choose other nodes with --numa-nodes",
 }
@@ -236,12 +235,18 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
         yield f"bound: {without_numbers(bound.note)}", f"is not placed as planned: {bound.note}"
     if seen is None or not seat.cpus or bound.cpus is None:
         return
+
+    def cpus(numbers: Sequence[int]) -> str:
+        return f"CPU{'s' * (len(numbers) > 1)} {cpu_list_text(numbers)}"
+
     if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
-        allowed, planned = _cpus(seen.allowed_cpus), _cpus(seat.cpus)
-        yield "affinity", f"may use {allowed} now, but its seat is {planned}"
-    strange = tuple(sorted(set(seen.cpus) - set(seat.cpus)))
+        yield (
+            "affinity",
+            f"may use {cpus(seen.allowed_cpus)} now, but its seat is {cpus(seat.cpus)}",
+        )
+    strange = sorted(set(seen.cpus) - set(seat.cpus))
     if strange:
-        yield "ran on", f"ran on {_cpus(strange)}, outside its seat of {_cpus(seat.cpus)}"
+        yield "ran on", f"ran on {cpus(strange)}, outside its seat of {cpus(seat.cpus)}"
     share = worker.local_share
     if share is not None and share < LOCAL_SHARE and bound.memory_policy != "interleave":
         yield "memory", f"has only {share:.0%} of its memory on its node {seat.memory_node}"
@@ -252,20 +257,15 @@ def without_numbers(note: str) -> str:
     return re.sub(r"\d[\d,-]*", "#", note)
 
 
-def _cpus(cpus: tuple[int, ...]) -> str:
-    return f"CPU{'s' * (len(cpus) > 1)} {cpu_list_text(cpus)}"
-
-
 class Watch:
     """The observed place of each worker. Used by the executor, from its thread."""
 
     def __init__(
         self, seats: tuple[Seat, ...], note: Callable[[str], None], *, looks: bool = True
     ) -> None:
-        """Take the seats; look at nothing yet.
+        """Take the seats of all workers; look at nothing yet.
 
         Args:
-            seats: Of all workers.
             note: Takes a line on the first worker that is not where planned, once for each way.
             looks: False records bindings alone and looks at no process.
         """
@@ -286,9 +286,7 @@ class Watch:
     def ready(self, event: Ready, pids: Mapping[int, int]) -> None:
         """Record how a worker's process was bound, and start its page timer.
 
-        Args:
-            event: Of the process, which may have ended since: its number is another's by then.
-            pids: As for `tick`.
+        The process may have ended since: its number is another's by then.
         """
         self.bound[event.worker] = event.bound
         if self._looks and pids.get(event.worker) == event.pid:
@@ -406,10 +404,8 @@ class CpuTime(Struct, frozen=True, kw_only=True):
 def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[int, CpuTime]:
     """Return the kernel's counts of the CPUs of each node, of all processes.
 
-    Args:
-        cpus: Of each node.
-        stat: The kernel's file (proc_stat(5)); a node none of whose CPUs is in it is left out, and
-            nothing is there where it cannot be read.
+    A node none of whose CPUs is in `stat` (proc_stat(5)) is left out, and every node if the file
+    cannot be read.
     """
     known: dict[int, tuple[int, int]] = {}
     """Busy and all ticks of each CPU."""
@@ -425,9 +421,7 @@ def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[i
             known[int(number)] = (sum(ticks) - sum(ticks[each] for each in _IDLE), sum(ticks))
     found = {}
     for node, numbers in cpus.items():
-        counts = [known[number] for number in numbers if number in known]
-        if counts:
-            found[node] = CpuTime(
-                busy=sum(busy for busy, _ in counts), all=sum(passed for _, passed in counts)
-            )
+        if counts := [known[number] for number in numbers if number in known]:
+            busy, passed = map(sum, zip(*counts, strict=True))
+            found[node] = CpuTime(busy=busy, all=passed)
     return found

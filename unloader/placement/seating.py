@@ -57,16 +57,15 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
                 lender = lenders.get(node.id)
                 if lender is not None and lender != node.id:
                     borrowed.setdefault((_why_no_memory(node), lender), []).append(node.id)
-        notices = (
-            *self.missing,
-            *(
+        notices = list(self.missing)
+        for (why, lender), nodes in borrowed.items():
+            notices.append(
                 f"memory for the workers on node {cpu_list_text(nodes)} is taken from node "
                 f"{lender}: {why}"
-                for (why, lender), nodes in borrowed.items()
-            ),
-            *([self.near_note] if self.near_note else []),
-        )
-        return replace(self.seating, seats=seats, notices=notices)
+            )
+        if self.near_note:
+            notices.append(self.near_note)
+        return replace(self.seating, seats=seats, notices=tuple(notices))
 
 
 def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
@@ -98,10 +97,9 @@ def most_workers(request: Request, parallelism: int | None, automatic: int) -> i
     workers = asked or automatic
     if known is None:
         return workers
-    if known.adaptive and not asked:
-        workers *= ADAPTIVE_FACTOR
+    is_open = known.adaptive and not asked
     if known.max_sessions is None:
-        return workers
+        return workers * ADAPTIVE_FACTOR if is_open else workers
     others = sessions_beside_workers(request)
     room = known.max_sessions - others
     if room < 1:
@@ -110,7 +108,7 @@ def most_workers(request: Request, parallelism: int | None, automatic: int) -> i
             f"needs {others}",
             f"give at least {others + 1}",
         )
-    return room if known.adaptive and not asked else min(workers, room)
+    return room if is_open else min(workers, room)
 
 
 def sessions_beside_workers(request: Request) -> int:
@@ -226,11 +224,9 @@ def _why_no_memory(node: Node) -> str:
 
 def _check_required(topology: Topology, options: SeatOptions) -> None:
     """Refuse to do with less: workers over several nodes, bound, with the memory policy set."""
-    settle = "or use --numa auto, which uses the available nodes"
     refused = probe_cpu_binding()
     if options.bind == "none":
-        problem = "--bind none does not bind workers"
-        remedy = "use --bind node or core"
+        problem, remedy = "--bind none does not bind workers", "use --bind node or core"
     elif topology.note is not None:
         problem, remedy = topology.note, "run where the whole machine is visible"
     elif sum(bool(node.cpus) for node in topology.nodes) < 2:
@@ -239,14 +235,16 @@ def _check_required(topology: Topology, options: SeatOptions) -> None:
     elif refused is not None:
         problem = f"workers cannot be bound to CPUs ({refused})"
         remedy = "allow sched_setaffinity in the container's seccomp profile"
-    else:
-        # Without any policy the kernel does what `local` asks for.
-        refused = None if options.memory_policy == "local" else probe_memory_policy()
-        if refused is None:
-            return
+    # Without any policy the kernel does what `local` asks for.
+    elif options.memory_policy != "local" and (refused := probe_memory_policy()) is not None:
         problem = f"memory policies cannot be set ({refused})"
         remedy = (
             "allow set_mempolicy in the container (CAP_SYS_NICE, or its seccomp profile), use "
             "--memory-policy local"
         )
-    raise ConfigError(f"--numa require is not possible: {problem}", f"{remedy}, {settle}")
+    else:
+        return
+    raise ConfigError(
+        f"--numa require is not possible: {problem}",
+        f"{remedy}, or use --numa auto, which uses the available nodes",
+    )

@@ -99,30 +99,27 @@ def survey(
         topology = detect(allowed_cpus=allowed_cpus)
         workers = parallelism or automatic_parallelism(topology, options)
         seating = seat_workers(topology, workers, options)
-        return Survey(
-            topology=topology,
-            seats=seating.seats,
-            options=options,
-            automatic=not parallelism,
-            notices=seating.notices,
-            near=seating.near,
-        )
-    if options.near is not None:
-        raise UsageError(
-            "--near needs the devices of this machine, but --sysfs shows another machine",
-            "leave one of the two out",
-        )
-    with _folder(tree) as folder:
-        topology = recorded(folder, allowed_cpus=allowed_cpus)
-    if topology.note is not None:
-        topology = replace(topology, note=topology.note.replace(str(folder), str(tree)))
+        seats, notices, near = seating.seats, seating.notices, seating.near
+    else:
+        if options.near is not None:
+            raise UsageError(
+                "--near needs the devices of this machine, but --sysfs shows another machine",
+                "leave one of the two out",
+            )
+        with _folder(tree) as folder:
+            topology = recorded(folder, allowed_cpus=allowed_cpus)
+        if topology.note is not None:
+            topology = replace(topology, note=topology.note.replace(str(folder), str(tree)))
+        seats = deal(topology, parallelism or automatic_parallelism(topology, options), options)
+        notices, near = (topology.note,) if topology.note else (), None
     return Survey(
         topology=topology,
-        seats=deal(topology, parallelism or automatic_parallelism(topology, options), options),
+        seats=seats,
         options=options,
         automatic=not parallelism,
-        notices=(topology.note,) if topology.note else (),
-        recorded_at=str(tree),
+        notices=notices,
+        recorded_at=None if tree is None else str(tree),
+        near=near,
     )
 
 

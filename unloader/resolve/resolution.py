@@ -457,13 +457,8 @@ def _with_codec(
 ) -> ResolvedOutput:
     """Return an output with the codec that its preset chooses: now, or when it was planned.
 
-    Args:
-        number: Of the output.
-        table: With this output alone.
-        planned: The plan of the only table.
-        measured: The measurements for an output of other tables; gets the measurements made here.
-        stop: As for `resolved`.
-        observe: As for `resolved`.
+    `number` is the number of the output, which is the only one of `table`. Measurements for an
+    output of other tables are used again; `measured` gets the new ones.
     """
     output, asked, choice = table.output, table.request.output.compression, None
     # A codec that was measured for files of another format is not used again.

@@ -445,31 +445,30 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
     def requests_here(self) -> tuple[Request, ...]:
         """Return the request for each table, for a new run into the current places."""
+
+        def here(own: OutputOptions, had: OutputOptions) -> OutputOptions:
+            # Without its fields the directory does not show which runs are of this job.
+            is_unknown = has_fields(own.destination) and had.lake_table is None
+            return replace(
+                own,
+                # Each run has another place in a table.
+                destination=had.lake_table.name if had.lake_table else had.destination,
+                others=had.others,
+                # A route that is published is replaced.
+                overwrite=own.overwrite or is_finished(had.destination),
+                keep=None if is_unknown else own.keep,
+            )
+
         found = []
         for run in self.tables:
-            asked, options = run.request, run.output.options
-            if asked.routes is None or len(asked.routes) == 1:
-                output = replace(
-                    asked.output, destination=_asked_place(options), others=options.others
+            asked, routes = run.request, run.request.routes
+            if routes is not None:
+                routes = tuple(
+                    replace(route, output=here(route.output, each.options))
+                    for route, each in zip(routes, run.outputs, strict=True)
                 )
-                if has_fields(asked.output.destination) and options.lake_table is None:
-                    output = replace(output, keep=None)
-                found.append(replace(asked, output=output))
-                continue
-            routes = []
-            for route, resolved in zip(asked.routes, run.outputs, strict=True):
-                own, to = route.output, resolved.options.destination
-                output = replace(
-                    own,
-                    destination=_asked_place(resolved.options),
-                    others=resolved.options.others,
-                    # A route that is published is replaced.
-                    overwrite=own.overwrite or is_finished(to),
-                    # Without its fields the directory does not show which runs are of this job.
-                    keep=None if has_fields(own.destination) else own.keep,
-                )
-                routes.append(replace(route, output=output))
-            found.append(replace(asked, output=routes[0].output, routes=tuple(routes)))
+            output = routes[0].output if routes else here(asked.output, run.output.options)
+            found.append(replace(asked, output=output, routes=routes))
         return tuple(found)
 
     def is_at(self, request: Request, today: str) -> bool:
@@ -499,11 +498,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
 def _real(places: Iterable[str]) -> list[str]:
     return [real(each) for each in places]
-
-
-def _asked_place(output: OutputOptions) -> str:
-    """Return the place of an output for a request: each run has another place in a table."""
-    return output.destination if output.lake_table is None else output.lake_table.name
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:

@@ -31,7 +31,7 @@ from unloader.selection.listing import (
     ListedTable,
     Listing,
     TableProblem,
-    obstacles_of,
+    problem_of,
 )
 from writers.files.regular import read_named
 
@@ -503,12 +503,13 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
         for table in left
         if table.part_of is not None and table.part_of in labels
     ]
+    obstacles = [problem_of(table.label, each) for table in left for each in table.obstacles]
     return Chosen(
         tables=left,
         unlisted=tuple(unlisted),
         excluded=frozenset(excluded),
         notices=tuple(dict.fromkeys(notices)),
-        problems=(*problems, *obstacles_of(left)),
+        problems=(*problems, *obstacles),
     )
 
 

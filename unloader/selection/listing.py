@@ -214,13 +214,6 @@ def problem_of(table: str, obstacle: Obstacle) -> TableProblem:
     )
 
 
-def obstacles_of(tables: Iterable[ListedTable]) -> tuple[TableProblem, ...]:
-    """Return the obstacles that the listing already reports for these tables, in their order."""
-    return tuple(
-        problem_of(table.label, obstacle) for table in tables for obstacle in table.obstacles
-    )
-
-
 def unreadable_columns(
     table: ListedTable, chosen: Collection[str] | None = None
 ) -> tuple[TableProblem, ...]:
