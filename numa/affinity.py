@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from numa import mempolicy
-from numa.errors import PlacementError, TopologyError
+from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text
 from numa.model import BindReport, Seat, Topology
 from numa.topology import detect, nodes_with_cpus
@@ -23,7 +23,6 @@ _MODES = {
     "bind": mempolicy.BIND,
     "interleave": mempolicy.INTERLEAVE,
 }
-MEMORY_POLICIES = tuple(_MODES)
 
 # The most CPUs that a kernel can be built for (NR_CPUS); it ignores missing CPUs.
 _EVERY_CPU = range(8192)
@@ -73,14 +72,7 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
         The actual binding. If all the seat's CPUs are refused, as they are off by now, the other
         CPUs of its node are taken; without any, the memory policy stays unchanged, too. A refused
         memory policy leaves the CPUs bound. The note names both.
-    Raises:
-        PlacementError: The memory policy does not exist.
     """
-    if memory_policy not in _MODES:
-        raise PlacementError(
-            f"memory policy {memory_policy!r} does not exist.",
-            f"choose among {', '.join(MEMORY_POLICIES)}.",
-        )
     with _put_back() as restores:
         cpus, note = _bind_cpus(seat, restores)
         policy = None

@@ -31,14 +31,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 from math import lcm
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from numa.errors import PlacementError
 from numa.kernel_files import cpu_list_text
 from numa.model import Node, Seat, Topology
-
-PLACEMENTS = ("spread", "close")
-BINDS = ("node", "core", "none")
 
 # The kernel's distances on a machine that does not report them (LOCAL_, REMOTE_DISTANCE).
 _LOCAL, _REMOTE = 10, 20
@@ -58,8 +55,8 @@ def place(
     topology: Topology,
     parallelism: int,
     *,
-    placement: str = "spread",
-    bind: str = "node",
+    placement: Literal["spread", "close"] = "spread",
+    bind: Literal["node", "core", "none"] = "node",
     nodes: tuple[int, ...] | None = None,
     near: int | None = None,
 ) -> tuple[Seat, ...]:
@@ -68,7 +65,7 @@ def place(
     Args:
         topology: Nodes to sit on; nodes without CPUs get no seat.
         parallelism: Number of workers, at least 1; may exceed the number of CPUs.
-        placement: `spread` or `close`.
+        placement: See the head of this module.
         bind: `node` = all the node's CPUs. `core` = all threads of one core, the node's cores in
             their order (fastest first), every core once before any gets a second worker. `none` =
             no CPUs and no memory node.
@@ -76,15 +73,10 @@ def place(
         near: Id of the node that a device hangs on, also one without CPUs or outside of `nodes`.
 
     Raises:
-        PlacementError: A value is out of range, or a node is not there or has no CPUs.
+        PlacementError: There is no worker to seat, or a node is not there or has no CPUs.
     """
     if parallelism < 1:
         raise PlacementError(f"parallelism is {parallelism}.", "ask for 1 or more workers.")
-    for option, value, allowed in (("placement", placement, PLACEMENTS), ("bind", bind, BINDS)):
-        if value not in allowed:
-            raise PlacementError(
-                f"{option} cannot be {value!r}.", f"choose among {', '.join(allowed)}."
-            )
     hosts = _hosts(topology, nodes, near)
     deal = _spread(hosts) if placement == "spread" else _close(topology, hosts, near)
     rooms: dict[int, tuple[Iterator[tuple[int, ...]], int | None]] = {}
