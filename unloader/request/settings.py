@@ -254,13 +254,6 @@ def file_mode(text: str) -> int:
     return mode
 
 
-def owner_group(text: str) -> str:
-    user, colon, group = text.strip().partition(":")
-    if not re.fullmatch(r"[\w.@$\\-]*", user + group) or not (group if colon else user):
-        raise ValueError("it is not USER, :GROUP or USER:GROUP")
-    return text.strip()
-
-
 def boolean(text: str) -> bool:
     """Return the meaning of `true`, `yes`, `on`, `1` and their opposites."""
     word = text.strip().lower()
@@ -314,11 +307,26 @@ def places(text: str) -> tuple[str, ...]:
     return plain_names(text) if text.strip() else ("",)
 
 
-def variable(name: str) -> str:
-    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-        # It is not shown: `NAME=VALUE` may have been meant.
-        raise ValueError("an item is not the name of a variable; give names without values")
-    return name
+def _checked(pattern: str, wrong: str) -> Callable[[str], str]:
+    """Return the function that returns a text of this pattern, without the blanks around it."""
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text.strip()):
+            raise ValueError(wrong)
+        return text.strip()
+
+    return parse
+
+
+owner_group = _checked(
+    r"[\w.@$\\-]+|[\w.@$\\-]*:[\w.@$\\-]+", "it is not USER, :GROUP or USER:GROUP"
+)
+
+variable = _checked(
+    # It is not shown: `NAME=VALUE` may have been meant.
+    "[A-Za-z_][A-Za-z0-9_]*",
+    "an item is not the name of a variable; give names without values",
+)
 
 
 def statement(text: str) -> str:
@@ -360,8 +368,9 @@ def parse_assignment(item: str) -> tuple[str, str]:
     return name, text
 
 
-_PARAMETER = re.compile(
-    r'\s*([a-z0-9_-]+)\s*(?:=\s*(?:"((?:[^"]|"")*)"\s*|([^,"]*)))?(?:,|$)', re.DOTALL
+_PAIR = re.compile(
+    r'\s*([a-z0-9_-]+)\s*(?:=\s*(?:"((?:[^"]|"")*)"\s*|([^,"]*)))?(?:,|$)',
+    re.DOTALL | re.IGNORECASE,
 )
 _KEY_PLACE = re.compile(
     r"(?:([a-z][a-z0-9-]{0,62})=)?((?:file|env|keyring|credential):\S.*)", re.DOTALL
@@ -375,7 +384,11 @@ def parse_mask(item: str) -> Step:
     twice.
     """
     column, text = parse_assignment(item)
-    (method, chosen), *pairs = _parts(column, text)
+    (method, chosen), *pairs = _pairs(
+        text,
+        f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; put double quotes around a value "
+        "with a comma or a quote",
+    )
     methods = "use one of " + ", ".join(MASKS)
     if chosen is not None:
         raise ValueError(f"the mask of {column} does not begin with a method; {methods}")
@@ -404,19 +417,15 @@ def parse_mask(item: str) -> Step:
     return Step(**found)
 
 
-def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the words between commas, each with its value or None."""
+def _pairs(text: str, wrong: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the words between commas, each with its value or None; `wrong` is the error."""
     at = 0
     while at <= len(text):
-        match = _PARAMETER.match(text, at)
+        match = _PAIR.match(text, at)
         if match is None:
-            raise ValueError(
-                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; put double quotes around "
-                "a value with a comma or a quote"
-            )
+            raise ValueError(wrong)
         name, quoted, plain = match.groups()
-        value = plain and plain.strip() if quoted is None else quoted.replace('""', '"')
-        yield name, value
+        yield name, plain and plain.strip() if quoted is None else quoted.replace('""', '"')
         if match.end() == len(text) and not match[0].endswith(","):
             return
         at = match.end()
@@ -638,7 +647,6 @@ ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RouteText = tuple[str, tuple[tuple[str, str], ...]]
 """Name, and keys with their values."""
 
-_PAIR = re.compile(r'\s*([A-Za-z][A-Za-z_-]*)\s*=\s*(?:"((?:[^"]|"")*)"|([^,"]*))\s*(,|$)')
 _ROUTE_FORM = "write NAME:KEY=VALUE,KEY=VALUE, and a value with a comma in double quotes"
 
 
@@ -648,22 +656,15 @@ def parse_route(text: str) -> RouteText:
         raise ValueError(f"a route begins with its name and a colon; {_ROUTE_FORM}")
     name = name.strip()
     found: dict[str, str] = {}
-    at = 0
-    while at < len(rest):
-        pair = _PAIR.match(rest, at)
-        if pair is None:
-            # The text is not shown: it may be a secret.
-            raise ValueError(
-                f"route {name} cannot be read from character {at + 1} on; {_ROUTE_FORM}"
-            )
-        key, quoted, plain, end = pair.groups()
-        key = key.replace("-", "_").lower()
+    # The text is not shown: it may be a secret.
+    wrong = f"route {name} cannot be read; {_ROUTE_FORM}"
+    for written, value in _pairs(rest, wrong) if rest.strip() else ():
+        key = written.replace("-", "_").lower()
+        if value is None:
+            raise ValueError(wrong)
         if key in found:
             raise ValueError(f"route {name} has the key {key.replace('_', '-')!r} twice")
-        found[key] = plain.strip() if quoted is None else quoted.replace('""', '"')
-        at = pair.end()
-        if end == "," and at == len(rest):
-            raise ValueError(f"route {name} ends with a comma; {_ROUTE_FORM}")
+        found[key] = value
     return name, tuple(found.items())
 
 
