@@ -178,10 +178,8 @@ def _command(
 
 def _row(option: JobOption) -> str:
     shown = "/".join((*option.opts, *option.secondary_opts))
-    if isinstance(option.type, click.Choice):
-        shown += f" {'|'.join(map(str, option.type.choices))}"
-    elif not option.is_flag:
-        shown += f" {option.metavar or option.type.name.upper()}"
+    if not option.is_flag:
+        shown += f" {option.declared.metavar or option.declared.kind.shown}"
     return f"| {_code(shown)} | {_cell(option.declared.help)} | {_default(option)} |"
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
@@ -25,6 +26,7 @@ from typing import Any, Literal
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import replace
 
+from unloader.request.settings import at_home
 from unloader.request.value_types import FLAG, Items, Kind
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
@@ -166,6 +168,24 @@ class Option(Struct, frozen=True, dict=True):
     def multiple(self) -> bool:
         """Whether it may be repeated; the value is then a tuple of all items."""
         return isinstance(self.kind, Items)
+
+    def read(self, value: Any, *, no_shell: bool = True) -> Any:
+        """Return the meaning of a value; of a repeated option, the items of all occurrences.
+
+        `~/` is the home directory in a path that `no_shell` has seen. A value without a meaning is
+        a ValueError, whose message is fit for the user.
+        """
+        home = at_home if self.kind.is_path and no_shell else str
+        if self.multiple:
+            found = tuple(item for each in value for item in self.kind.read(each))
+            return tuple(map(home, found)) if self.kind.is_path else found
+        read = self.kind.read(value)
+        if not self.kind.is_path:
+            return read
+        path, only = home(read), self.kind.only
+        if only and os.path.exists(path) and os.path.isdir(path) != (only == "directory"):
+            raise ValueError(f"{path} is {'a directory' if only == 'file' else 'a file'}")
+        return path
 
     def knows(self, output_format: str) -> bool:
         return not self.formats or output_format in self.formats

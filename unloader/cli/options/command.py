@@ -288,10 +288,10 @@ def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) ->
 
 
 def _answer_beside_data(
-    ctx: click.Context, option: click.Parameter, value: tuple[tuple[str, ...], ...]
-) -> tuple[tuple[str, ...], ...]:
+    ctx: click.Context, option: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
     """Keep the JSON of an error off a standard output that is for data."""
-    if any("-" in places for places in value) and ctx.obj is not None:
+    if "-" in value and ctx.obj is not None:
         ctx.obj.data_on_stdout = True
     return value
 

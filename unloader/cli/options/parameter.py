@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -15,48 +14,16 @@ from unloader.cli.display import render
 from unloader.cli.invocation import Invocation
 from unloader.model import Setting
 from unloader.redaction import redact
-from unloader.request.job.grammar import as_given, meaning
+from unloader.request.job.grammar import meaning
 from unloader.request.option import Option
-from unloader.request.settings import at_home
-from unloader.request.value_types import PLACES, Kind
+from unloader.request.value_types import PLACES
 from unloader.sources.registry import unknown_to
-
-if TYPE_CHECKING:
-    ParamType = click.ParamType[Any]
-else:
-    # Not generic before click 8.4.
-    ParamType = click.ParamType
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 """The sources that set an option for this job; a variable may be set for all jobs."""
 
 _RAW = "unloader.raw"
 """Key of a context's `meta`: the values as they were written."""
-
-
-class KindType(ParamType):
-    """A kind of value as click has types; its name is the text for the value on the help page."""
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.name = kind.shown
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of the text, or fail with the words of the kind."""
-        try:
-            return self.kind.read(value)
-        except ValueError as error:
-            self.fail(f"{error}.", param, ctx)
-
-    def split_envvar_value(self, rv: str) -> list[str]:
-        """Return the variable's text as one occurrence: blanks do not separate items."""
-        return [rv]
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Let the shell offer directories where a destination belongs."""
-        return [CompletionItem(incomplete, type="dir")] if self.kind is PLACES else []
 
 
 class JobOption(click.Option):
@@ -66,26 +33,17 @@ class JobOption(click.Option):
     """Key of a context's `meta`: names of options that do not look at the environment there."""
 
     def __init__(self, declared: Option) -> None:
-        kind, initial, found = declared.kind, declared.initial, dict[str, Any]()
-        if not declared.is_flag:
-            if kind.choices:
-                found["type"] = click.Choice(kind.choices)
-            elif kind.is_whole:
-                found["type"] = click.IntRange(kind.minimum, kind.maximum)
-            elif kind.only:
-                of_files = kind.only == "file"
-                found["type"] = click.Path(file_okay=of_files, dir_okay=not of_files)
-            else:
-                found["type"] = KindType(kind)
-            found["metavar"] = declared.metavar or (None if kind.choices else kind.shown)
-        if declared.is_flag or kind.is_whole:
-            # Whole numbers as they are: click shows the range of an integer by its type.
+        kind, initial, is_flag = declared.kind, declared.initial, declared.is_flag
+        shown, found = kind.shown, dict[str, Any]()
+        if is_flag:
             found["default"] = initial
         elif initial is not None and not declared.multiple:
             found["default"] = kind.write(initial)
         super().__init__(
             ["/".join(f"--{key.replace('_', '-')}" for key in declared.keys)],
-            is_flag=declared.is_flag,
+            is_flag=is_flag,
+            type=None if is_flag else click.UNPROCESSED,
+            metavar=declared.metavar or (f"[{shown}]" if kind.choices else shown),
             required=declared.required,
             multiple=declared.multiple,
             show_default=declared.default_text or True,
@@ -113,39 +71,41 @@ class JobOption(click.Option):
         return value
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return the value as its type has it, and remember how it was written."""
+        """Return the meaning of the value, and remember how it was written."""
         place, initial = ctx.get_parameter_source(str(self.name)), self.declared.initial
-        if (
-            place is ParameterSource.DEFAULT
-            and isinstance(self.type, KindType)
-            and not self.multiple
-            and initial is not None
-        ):
-            return initial  # The default of click is the text of this value, for the help page.
-        converted = super().type_cast_value(ctx, value)
-        if place is not ParameterSource.DEFAULT:
-            is_path = self.declared.kind.is_path
-            no_shell = place is ParameterSource.ENVIRONMENT or (
-                # A plan has paths as they were on a command line.
-                place is ParameterSource.DEFAULT_MAP and not ctx.obj.planned
-            )
-            if is_path and no_shell and converted is not None:
-                try:
-                    converted = (
-                        tuple(tuple(map(at_home, each)) for each in converted)
-                        if self.multiple
-                        else at_home(converted)
-                    )
-                except ValueError as error:
-                    raise click.BadParameter(f"{error}.", ctx, self) from error
-            parsed = self.is_flag or self.multiple
-            written = converted if parsed else str(converted) if is_path else value
-            items = [*chain.from_iterable(written)] if self.multiple else written
-            ctx.meta.setdefault(_RAW, {})[self.name] = items
+        if place is ParameterSource.DEFAULT or value is None:
+            return () if self.multiple and initial is None else initial
+        if self.is_flag:
+            written = converted = super().type_cast_value(ctx, value)
+        else:
+            # A plan has paths as they were on a command line.
+            in_job = place is ParameterSource.DEFAULT_MAP and not ctx.obj.planned
+            no_shell = in_job or place is ParameterSource.ENVIRONMENT
+            try:
+                converted = self.declared.read(value, no_shell=no_shell)
+            except ValueError as error:
+                raise click.BadParameter(f"{error}.", ctx, self) from error
+            written = converted if self.declared.kind.is_path else value
+        raw = ctx.meta.setdefault(_RAW, {})
+        raw[self.name] = [*converted] if self.multiple else written
         return converted
 
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        """Return the variable's text as one occurrence: blanks do not separate items."""
+        text = self.resolve_envvar_value(ctx)
+        return (text,) if self.multiple and text is not None else text
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Let the shell offer words, directories or files."""
+        kind = self.declared.kind
+        if kind is PLACES or kind.only == "directory":
+            return [CompletionItem(incomplete, type="dir")]
+        if kind.is_path:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(each) for each in kind.choices if each.startswith(incomplete)]
+
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return the value; of a repeated option, the items of all occurrences.
+        """Return the value; --to may be missing where each route has a destination.
 
         Raises:
             BadOptionUsage: The command line has the option without its value; click ignores that.
@@ -155,12 +115,11 @@ class JobOption(click.Option):
             name = self.opts[0]
             raise click.BadOptionUsage(name, f"option {name} needs a value", ctx)
         try:
-            found = super().process_value(ctx, value)
+            return super().process_value(ctx, value)
         except click.MissingParameter:
             if self.declared.name == "to" and (ctx.params.get("route") or ctx.obj.routes):
-                return ()  # Each route has a destination.
+                return ()
             raise
-        return tuple(chain.from_iterable(found)) if self.multiple else found
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Return the place of a wrong value: an option, a variable, or a key of a job file."""
@@ -190,9 +149,8 @@ def entry_context(around: click.Context, known: Invocation) -> click.Context:
             inner.meta.setdefault(_RAW, {})[name] = around.meta[_RAW][name]
         elif given is not None:
             value, place = meaning(option.declared, given), ParameterSource.DEFAULT_MAP
-            parsed = option.multiple or option.declared.kind.is_path
-            written = value if parsed else as_given(option.declared, given.value)
-            inner.meta.setdefault(_RAW, {})[name] = [*written] if option.multiple else written
+            written = value if option.declared.kind.is_path else given.value
+            inner.meta.setdefault(_RAW, {})[name] = [*value] if option.multiple else written
         else:
             value, place = option.declared.initial, ParameterSource.DEFAULT
             value = () if value is None and option.multiple else value

@@ -35,7 +35,7 @@ from unloader.request.job.documents import (
     mistake,
 )
 from unloader.request.option import Option, Scope, of_scope
-from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, at_home, without_subject
+from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, without_subject
 
 EntryKind = Literal["table", "route"]
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
@@ -142,8 +142,6 @@ def keys_of(options: Iterable[Option]) -> dict[str, tuple[Option, bool]]:
 
 def as_given(option: Option, value: Any) -> Any:
     """Return a value of a file in the form that the command line takes it in."""
-    if isinstance(value, float):
-        return str(value)  # As it is written: 12.5 must not become the whole number 12.
     if option.multiple:
         # The items of a list are names already; only text is cut at its commas.
         return [tuple(map(str, value))] if isinstance(value, list) else [value]
@@ -151,18 +149,9 @@ def as_given(option: Option, value: Any) -> Any:
 
 
 def meaning(option: Option, given: Given) -> Any:
-    """Return the meaning of a key with its value; of a repeated option, all its items.
-
-    Raises:
-        UsageError: It means nothing.
-    """
-    value = as_given(option, given.value)
+    """Return the meaning of a key with its value, or raise UsageError."""
     try:
-        if option.multiple:
-            found = tuple(item for each in value for item in option.kind.read(each))
-            return tuple(map(at_home, found)) if option.kind.is_path else found
-        read = option.kind.read(value)
-        return at_home(read) if option.kind.is_path else read
+        return option.read(as_given(option, given.value))
     except ValueError as error:
         why = without_subject(f"{error}.")
     # Out of the block, so that no traceback shows the refused value.
