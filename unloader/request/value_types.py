@@ -191,7 +191,7 @@ COUNT = Kind(
     "COUNT", settings.parse_count, _in_thousands, (str, int), settings.COUNT_PATTERN, "1000", (), 1
 )
 SECONDS = _seconds(
-    "SECONDS", settings.parse_seconds, pattern=settings.SECONDS_PATTERN, example="60"
+    "SECONDS", settings.parse_seconds, pattern=settings.SECONDS_PATTERN, example="90"
 )
 KEEPING = _seconds("DURATION", settings.keeping, example="12h")
 NUMBER = _seconds("NUMBER", settings.number)

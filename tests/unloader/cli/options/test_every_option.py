@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,64 +33,15 @@ from unloader.sources.registry import SOURCES, source_of
 RUN_OPTIONS = options_of("run")
 REQUESTED = [each for each in RUN_OPTIONS if each.effect != "unrecorded" and each.in_files]
 
-BY_KIND = {
-    kinds.SIZE: "3MiB",
-    kinds.SIZE_FROM_1: "3MiB",
-    kinds.COUNT: "70k",
-    kinds.SECONDS: "17",
-    kinds.TEXT: "#",
-    kinds.NAMES: "A,B",
-    kinds.GLOBS: "A*",
-    kinds.ORDER: "A desc",
-    kinds.STATEMENTS: "ALTER SESSION SET X = 1",
-    kinds.NUMBERS: "0",
-    kinds.WIDTHS: "A=5",
-    kinds.TABLES: "OTHER",
-    kinds.SCHEMAS: "OTHER",
-    kinds.RENAMES: "A=B",
-    kinds.CASTS: "A=decimal(12,2)",
-    kinds.CONSTANTS: "A=x, y",
-    kinds.EXPRESSIONS: "A=upper(B)",
-    kinds.MASKS: "A=truncate,characters=3",
-}
 BY_NAME = {
     "table": "OTHER",
-    "query": "SELECT 1",
-    "query-name": "totals",
-    "where": "A = 1",
-    "filter": "A = 1",
-    "to": "elsewhere",
-    "compression": "gzip",
-    "file-name": "x{unit}.{ext}",
-    "eol": "crlf",
-    "encoding": "latin-1",
-    "date-format": "YYYYMMDD",
-    "timestamp-format": "YYYYMMDDHH24MISS",
-    "timestamp-tz-format": "YYYYMMDDHH24MISSTZH:TZM",
     "decimal-separator": ";",
-    "parallelism": "3",
-    "keep-snapshot": "12h",
-    "max-cpu": "75%",
-    "slow-between": "22:00-06:00",
-    "mode": "640",
-    "ceilings": "/extract/ceilings.json",
-    "cluster": "tcp://head:8786",
-    "cluster-security": "/keys/cluster",
-    "near": "eth0",
-    "latest-link": "newest",
     "encrypt-to": "age1x",
-    "parquet-key-name": "nightly",
-    "owner-group": ":dba",
-    "client-library": "/opt/client",
-    "number-without-precision": "double",
-    "tables-from": "tables.txt",
-    "table-kinds": "view",
-    "sample": "5%",
-    "sample-by": "A",
-    "replace-where": "A = 1",
-    "branch": "audit",
-    "partition-by": "day(A)",
+    "file-name": "x{unit}.{ext}",
+    "mask": "A=truncate,characters=3",
+    "to": "elsewhere",
 }
+"""Values of options whose examples need something else."""
 OF_TABLES = {
     option.name for option in every_option() if option.declared_in is job_options.TablesOptions
 }
@@ -103,9 +55,9 @@ def sample(option: Option) -> str:
         return "false" if option.name == "header" else str(not option.initial).lower()
     if option.kind.choices:
         return next(each for each in reversed(option.kind.choices) if each != option.initial)
-    if option.kind.is_whole:
-        return str((option.kind.minimum or 0) + 7)
-    return BY_NAME.get(option.name) or BY_KIND[option.kind]
+    words = shlex.split((option.example or option.kind.example).replace("\\\n", ""))
+    named = f"--{option.name}"
+    return BY_NAME.get(option.name) or words[words.index(named) + 1 if named in words else 0]
 
 
 OF_LAKE_TABLES = {
