@@ -67,7 +67,7 @@ POINTS = "Points"
 @cache
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, by groups, in the order of the help pages."""
-    # Imported on use: a run has none of them.
+    # Imported on use: a run does not have these options.
     from unloader.request import command_options as commands
 
     own = (each for each in vars(commands).values() if isinstance(each, type))

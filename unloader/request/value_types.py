@@ -59,7 +59,7 @@ class Kind(Struct, frozen=True):
 
     @property
     def expected(self) -> str:
-        """The same in words, for the user."""
+        """The types of its values in words, for the user."""
         number = "a number" if float in self.takes else "a whole number"
         words = {bool: "true or false", int: number, str: "text in quotes"}
         found = [word for kind, word in words.items() if kind in self.takes]

@@ -274,7 +274,8 @@ def test_a_value_that_its_option_cannot_mean_is_not_repeated(ask: Ask) -> None:
         for command in ("plan", "topology")
         for option in options_of(command)
         if (option.declared.kind.choices or option.declared.kind.is_whole)
-        or option.declared.kind.shown in ("SIZE", "SECONDS", "N|auto", "LIST", "CODEC[:LEVEL]|PRESET", "FORM")
+        or option.declared.kind.shown
+        in ("SIZE", "SECONDS", "N|auto", "LIST", "CODEC[:LEVEL]|PRESET", "FORM")
     }
     assert len(names) > 20
     plan = ("plan", "duckdb:///nowhere.db", "--table", "t")

@@ -101,7 +101,7 @@ _GIVEN_CONFLICTS: Mapping[str, tuple[str, str]] = {
         for name in ("numa-nodes", "placement", "bind", "memory-policy", "near")
     },
 }
-"""The same for options whose variables are ignored: they may be set for all jobs of a machine."""
+"""Pairs whose variables are ignored: they may be set for all jobs of a machine."""
 
 _USUAL = {
     "split": ("auto", "none"),

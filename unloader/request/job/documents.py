@@ -136,7 +136,7 @@ def expanded(
     """Return a value with the variables in its texts replaced; keys of tables stay as they are.
 
     `$${` is `${` itself. An empty variable counts as one that is not set, as everywhere. Only the
-    variables in `shown` may be used. If it is None, the text is never shown: any variable may be
+    variables in `shown` may be used. With None, the text is never shown: any variable may be
     used, and its content is hidden from now on.
 
     Raises:

@@ -138,7 +138,7 @@ def test_a_log_of_json_stays_one(unloader: Run, database: str) -> None:
 
 
 def test_the_options_are_recorded_as_the_run_has_them(unloader: Run, database: str) -> None:
-    """Defaults and the layout of a dialect are there, too, and not only what was given."""
+    """Defaults and the layout of a dialect are there, too, and not only the given options."""
     arguments = ("run", database, "--table", "orders", "--to", "out", "--json", "--quiet")
     options = ("--where", "id<5", "--dialect", "sqlldr-var", "--retries", "1")
     more = ("--numa-nodes", "0", "--overwrite", "--parallelism", "1")
