@@ -238,7 +238,7 @@ def is_dated(place: str) -> bool:
 
 
 def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
-    """Return the directory above the directories of all runs, and the pattern of this table's names in it.
+    """Return the directory around the directories of all runs, and the pattern of their names.
 
     `is_dated(place)` holds.
     """

@@ -117,7 +117,10 @@ class JobOption(click.Option):
         try:
             return super().process_value(ctx, value)
         except click.MissingParameter:
-            if self.declared.name == "to" and (ctx.params.get("route") or ctx.obj.routes):
+            # The rules refuse an empty list.
+            in_file = ctx.get_parameter_source(str(self.name)) is GIVEN[1]
+            routes = self.declared.name == "to" and (ctx.params.get("route") or ctx.obj.routes)
+            if in_file or routes:
                 return ()
             raise
 
