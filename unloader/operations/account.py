@@ -59,32 +59,32 @@ class Account(Struct, kw_only=True):
 
     def add(self, event: Event) -> None:
         """Take one event into account."""
-        if isinstance(event, RunStarted):
-            self.run_id, self.table, self.units = event.run_id, event.table, event.units
-            self.destinations = event.destinations
-            self.tables = TableCounts(total=event.tables) if event.tables > 1 else None
-        elif isinstance(event, UnitsKept):
-            self.units_done += event.units
-            self.rows += event.rows
-            self.bytes += event.bytes
-            if self.tables is not None:
-                self.tables = replace(self.tables, done=event.tables)
-        elif isinstance(event, TableFinished):
-            self.tables = event.tables
-        elif isinstance(event, UnitFinished):
-            self.units_done += 1
-            self.rows += event.rows
-            self.bytes += event.bytes
-        elif isinstance(event, UnitFailed):
-            if event.retry_in_seconds is None:
+        match event:
+            case RunStarted():
+                self.run_id, self.table, self.units = event.run_id, event.table, event.units
+                self.destinations = event.destinations
+                self.tables = TableCounts(total=event.tables) if event.tables > 1 else None
+            case UnitsKept():
+                self.units_done += event.units
+                self.rows += event.rows
+                self.bytes += event.bytes
+                if self.tables is not None:
+                    self.tables = replace(self.tables, done=event.tables)
+            case TableFinished():
+                self.tables = event.tables
+            case UnitFinished():
+                self.units_done += 1
+                self.rows += event.rows
+                self.bytes += event.bytes
+            case UnitFailed(retry_in_seconds=None):
                 self.units_failed += 1
-            else:
+            case UnitFailed():
                 self.retries += 1
-        elif isinstance(event, RouteFinished):
-            self.routes.append(event)
-        elif isinstance(event, RunFinished):
-            # Joined files have one header instead of many.
-            self.rows, self.bytes = event.rows, event.bytes
+            case RouteFinished():
+                self.routes.append(event)
+            case RunFinished():
+                # Joined files have one header instead of many.
+                self.rows, self.bytes = event.rows, event.bytes
 
     def end(self, at: float, error: UnloaderError | None) -> None:
         """Note how the run ended."""

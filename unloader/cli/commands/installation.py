@@ -136,27 +136,21 @@ def sources(**values: Any) -> None:
 
 
 def _entry(scheme: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {"scheme": scheme, "summary": ""}
-    entry |= dict.fromkeys(("driver", "extra", "driver_version", "install", "warning"))
-    entry["options"] = []
+    names = ("driver", "extra", "driver_version", "install", "warning")
+    entry: dict[str, Any] = {"scheme": scheme, "summary": "", **dict.fromkeys(names), "options": []}
     try:
         source = source_of(scheme)
     except ConfigError as error:
         # A broken third-party package must not hide the others.
         return {**entry, "summary": error.message}
-    installed = _installed(source.driver) if source.driver else None
+    entry |= {"summary": source.summary, "driver": source.driver, "extra": source.extra}
+    entry["options"] = list(source.options)
+    installed = entry["driver_version"] = _installed(source.driver) if source.driver else None
     if installed is not None:
         entry["warning"] = source.driver_warning(installed)
     elif source.extra:
         entry["install"] = f"pip install 'unloader[{source.extra}]'"
-    return {
-        **entry,
-        "summary": source.summary,
-        "driver": source.driver,
-        "extra": source.extra,
-        "driver_version": installed,
-        "options": list(source.options),
-    }
+    return entry
 
 
 @declared(
@@ -240,7 +234,7 @@ def _machine(found: Survey, width: int) -> str:
         seats.distances(machine, width),
         seats.seat_table(machine, found.seats, found.memory_policy, width),
     )
-    parts = (render.folded_facts(facts, width), *tables, render.legend("\n".join(tables)))
+    parts = (render.folded_facts(facts), *tables, render.legend("\n".join(tables)))
     return "\n\n".join(filter(None, parts))
 
 

@@ -172,7 +172,7 @@ def _preflight_parts(found: Ceilings) -> Iterator[str]:
         ("workers of a run", render.count(found.parallelism)),
         ("writing", f"{buffers}, {how.checksum}, each file synced{past}"),
     )
-    yield render.folded_facts(facts, render.terminal_width())
+    yield render.folded_facts(facts)
     disks = (*found.disks, *((found.together,) if found.together else ()))
     if disks:
         yield render.table(

@@ -322,15 +322,12 @@ def folded(text: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def folded_facts(pairs: Iterable[tuple[str, str]], width: int) -> str:
+def folded_facts(pairs: Sequence[tuple[str, str]]) -> str:
     """Return names and values, one pair a line or as many lines as the value needs."""
-    known = list(pairs)
-    indent = max(len(name) for name, _ in known) + 2
-    return "\n".join(
-        f"{name if number == 0 else '':<{indent}}{line}"
-        for name, value in known
-        for number, line in enumerate(folded(value, width - indent))
-    )
+    indent = max(len(name) for name, _ in pairs) + 2
+    width = terminal_width() - indent
+    lines = (f"\n{'':{indent}}".join(folded(value, width)) for _, value in pairs)
+    return "\n".join(f"{name:{indent}}{line}" for (name, _), line in zip(pairs, lines, strict=True))
 
 
 def can_show_blocks(encoding: str | None) -> bool:
