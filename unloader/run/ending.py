@@ -337,7 +337,10 @@ def _may_resume(state: RunState, error: UnloaderError | None) -> bool:
 
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
-    error = state.live.told_by(error)
+    if isinstance(error, Interrupted) and state.live.stopped_by_others:
+        # The code that raised it knows signals alone.
+        by_others = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
+        error = Interrupted(by_others, error.hint)
     published = bool(state.tables) and all(table.is_published for table in state.tables)
     is_unfinished = state.is_recorded and not (state.is_single and published)
     for place in state.places if is_unfinished else ():

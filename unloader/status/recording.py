@@ -22,7 +22,6 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from numa.model import Seat
-from unloader.errors import Interrupted, UnloaderError
 from unloader.events import (
     DirectoryFilled,
     Event,
@@ -349,14 +348,6 @@ class LiveRun:
 
     def stop(self) -> bool:
         return self._asked() or self.stopped_by_others
-
-    def told_by(self, error: UnloaderError) -> UnloaderError:
-        """Return an error that names the user who asked for the end: its raiser knows signals
-        alone."""
-        if not (isinstance(error, Interrupted) and self.stopped_by_others):
-            return error
-        message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
-        return Interrupted(message, error.hint)
 
     def close(self, error: BaseException | None = None) -> None:
         """End the recording; an error shows once more how far the run came. May be called again."""

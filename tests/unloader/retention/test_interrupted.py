@@ -18,6 +18,7 @@ from processes import breaking, command
 from several_tables import made
 
 from unloader.manifest.read import with_digest
+from unloader.retention import found_at
 
 TABLES = ("first", "second")
 ROWS = 4000
@@ -160,6 +161,20 @@ def test_an_interrupted_run_with_anything_else_in_it_stays(
     assert f"{broken / stranger} is not a file of the run" in done.stderr
     assert shown(to)[broken.name] == "interrupted"
     command.run("resume", str(broken), "--new-snapshot", "--quiet")
+
+
+def test_a_file_written_during_the_removal_of_an_interrupted_run_is_kept(
+    source: Path, to: Path
+) -> None:
+    """The directory gets its name back, and the run can still be resumed."""
+    broken = kill(to, *job(source, f"{to}/{{run_id}}/{{table}}", "--table", "*"))
+    run = found_at(broken)
+    assert run is not None
+    (broken / "new").write_text("of another program")
+    with pytest.raises(OSError, match="was changed during its removal"):
+        run.remove()
+    assert (broken / "new").exists()
+    assert shown(to) == {broken.name: "interrupted"}
 
 
 def test_another_job_and_a_run_that_goes_on_stay(source: Path, to: Path) -> None:
