@@ -161,7 +161,9 @@ class DuckDBCatalog(FileCatalog):
                 schema=key[0],
                 name=key[1],
                 columns=tuple(columns[key]),
-                partitions=_fitting_partitions(mapped.get(key, []), ".".join(key), extent),
+                partitions=_fitting_partitions(mapped[key], ".".join(key), extent)
+                if key in mapped
+                else (),
                 rows=count,
                 extents=(extent,),
                 ranges_from="rowid",
@@ -293,8 +295,6 @@ def _fitting_partitions(
     found: list[_Mapped], label: str, extent: RowExtent
 ) -> tuple[PartitionInfo, ...]:
     """Return a table's partitions in the map, in order; none if the map does not fit the table."""
-    if not found:
-        return ()
     expected, flaw = 0, ""
     for partition, first, last in found:
         if first != expected or last < first - 1:
@@ -398,6 +398,9 @@ def _key_text(value: str, kind: str) -> str | None:
     return None
 
 
+LOGS = ".wal*"
+"""Beside the file, with the last commits if a writer was killed or prevents the checkpoint."""
+
 HEADER_BYTES = 3 * 4096
 """A DuckDB file begins with three header blocks. The first never changes. Each checkpoint writes
 one of the other two, with a number that increases."""
@@ -414,7 +417,7 @@ def connect(
     config: dict[str, str],
     read_header: Callable[[str, int], bytes] = header_of,
 ) -> tuple[Any, str]:
-    """Open the file for reading; return the connection and the `identity_of` the file.
+    """Open the file for reading; return the connection and the `state_of` the file.
 
     `config` has settings of DuckDB; `read_header` is `kept_header_of` in a worker. `ConfigError`
     where DuckDB is missing, or the file is another database's; `SourceError` where DuckDB refuses.
@@ -456,12 +459,7 @@ def connect(
     # Zones of TIMESTAMPTZ must not follow the environment of a worker.
     with suppress(duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
-    return connection, identity_of(path, header)
-
-
-def identity_of(path: Path, header: bytes) -> str:
-    """Return a text that differs for each state of the data, also of data in a log beside."""
-    return state_of(str(path), header, ".wal*")
+    return connection, state_of(str(path), header, LOGS)
 
 
 def first_line(error: BaseException) -> str:

@@ -7,7 +7,6 @@ snapshot. It has no partitions; a table may have a map of partitions, see `catal
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import Piece
@@ -18,17 +17,17 @@ from unloader.sources.base import SHARES, Source, batch_rows
 from unloader.sources.duckdb.catalog import (
     FILE,
     HEADER_BYTES,
+    LOGS,
     DuckDBCatalog,
     connect,
     first_line,
-    identity_of,
     is_out_of_memory,
     relation,
     selector_statement,
     translated,
 )
 from unloader.sources.duckdb.types import REFUSED, conform, refusal, refused_column
-from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
+from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of, state_of
 from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
 from writers.schema import read_schema
@@ -84,7 +83,7 @@ class DuckDBSource(Source):
             file.check_opened(wanted, identity)
         except SnapshotGone:
             connection.close()
-            if is_shared:  # It was opened before the snapshot.
+            if is_shared:  # The file has changed since then.
                 return self.open_reader(spec, snapshot)
             raise
         return DuckDBReader(connection, file)
@@ -98,12 +97,12 @@ _shared: dict[SourceSpec, _Opened] = {}
 
 def _opened(spec: SourceSpec) -> _Opened:
     """Open the file without a thread: the processes are the parallelism."""
-    path = Path(database_path(spec))
+    path = database_path(spec)
 
     def state() -> str:
-        return identity_of(path, kept_header_of(str(path), HEADER_BYTES))
+        return state_of(path, kept_header_of(path, HEADER_BYTES), LOGS)
 
-    at_snapshot = FileAtSnapshot(str(path), state)
+    at_snapshot = FileAtSnapshot(path, state)
     config = {"threads": "1", "async_threads": "0"}
     return *connect(spec, config, kept_header_of), at_snapshot
 

@@ -249,9 +249,7 @@ def _locked_by_another(path: Path, kind: int) -> bool:
         return False
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # Without an answer it must not count as dead.
+    except OSError:  # It is locked, or there is no answer: then it must not count as dead.
         return True
     finally:
         os.close(descriptor)
