@@ -321,12 +321,15 @@ class PostgresCatalog(Catalog):
         whole = {relation_name(*each) for each in named if not reads_only_one(each[1])}
         locked = set(relations.lock(self._session, names, whole))
         # Columns are named: the planner leaves out relations that only unselected columns read.
-        others = dict.fromkeys(
-            f"EXPLAIN {select(select_list(each[0].projection.columns), relation_of(*each), ())}"
-            for each in read
-            if each[0].query is not None or relation_name(*each) not in locked
-        )
+        others: dict[str, None] = {}
         with self._session.users_path():
+            for extract, selector in read:
+                columns = select_list(extract.projection.columns)
+                sql = f"EXPLAIN {select(columns, relation_of(extract, selector), ())}"
+                if extract.query is not None:
+                    self._session.rows(sql)  # It takes one statement only, whatever the text is.
+                elif relation_name(extract, selector) not in locked:
+                    others[sql] = None
             for batch in batches(list(others)):
                 self._session.execute("; ".join(batch))
         texts = any(each.query is not None or each.where is not None for each, _ in tables)
