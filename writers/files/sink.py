@@ -101,26 +101,17 @@ class Sink:
 
     Used by one producer thread. End it with `close` or `abort`.
 
-    Args:
-        path: The file; it is created or emptied. A pipe or device is written to as it is. An object
-            appears when it is complete.
-        held: An object does not appear: another process completes `upload`.
-        compression: Applied to each buffer: its bytes become one whole frame, so the file
-            depends on the bytes and the size of the buffers only.
-        buffer_bytes: Size of one buffer, before compression.
-        buffers: The limit of buffers in flight: one is filled, the others wait, are compressed or
-            are written. With 1 nothing overlaps.
-        checksum: One of `writers.files.checksums.CHECKSUMS`.
-        direct_io: Write past the page cache where the file system can; buffers of bytes that
-            are not compressed are then cut to whole blocks.
-        min_free_bytes: Bytes that stay free on the disk: writing waits for it. 0 does not look.
-        recipients: Public keys of age that the compressed bytes are encrypted for; empty for none.
-        synced_from_bytes: A smaller file is not synced, unless it is written directly.
-        stays_cached: A synced file stays in the page cache; otherwise it leaves the cache.
+    The file is created or emptied; a pipe or device is written to as it is. An object appears when
+    it is complete. With `held` another process completes its `upload`.
 
-    Raises:
-        WriteError: The file cannot be created.
-        FormatError: The codec, its level or the checksum is impossible, or a limit is below 1.
+    Each buffer of `buffer_bytes` is compressed to one whole frame, so the file depends on the bytes
+    and the size of the buffers only. At most `buffers` are in flight: one is filled, the others
+    wait, are compressed or are written. With 1 nothing overlaps. With `recipients`, public keys of
+    age, the compressed bytes are encrypted. The other arguments are as in `open_file`; direct
+    writes cut buffers that are not compressed to whole blocks.
+
+    Raises WriteError if the file cannot be created, and FormatError if the codec, its level or the
+    checksum is impossible, or a limit is below 1.
     """
 
     def __init__(

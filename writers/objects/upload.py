@@ -132,12 +132,8 @@ class HeldUpload:
     """An `OpenFile` in S3 that another process makes visible later.
 
     After `finish` all parts are in the store and have been compared, and another process can
-    complete `uncompleted`. `close` removes the parts of an unfinished upload.
-
-    Args:
-        location: Of the object, under its final name.
-        buffer_bytes: Of the output; a part has at least as much.
-        in_flight: Parts that are sent at the same time. One more is held in memory.
+    complete `uncompleted`. `close` removes the parts of an unfinished upload. The location has the
+    final name; the other arguments are as for `Upload`.
     """
 
     is_regular = False

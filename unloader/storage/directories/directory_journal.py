@@ -28,14 +28,11 @@ less time than its journal takes to sync, and published before the end of the de
 
 
 class Journal:
-    """One file that only grows.
+    """One file that only grows; it is made if it does not exist.
 
-    Args:
-        path: The file; it is made if it does not exist.
-        folders: Directories with the staged files that its lines name. They are synced before the
-            lines.
-        directories: Their ways are synced before the lines.
-        patience_seconds: The delay before a line is synced, unless an earlier line is due.
+    Directories with the staged files that its lines name (`folders`), and the ways to the
+    directories of the run, are synced before the lines. A line waits `patience_seconds`, unless an
+    earlier line is due.
     """
 
     def __init__(
