@@ -440,6 +440,10 @@ class RunStorage(LiveStorage, Protocol):
         self.close()
 
 
+_UNSEEN = (PermissionError, FileNotFoundError, NotADirectoryError)
+"""The errors of a place that this user may not see, or that has just been removed."""
+
+
 class Storage(Protocol):
     """One kind of place.
 
@@ -490,14 +494,14 @@ class Storage(Protocol):
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
         """Return in order where runs are or have been, at a place and `depth` levels below it.
 
-        Links, hidden places, and what cannot be read below the place are left out.
+        Links, hidden places, and places below it that this user may not see are left out.
         """
         found: list[str] = []
         level = [place]
         for _ in range(depth + 1):
             inner = []
             for each in level:
-                with suppress(*(() if each == place else (OSError,))):
+                with suppress(*(() if each == place else _UNSEEN)):
                     places, files = self.look(each)
                     if RUN in places or MANIFEST in files:
                         found.append(each)

@@ -187,7 +187,9 @@ class RunDirectories(RunStorage):
         )
 
     def _foreign(self, place: int) -> set[str]:
-        return set(os.listdir(self.all[place].path)) - self._earlier.files[place]
+        directory = self.all[place]
+        with directory.refused("read"):
+            return set(os.listdir(directory.path)) - self._earlier.files[place]
 
     def staging(self, place: int) -> str:
         return str(self.all[place].staged)
@@ -448,7 +450,13 @@ class LocalDirectories(Storage):
             found = sorted(entries, key=lambda each: each.name)
         places = [each.name for each in found if each.is_dir(follow_symlinks=False)]
         # A link that leads to itself is not a file, and no error.
-        return places, [each.name for each in found if os.path.isfile(each.path)]
+        files = (
+            each
+            for each in found
+            if each.is_file(follow_symlinks=False)
+            or (each.is_symlink() and os.path.isfile(each.path))
+        )
+        return places, [each.name for each in files]
 
     def read(self, place: str, name: str) -> bytes:
         # Devices and pipes are refused: they may have no end.
