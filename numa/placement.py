@@ -78,7 +78,7 @@ def place(
     if parallelism < 1:
         raise PlacementError(f"parallelism is {parallelism}.", "ask for 1 or more workers.")
     hosts = _hosts(topology, nodes, near)
-    deal = _spread(hosts) if placement == "spread" else _close(topology, hosts, near)
+    deal = _deal(topology, hosts, near, is_close=placement == "close")
     rooms: dict[int, tuple[Iterator[tuple[int, ...]], int | None]] = {}
     """By node: the CPUs of its next seats, and their memory node."""
     seats: list[Seat] = []
@@ -144,32 +144,31 @@ def _distance(topology: Topology, node: Node, target: int) -> int:
     return _LOCAL if node.id == target else _REMOTE
 
 
-def _spread(hosts: tuple[_Host, ...]) -> Iterator[_Host]:
+def _deal(
+    topology: Topology, hosts: tuple[_Host, ...], near: int | None, *, is_close: bool
+) -> Iterator[_Host]:
+    """Deal out seats for ever: level by level, and once all are full by the numbers of CPUs."""
+    ordered = list(hosts)
+    if is_close:
+        first = min(hosts, key=lambda host: (host.distance, host.node.id))
+        centre = first.node.id if near is None else near
+        ordered.sort(
+            key=lambda host: (
+                host is not first,
+                _distance(topology, host.node, centre),
+                host.package != first.package,
+                host.node.id,
+            )
+        )
     for level in range(max(len(host.slots) for host in hosts)):
-        able = [host for host in hosts if level < len(host.slots)]
+        able = [host for host in ordered if level < len(host.slots)]
         sizes = [host.slots[level] for host in able]
-        # While a slot is free its node is the least filled, so all are taken at the end.
-        yield from islice(_even(able, sizes), sum(sizes))
-    yield from _even(hosts, [len(host.node.cpus) for host in hosts])
-
-
-def _close(topology: Topology, hosts: tuple[_Host, ...], near: int | None) -> Iterator[_Host]:
-    """Deal out seats for ever."""
-    first = min(hosts, key=lambda host: (host.distance, host.node.id))
-    centre = first.node.id if near is None else near
-    ordered = sorted(
-        hosts,
-        key=lambda host: (
-            host is not first,
-            _distance(topology, host.node, centre),
-            host.package != first.package,
-            host.node.id,
-        ),
-    )
-    for level in range(max(len(host.slots) for host in hosts)):
-        for host in ordered:
-            if level < len(host.slots):
-                yield from [host] * host.slots[level]
+        if is_close:
+            for host, size in zip(able, sizes, strict=True):
+                yield from [host] * size
+        else:
+            # While a slot is free its node is the least filled, so all are taken at the end.
+            yield from islice(_even(able, sizes), sum(sizes))
     yield from _even(hosts, [len(host.node.cpus) for host in hosts])
 
 

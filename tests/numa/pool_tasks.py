@@ -50,10 +50,6 @@ def _echo(argument: object, report: Report) -> object:
     return argument
 
 
-def _blob(argument: int, report: Report) -> bytes:
-    return bytes(argument)
-
-
 def _count(argument: int, report: Report) -> str:
     for number in range(argument):
         report(number)
@@ -216,13 +212,6 @@ def _leak(argument: int, report: Report) -> int:
 def _swell(argument: int, report: Report) -> None:
     KEPT.append(b"x" * argument)
     time.sleep(600)
-
-
-def _die_once(argument: str, report: Report) -> str:
-    if not Path(argument).exists():
-        Path(argument).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "alive"
 
 
 def _chatter(argument: float, report: Report) -> str:

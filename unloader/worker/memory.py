@@ -12,25 +12,19 @@ import re
 import resource
 import sys
 from contextlib import suppress
+from pathlib import Path
 
-_STATUS = "/proc/self/status"
-_STATUS_BYTES = 64 * 1024
-"""Up to the line that is looked for, whose place depends on the groups of the user."""
+_STATUS = Path("/proc/self/status")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
-_M_ARENA_MAX = -8
-"""Of `mallopt`, from glibc's malloc.h."""
-_M_MMAP_THRESHOLD = -3
-_MAPPED_BYTES = 256 * 1024
-"""What asyncio reads from a socket at a time."""
-_M_TRIM_THRESHOLD = -1
-_KEPT_BYTES = 8 * 1024 * 1024
-"""A few batches of usual rows, without the buffers that are mapped."""
 _ALLOCATION = (
-    ("MALLOC_ARENA_MAX", _M_ARENA_MAX, 1),
-    ("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, _MAPPED_BYTES),
-    ("MALLOC_TRIM_THRESHOLD_", _M_TRIM_THRESHOLD, _KEPT_BYTES),
+    ("MALLOC_ARENA_MAX", -8, 1),
+    # What asyncio reads from a socket at a time.
+    ("MALLOC_MMAP_THRESHOLD_", -3, 256 * 1024),
+    # A few batches of usual rows, without the buffers that are mapped.
+    ("MALLOC_TRIM_THRESHOLD_", -1, 8 * 1024 * 1024),
 )
-"""The user's possible settings, and the request to `mallopt` without them."""
+"""The user's possible settings, and the request to `mallopt` without them: the option's number in
+glibc's malloc.h, and its value."""
 _YOUNG_OBJECTS = 50_000
 
 
@@ -72,16 +66,8 @@ def peak_rss_bytes() -> int:
     From VmHWM in /proc/self/status, if the file exists: `ru_maxrss` begins with the parent's size
     when it started this process.
     """
-    try:
-        # By calls of the system: this is asked for after each unit, and most units are small.
-        descriptor = os.open(_STATUS, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            found = _PEAK.search(os.read(descriptor, _STATUS_BYTES))
-        finally:
-            os.close(descriptor)
-    except OSError:
-        found = None
-    if found:
-        return int(found.group(1)) * 1024
+    with suppress(OSError):
+        if found := _PEAK.search(_STATUS.read_bytes()):
+            return int(found[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
