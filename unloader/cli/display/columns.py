@@ -47,13 +47,9 @@ def column_table(columns: Iterable[ReadColumn], *, is_text: bool, head: str = "c
         (head, "type", "in the output", "lossless", "note"),
         (
             (
-                render.name(each.name),
-                each.source_type or render.UNKNOWN,
+                *(render.name(each.name), each.source_type or None),
                 csv_form(each.output_type) if is_text else each.output_type,
-                each.lossless
-                if isinstance(each.lossless, str)
-                else ("yes" if each.lossless else "no"),
-                each.note or "",
+                *(each.lossless, each.note or ""),
             )
             for each in columns
         ),
@@ -66,17 +62,14 @@ def routes_text(run: ResolvedTable) -> str:
     for number, route in enumerate(run.request.routes or ()):
         own = of_output(run, number)
         options, is_text = own.output.options, isinstance(own.output.format, TextFormat)
-        known = (
-            ("to", ", ".join(filter(None, options.destinations))),
+        facts = (
+            ("to", render.one_line(", ".join(filter(None, options.destinations))) or None),
             ("format", f"{'csv' if is_text else 'parquet'}, {own.output.compression.codec}"),
-            ("filter", options.filter or ""),
+            ("filter", render.one_line(options.filter) if options.filter else None),
         )
-        parts.append(
-            f"{f'route {route.name}' if route.name else 'output'}\n"
-            + render.facts((name, render.one_line(text)) for name, text in known if text)
-            + "\n\n"
-            + column_table(own.written.columns, is_text=is_text)
-        )
+        columns = column_table(own.written.columns, is_text=is_text)
+        name = f"route {route.name}" if route.name else "output"
+        parts.append(f"{name}\n{render.facts(facts)}\n\n{columns}")
     return "\n\n".join(parts)
 
 
