@@ -39,21 +39,20 @@ class RunInTable(Struct, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any] | None:
         if self.log is None:
             return None
-        changes = [
-            {
-                "snapshot": change.snapshot or None,
-                "operation": change.operation or None,
-                "time": change.time or None,
-                "keeps_rows": change.keeps_rows,
-                "files": list(change.files),
-                "removed_rows": change.removed_rows,
-                "added_rows": change.added_rows,
-            }
-            for change in self.log.changes
-        ]
         return {
             "rows": self.log.rows,
-            "changes": changes,
+            "changes": [
+                {
+                    "snapshot": change.snapshot or None,
+                    "operation": change.operation or None,
+                    "time": change.time or None,
+                    "keeps_rows": change.keeps_rows,
+                    "files": list(change.files),
+                    "removed_rows": change.removed_rows,
+                    "added_rows": change.added_rows,
+                }
+                for change in self.log.changes
+            ],
             "missing_files": list(self.missing),
         }
 
@@ -83,7 +82,15 @@ def run_in_table(
         return RunInTable(hint=f"look at the run with: unloader status {place}")
     for change in log.changes:
         observe(Notice(text=_text(change, manifest, table)))
-    missing = _missing(manifest, log, destination)
+    unused = {name for change in log.changes for name in change.files}
+    present: frozenset[str] = frozenset()
+    with suppress(FileNotFoundError):
+        present = frozenset(storage_at(str(destination)).names(str(destination)))
+    missing = tuple(
+        name
+        for name, file in manifest.files.items()
+        if name not in present and (name in unused or not file.rows)
+    )
     if missing:
         text = (
             f"{counted(len(missing), 'file')} of the run {are(len(missing))} missing, which is not "
@@ -103,18 +110,6 @@ def run_in_table(
         log=log,
         missing=missing,
         differences=tuple(differences),
-    )
-
-
-def _missing(manifest: Manifest, log: RunLog, destination: PlacePath) -> tuple[str, ...]:
-    unused = {name for change in log.changes for name in change.files}
-    present: frozenset[str] = frozenset()
-    with suppress(FileNotFoundError):
-        present = frozenset(storage_at(str(destination)).names(str(destination)))
-    return tuple(
-        name
-        for name, file in manifest.files.items()
-        if name not in present and (name in unused or not file.rows)
     )
 
 
