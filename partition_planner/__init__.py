@@ -2,7 +2,7 @@
 
 A source describes a table with the types of `partition_planner.model`;
 `partition_planner.planner.plan` turns the description into a `Plan`;
-`partition_planner.simulate.simulate` shows what that plan costs at any parallelism. Same facts in,
+`partition_planner.costs.simulate` shows what that plan costs at any parallelism. Same facts in,
 same plan out: nothing here reads a clock, a random number or a database, and nothing here knows
 SQL or the name of a product.
 

@@ -47,7 +47,7 @@ def columns_of(
 ) -> tuple[Projection, tuple[ResolvedOutput, ...]]:
     """Return the columns of the scan, and the outputs with their formats and transforms.
 
-    The places are those of the request. A codec that is measured later is still "none".
+    The outputs have the places of the request. A codec that is measured later is still "none".
 
     Raises:
         SourceError: A column cannot be read exactly.
