@@ -353,9 +353,10 @@ class RunDirectory:
             if self._access is not None:
                 self._access.check(self.staged)
         if durable:
-            lock, *folders = self.way()
-            for each in (lock, self.room, *folders):
-                sync(each)
+            for each in (*self.way(), self.room):
+                # Only publishing needs the right to read directories.
+                if isinstance(each, int) or os.access(each, os.R_OK):
+                    sync(each)
             self.is_durable = True
 
     def way(self) -> tuple[Wanted, ...]:
