@@ -107,18 +107,13 @@ def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTa
 
 
 def _check_places(entries: tuple[AskedTables, ...]) -> None:
-    """Refuse streams, and one directory for two entries; that needs no source to be known."""
+    """Refuse one directory for two entries; the source need not be known for that."""
     first: dict[str, str] = {}
     kinds = set()
     for entry, output in [
         (each, one.output) for each in entries for one in each.request.of_outputs()
     ]:
         kinds.add(destination_kind(output.destinations))
-        if kinds & {"stdout", "pipe"}:
-            raise UsageError(
-                f"--to {output.destination} is a stream, and several tables need separate files",
-                "give a directory, --to '/extract/{schema}.{table}', or run one table",
-            )
         for place in directories_of(output):
             if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
                 raise UsageError(

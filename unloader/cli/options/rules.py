@@ -379,7 +379,7 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], place: str) -> Ite
             f"write {NULL} to drop the output, or {NULL_ROWS} to drop the rows before they are "
             f"encoded; a directory of that name is ./{place}",
         )
-    if kind != "null" and is_of_several(values):
+    if kind != "null" and (is_of_several(values) or values.get(ONE_OF_SEVERAL)):
         yield UsageError(
             f"--to {place} is a stream, and several tables need separate files",
             "give a directory, --to '/extract/{schema}.{table}', or run one table",
