@@ -350,17 +350,12 @@ def _snapshot_of(planned: ResolvedTable) -> Snapshot:
     return planned.extract.snapshot
 
 
-def same_job(one: Request, other: Request) -> bool:
-    """Return whether two requests ask for the same rows, written in the same way.
+def digest_of_job(request: Request) -> str:
+    """Return the SHA-256, in hex, of which rows a request asks for, and how they are written.
 
     Speed, retries and the places of secrets make no difference. Statements of a session and the
     Parquet key are compared elsewhere, because no record contains them.
     """
-    return _job_of(one) == _job_of(other)
-
-
-def digest_of_job(request: Request) -> str:
-    """Return the SHA-256, in hex, of what `same_job` compares."""
     return hashlib.sha256(encode(_job_of(request), order="sorted")).hexdigest()
 
 

@@ -36,7 +36,7 @@ from unloader.redaction import holds_sql_password, redact
 from unloader.request.name_templates import existing, has_fields, home_template
 from unloader.resolve.opening import reopened
 from unloader.resolve.places import home_above
-from unloader.resolve.planning import digest_of_job, digest_of_tables_job, is_of_plan, same_job
+from unloader.resolve.planning import digest_of_job, digest_of_tables_job, is_of_plan
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
 from unloader.resolve.run_record import (
@@ -362,7 +362,7 @@ def _is_the_job(run: ResolvedTable, request: Request) -> bool:
     """Return whether a table is the one of a request, with the same statements and keys."""
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
-    if not same or not same_job(run.request, request):
+    if not same or digest_of_job(run.request) != digest_of_job(request):
         return False
     for output, asked in zip(run.outputs, request.of_outputs(), strict=True):
         had, key = output.options.encryption, asked.output.encryption

@@ -5,7 +5,7 @@ Made by a source in a fixed number of statements, however many tables there are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -263,22 +263,39 @@ def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True
         if unmatched
         else f"{tables} of {counted(of, 'table')} cannot be unloaded"
     )
-    goes_on = goes_on and tables < of and not unmatched
-    return _joined(problems, head, _hints(problems, goes_on=goes_on))
+    return _joined(problems, head, goes_on=goes_on and tables < of and not unmatched)
 
 
 def lost_error(problems: Sequence[TableProblem], of: int) -> UnloaderError:
     """Return one error for all tables that a resumed run cannot read as before."""
     head = f"{len(problems)} of {counted(of, 'table')} cannot be read as before"
-    return _joined(problems, head, dict.fromkeys(_hints(problems, goes_on=False)))
+    return _joined(problems, head, goes_on=False)
 
 
-def _joined(problems: Sequence[TableProblem], head: str, hints: Iterable[str]) -> UnloaderError:
+def _joined(problems: Sequence[TableProblem], head: str, *, goes_on: bool) -> UnloaderError:
     kinds = {type(each.error) for each in problems}
     kind = kinds.pop() if len(kinds) == 1 else PlanFailed
     named = [each.sentence for each in problems[:SHOWN]]
     if len(problems) > SHOWN:
         named.append(f"and {len(problems) - SHOWN} more")
+    # What to do next: each hint once, with its tables if hints differ; then statements.
+    tables: dict[str, list[str]] = {}
+    for each in problems[:SHOWN]:
+        if each.error.hint and not each.mend:
+            tables.setdefault(each.error.hint, []).append(each.table)
+    shown = list(tables.items())[:3]
+    hints = [hint if len(tables) == 1 else f"{', '.join(of)}: {hint}" for hint, of in shown]
+    statements = list(dict.fromkeys(sql for each in problems for sql in each.mend))
+    if statements:
+        hints.append(f"let a user who may grant it run: {'; '.join(statements[:SHOWN])}")
+    if len(statements) > SHOWN:
+        hints.append(f"and {len(statements) - SHOWN} more statements, which --json shows")
+    usage = any(isinstance(each.error, UsageError) for each in problems)
+    in_job_file = any("[[table]]" in text for text in (*dict(shown), *statements[:SHOWN]))
+    if goes_on and usage and not in_job_file:
+        hints.append("write an option for one table below its [[table]] in a job file")
+    if goes_on:
+        hints.append("or continue without these tables: --on-table-failure continue")
     error = kind(f"{head}: {'; '.join(named)}", "; ".join(hints))
     error.script = script(problems)
     return error
@@ -289,30 +306,5 @@ def script(problems: Iterable[TableProblem]) -> str:
 
     It contains only the statements, so that no name can end a comment.
     """
-    return "".join(f"{statement};\n" for statement in _statements(problems))
-
-
-def _statements(problems: Iterable[TableProblem]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(sql for each in problems for sql in each.mend))
-
-
-def _hints(problems: Sequence[TableProblem], *, goes_on: bool) -> Iterator[str]:
-    """Yield what to do next: each hint once, with its tables if hints differ; then statements."""
-    hinted = [each for each in problems[:SHOWN] if not each.mend and each.error.hint]
-    tables: dict[str, list[str]] = {}
-    for each in hinted:
-        tables.setdefault(each.error.hint, []).append(each.table)
-    shown = list(tables.items())[:3]
-    for hint, names in shown:
-        yield hint if len(tables) == 1 else f"{', '.join(names)}: {hint}"
-    statements = _statements(problems)
-    if statements:
-        yield f"let a user who may grant it run: {'; '.join(statements[:SHOWN])}"
-    if len(statements) > SHOWN:
-        yield f"and {len(statements) - SHOWN} more statements, which --json shows"
-    usage = any(isinstance(each.error, UsageError) for each in problems)
-    in_job_file = any("[[table]]" in text for text in (*dict(shown), *statements[:SHOWN]))
-    if goes_on and usage and not in_job_file:
-        yield "write an option for one table below its [[table]] in a job file"
-    if goes_on:
-        yield "or continue without these tables: --on-table-failure continue"
+    statements = dict.fromkeys(sql for each in problems for sql in each.mend)
+    return "".join(f"{statement};\n" for statement in statements)
