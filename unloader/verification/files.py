@@ -108,7 +108,7 @@ def in_parallel(
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """Checksums of the fetched values, for a comparison with files."""
+    """Checksums of the values that were fetched, or that a source computed."""
 
     schema: str
     """Of the columns that were written, as an Arrow IPC message."""
@@ -116,7 +116,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
     parts: Mapping[str, ContentSums]
     """By what a part is called in messages."""
     left_out: Mapping[int, str]
-    """Columns whose values the files do not show in full, by index, each with why."""
+    """Columns whose values cannot be compared, by index, each with why."""
 
     def not_compared(self) -> tuple[str, ...]:
         """Return the names of the columns that are left out, each with why."""

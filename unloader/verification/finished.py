@@ -546,7 +546,7 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         raise VerifyMismatch(f"{place}: {some_of(found)}", hint)
     not_compared = list(fetched.not_compared()) if fetched else []
     if content is not None:
-        not_compared += [f"{content.columns[at]}: {why}" for at, why in content.unhashed.items()]
+        not_compared += content.not_compared()
     if missing and fetched is not None:
         not_compared.append(f"{', '.join(missing)}: missing, and not used by the table any more")
     answer = {
@@ -582,9 +582,9 @@ def _source_differences(
             f"counts {state.rows:,} ({state.when})"
         )
     elif state.content is not None and read is not None and fetched is not None:
-        unhashed = {**fetched.left_out, **state.content.unhashed}
-        places = ("in the files", f"in the source ({state.when})")
-        yield from differing(read, state.content.sums, state.content.columns, places, unhashed)
+        known, places = state.content, ("in the files", f"in the source ({state.when})")
+        unhashed = {**fetched.left_out, **known.left_out}
+        yield from differing(read, known.parts[TABLE], known.columns, places, unhashed)
 
 
 def _extra_text(known: str, extra: list[str]) -> str:

@@ -39,7 +39,14 @@ from unloader.sources.questions import project
 from unloader.sources.readings import ENCODED_TYPE, OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.sources.statement import Hasher
-from unloader.verification.files import Advance, differing, in_parallel, some_of
+from unloader.verification.files import (
+    TABLE,
+    Advance,
+    Fetched,
+    differing,
+    in_parallel,
+    some_of,
+)
 from unloader.worker.masked_failures import source_words_left_out
 from writers.model import ContentSums, TextFormat
 
@@ -232,24 +239,14 @@ class Hashers:
                 held.enter_context(closing(hasher))
 
 
-class SourceContent(Struct, frozen=True, kw_only=True):
-    """The checksums of all values that a run was to read, as the source computes them."""
-
-    sums: ContentSums
-    unhashed: Mapping[int, str]
-    """Columns that it cannot hash, by index, each with why."""
-    schema: str
-    """Of the columns as they are read, as an Arrow IPC message."""
-    columns: tuple[str, ...]
-
-
 class SourceState(Struct, frozen=True, kw_only=True):
     """The answer of a source about a run that was read from it."""
 
     rows: int
     at_snapshot: bool
     """Read at the run's snapshot, not as the source is now."""
-    content: SourceContent | None = None
+    content: Fetched | None = None
+    """All values that the run was to read, as one part."""
 
     @property
     def when(self) -> str:
@@ -346,7 +343,7 @@ def _content(
     sampled: tuple[Selector, ...] | None,
     parallelism: int,
     observe: Observer,
-) -> SourceContent:
+) -> Fetched:
     projection, catalog = extract.projection, opened.catalog
     known = [(column.name, column.output_type) for column in manifest.columns]
     found = [(column.name, column.output_type) for column in projection.columns]
@@ -366,11 +363,12 @@ def _content(
         limits = PlanLimits(parallelism=parallelism)
         plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
         groups = [unit.selectors for unit in plan.units]
-    return SourceContent(
-        sums=ContentSums.total(opened.hashers.sums(groups, extract, parallelism, observe)),
-        unhashed=catalog.unhashed(extract),
+    total = ContentSums.total(opened.hashers.sums(groups, extract, parallelism, observe))
+    return Fetched(
         schema=projection.schema,
         columns=tuple(column.name for column in projection.columns),
+        parts={TABLE: total},
+        left_out=catalog.unhashed(extract),
     )
 
 
