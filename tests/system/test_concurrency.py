@@ -252,11 +252,11 @@ def test_slow_hours_and_sessions_bound_a_fixed_number(file: str, tmp_path: Path)
     ("options", "message"),
     [
         (("--max-db-load", "4"), "--max-db-load does not apply to duckdb sources"),
-        (("--max-sessions", "1"), "1 is not in the range"),
+        (("--max-sessions", "1"), "1 is below 2"),
         (("--max-cpu", "0"), "is not above 0 %"),
         (("--slow-between", "8-18"), "is not HH:MM-HH:MM, such as 08:00-18:00"),
         (("--slow-between", "08:00-08:00"), "begins and ends at the same time"),
-        (("--slow-parallelism", "2"), "for the hours of --slow-between"),
+        (("--slow-parallelism", "2"), "does not apply without --slow-between"),
         (("--parallelism", "many"), "is neither auto, adaptive nor a number of workers"),
     ],
 )
