@@ -129,13 +129,13 @@ def test_ends_of_ranges_are_no_values_that_are_masked(place: Place) -> None:
     )
     # Only this is why the rest says something: a key that is written is cut by.
     assert len(shown["plan"]["units"]) > 3
-    for hidden in (("--mask", "card=ff1,digits=16"), ("--exclude", "card")):
+    for hidden in (("--mask", "card=ff1,digits=17"), ("--exclude", "card")):
         options = (*SQLITE, *hidden)
         place.run("plan", url, "--table", "persons", *options, *UNITS, "--json")
         place.run("plan", url, "--table", "persons", *options, "--output", f"{place.path}/p.json")
         assert "column card" in place.run(*place.job(url, *options, *split), status=5)
         (place.path / "p.json").unlink()
-    masks = (*SQLITE, "--mask", "card=ff1,digits=16")
+    masks = (*SQLITE, "--mask", "card=ff1,digits=17")
     assert kill_after(0, place.path / "out", *place.job(url, *masks), env=place.env) == {}
     place.check()
     place.run("resume", str(place.path / "out"))
