@@ -237,25 +237,26 @@ class PreparedRun(Struct, kw_only=True):
 
     def refuse_collisions(self, outputs: Mapping[int, tuple[ResolvedOutput, ...]]) -> None:
         """Refuse tables whose directory equals or contains the directory of another table."""
-        # The place in an object store is compared as a path, too.
-        taken = [
-            (PurePath(real(place)), number)
-            for number, several in outputs.items()
-            for output in several
-            for place in directories_of(output.options)
-        ]
+        # The place in an object store is compared as a path, too, and shown as it is.
+        texts: dict[PurePath, str] = {}
+        taken: list[tuple[PurePath, int]] = []
+        for number, several in outputs.items():
+            for output in several:
+                for place in map(real, directories_of(output.options)):
+                    taken.append((PurePath(place), number))
+                    texts[PurePath(place)] = str(place)
         owners: dict[PurePath, int] = {}
         found: dict[int, tuple[int, PurePath]] = {}
-        for place, number in taken:
-            other = owners.setdefault(place, number)
+        for path, number in taken:
+            other = owners.setdefault(path, number)
             if other != number:
-                found.setdefault(number, (other, place))
-                found.setdefault(other, (number, place))
-        for place, number in taken:
-            around = next((above for above in place.parents if above in owners), None)
+                found.setdefault(number, (other, path))
+                found.setdefault(other, (number, path))
+        for path, number in taken:
+            around = next((above for above in path.parents if above in owners), None)
             if around is not None and owners[around] != number:
                 found.setdefault(number, (owners[around], around))
-        for number, (other, place) in found.items():
+        for number, (other, path) in found.items():
             request = self.tables[number].request
             to = request.output.destination
             hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
@@ -269,11 +270,7 @@ class PreparedRun(Struct, kw_only=True):
             label = self.chosen.tables[other].table.label
             self.refuse(
                 number,
-                UsageError(
-                    f"it would be written to the directory of {label}, {place}",
-                    hint
-                    or "give each table a separate directory: --to '/extract/{schema}.{table}'",
-                ),
+                UsageError(f"it would be written to the directory of {label}, {texts[path]}", hint),
             )
 
 
