@@ -223,13 +223,27 @@ def measure(
 def one_run(
     contender: Contender, number: int, postgres: Postgres | None, clients: frozenset[int] | None
 ) -> Measurement:
-    """Run a contender into an empty directory and return its times."""
+    """Run a contender into an empty directory and return its times, and the server's."""
+    server = postgres if contender.contest.startswith("pg_") else None
+    server_before = server.cpu_seconds() if server else 0.0
+    wall, cpu = timed(contender, clients if server else None)
+    return Measurement(
+        contest=contender.contest,
+        name=contender.name,
+        round=number,
+        wall_s=round(wall, 4),
+        cpu_s=round(cpu, 4),
+        server_cpu_s=round(server.cpu_seconds() - server_before, 2) if server else None,
+        bytes=sum(file.stat().st_size for file in data_files(contender)),
+    )
+
+
+def timed(contender: Contender, clients: frozenset[int] | None) -> tuple[float, float]:
+    """Run a contender into an empty directory; return its wall and CPU seconds."""
     shutil.rmtree(contender.directory, ignore_errors=True)
     contender.directory.mkdir()
     os.sync()  # no run writes the dirty pages of the run before it
-    server = postgres if contender.contest.startswith("pg_") else None
-    server_before = server.cpu_seconds() if server else 0.0
-    with kept_to(clients if server else None):
+    with kept_to(clients):
         started = time.perf_counter()
         process = subprocess.Popen(
             contender.command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -243,15 +257,7 @@ def one_run(
             f"{contender.contest} {contender.name} ended with status {process.returncode}: "
             f"{shlex.join(contender.command)}"
         )
-    return Measurement(
-        contest=contender.contest,
-        name=contender.name,
-        round=number,
-        wall_s=round(wall, 4),
-        cpu_s=round(usage.ru_utime + usage.ru_stime, 4),
-        server_cpu_s=round(server.cpu_seconds() - server_before, 2) if server else None,
-        bytes=sum(file.stat().st_size for file in data_files(contender)),
-    )
+    return wall, usage.ru_utime + usage.ru_stime
 
 
 def data_files(contender: Contender) -> list[Path]:

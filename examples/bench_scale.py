@@ -26,12 +26,10 @@ import os
 import shlex
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,15 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from bench_end_to_end import apart, data_files, machine, need_space, versions  # noqa: E402
+from bench_end_to_end import (  # noqa: E402
+    apart,
+    data_files,
+    machine,
+    need_space,
+    timed,
+    versions,
+)
+from bench_oracle import count, partitions_of  # noqa: E402
 from contenders import PARTITIONS, TABLE, Contender, parts, postgres_server, query  # noqa: E402
 from cpus import cpus, kept_to  # noqa: E402
 from oracle_test_server import oracle_test_server  # noqa: E402
@@ -77,7 +83,7 @@ class Source:
     psql: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Taken:
     """What one run took, in seconds."""
 
@@ -181,33 +187,19 @@ def of_oracle(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
     build_reference_table(database, 1, partitions=1, stop=lambda: False)
     server = ("--reference", str(options.rows), "--partitions", str(PARTITIONS))
     found = cpus()
-    with kept_to(found.server):
-        started = oracle_test_server(*server, "--processes", str(max(options.levels)))
-        told = started.__enter__()
-    try:
-        import oracledb
-
-        with oracledb.connect(user="scott", password=told["password"], dsn=told["dsn"]) as client:
-            names = client.cursor().execute(
-                "SELECT partition_name FROM user_tab_partitions WHERE table_name = :1 ORDER BY 1",
-                [TABLE],
-            )
-            some = tuple(name for (name,) in names.fetchall())[: PARTITIONS // SHORT]
-            counts = [
-                client.cursor()
-                .execute(f"SELECT COUNT(*) FROM {TABLE} PARTITION ({name})")
-                .fetchall()[0][0]
-                for name in some
-            ]
+    with ExitStack() as ended:
+        with kept_to(found.server):
+            processes = ("--processes", str(max(options.levels)))
+            url = ended.enter_context(oracle_test_server(*server, *processes))["url"]
+        named = argparse.Namespace(table=TABLE)
+        some = partitions_of(named, url)[: PARTITIONS // SHORT]
         yield Source(
-            arguments=of_partitions(told["url"], some),
-            rows={"long": options.rows, "short": int(sum(counts))},
+            arguments=of_partitions(url, tuple(some)),
+            rows={"long": options.rows, "short": count(url, TABLE, some)},
             database=database,
             tool="",
             clients=found.clients if found.are_apart else None,
         )
-    finally:
-        started.__exit__(None, None, None)
 
 
 SOURCES = {"duckdb": of_duckdb, "postgres": of_postgres, "oracle-test": of_oracle}
@@ -267,7 +259,7 @@ def measured(
     for number in range(options.runs + 1):
         for key in all_runs if number % 2 else reversed(all_runs):
             contender = all_runs[key]
-            one = one_run(contender, source.clients)
+            one = Taken(*timed(contender, source.clients))
             say(f"round {number}: {' '.join(map(str, key))} {one.wall:.2f} s, CPU {one.cpu:.2f} s")
             if number:
                 taken[key].append(one)
@@ -275,26 +267,6 @@ def measured(
                 check(contender, source, key[-1])
             shutil.rmtree(contender.directory)
     return taken
-
-
-def one_run(contender: Contender, clients: frozenset[int] | None) -> Taken:
-    """Run a contender into an empty directory and return its times."""
-    shutil.rmtree(contender.directory, ignore_errors=True)
-    contender.directory.mkdir()
-    os.sync()  # no run writes the dirty pages of the run before it
-    with kept_to(clients):
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            contender.command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-    # wait4 counts every descendant that was waited for in turn: the whole tree.
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        command = shlex.join(contender.command)
-        raise SystemExit(f"{command} ended with status {process.returncode}")
-    return Taken(wall=wall, cpu=usage.ru_utime + usage.ru_stime)
 
 
 def check(contender: Contender, source: Source, length: str) -> None:

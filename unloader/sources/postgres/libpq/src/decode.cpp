@@ -211,7 +211,9 @@ bool fixed(const char* text, const Place* places, int64_t rows, Column& column, 
     });
 }
 
-bool strings(const char* text, const Place* places, int64_t rows, Column& column) {
+// Fills offsets, and bytes by `put(place, first, last, out)`, which moves `out`; false where it does.
+template <typename PutValue>
+bool each_text(const char* text, const Place* places, int64_t rows, Column& column, PutValue put) {
     char* out = static_cast<char*>(column.values);
     char* const begin = out;
     for (int64_t row = 0; row < rows; row++) {
@@ -222,22 +224,30 @@ bool strings(const char* text, const Place* places, int64_t rows, Column& column
             continue;
         }
         set_bit(column.validity, row);
-        const char* at = text + place.start;
-        const size_t length = place.length & LENGTH;
-        if (!(place.length & DOUBLED)) {
-            std::memcpy(out, at, length);
-            out += length;
-            continue;
-        }
-        for (const char* end = at + length; at < end; at++) {
-            *out++ = *at;
-            at += *at == '"';
-        }
+        const char* first = text + place.start;
+        if (!put(place, first, first + (place.length & LENGTH), out)) return false;
     }
     column.offsets[rows] = static_cast<int32_t>(out - begin);
     column.size = out - begin;
+    return true;
+}
+
+bool strings(const char* text, const Place* places, int64_t rows, Column& column) {
+    each_text(text, places, rows, column, [](Place place, const char* at, const char* end, char*& out) {
+        if (!(place.length & DOUBLED)) {
+            std::memcpy(out, at, static_cast<size_t>(end - at));
+            out += end - at;
+            return true;
+        }
+        for (; at < end; at++) {
+            *out++ = *at;
+            at += *at == '"';
+        }
+        return true;
+    });
+    const char* begin = static_cast<const char*>(column.values);
     // All together: a character that two values share would begin in one with too few bytes.
-    if (!is_utf8(begin, out)) return false;
+    if (!is_utf8(begin, begin + column.size)) return false;
     for (int64_t row = 1; row < rows; row++) {
         const auto at = column.offsets[row];
         if (at < column.size && (static_cast<uint8_t>(begin[at]) & 0xC0) == 0x80) return false;
@@ -246,28 +256,16 @@ bool strings(const char* text, const Place* places, int64_t rows, Column& column
 }
 
 bool binaries(const char* text, const Place* places, int64_t rows, Column& column) {
-    char* out = static_cast<char*>(column.values);
-    char* const begin = out;
-    for (int64_t row = 0; row < rows; row++) {
-        column.offsets[row] = static_cast<int32_t>(out - begin);
-        const Place place = places[row];
-        if (place.length == 0) {
-            column.nulls++;
-            continue;
-        }
-        set_bit(column.validity, row);
-        const char* at = text + place.start;
-        const size_t length = place.length & LENGTH;
-        if (length % 2 != 0 || (place.length & DOUBLED)) return false;
-        for (const char* end = at + length; at < end; at += 2) {
+    return each_text(text, places, rows, column,
+                     [](Place place, const char* at, const char* end, char*& out) {
+        if ((end - at) % 2 != 0 || (place.length & DOUBLED)) return false;
+        for (; at < end; at += 2) {
             const int high = nibble(at[0]), low = nibble(at[1]);
             if (high < 0 || low < 0) return false;
             *out++ = static_cast<char>(high << 4 | low);
         }
-    }
-    column.offsets[rows] = static_cast<int32_t>(out - begin);
-    column.size = out - begin;
-    return true;
+        return true;
+    });
 }
 
 template <typename Number>
