@@ -68,7 +68,8 @@ def test_killed_worker_is_lost_with_its_task() -> None:
         assert "SIGKILL, not sent by the pool" in lost.detail
         assert 0 not in pool.pids()
         pool.assign(1, ("double", 1))
-        assert gather(pool, is_end)[-1] == Finished(worker=1, result=2)
+        # The new process of worker 0 may be ready before this result comes, or after it.
+        assert Finished(worker=1, result=2) in gather(pool, is_end)
         assert pool.pids()[0] != first
         pool.assign(0, ("where", None))
         finished = gather(pool, is_end)[-1]
