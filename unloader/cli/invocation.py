@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from unloader.request.job.grammar import Entry, Given
+    from unloader.request.job_files import Entry, Given
 
 
 class Invocation(Struct):

@@ -30,8 +30,7 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request
 from unloader.nouns import counted
 from unloader.redaction import redact
-from unloader.request.job.documents import Mistake, Place
-from unloader.request.job.grammar import Entry, Given, JobFile, read_job
+from unloader.request.job_files import Entry, Given, JobFile, Mistake, Place, read_job
 from unloader.request.name_templates import home_template
 from unloader.request.options import options_of
 from unloader.selection.choice import AskedTables, TableChoice

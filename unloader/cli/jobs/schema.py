@@ -15,8 +15,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from unloader.request.job.documents import INCLUDE, SHOWN
-from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, RUN, SOURCE, TABLE
+from unloader.request.job_files import DEFAULTS, INCLUDE, NAME, ROUTE, RUN, SHOWN, SOURCE, TABLE
 from unloader.request.option import Option, Scope, of_scope
 from unloader.request.options import options_of
 from unloader.request.settings import ROUTE_NAME

@@ -22,7 +22,7 @@ from unloader.cli.watching import display_for, watched, write_report
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Notice
 from unloader.model import Request, TablesOptions
-from unloader.request.job.grammar import SUBJECT, JobFile, meaning
+from unloader.request.job_files import SUBJECT, JobFile, meaning
 from unloader.request.options import options_of
 from unloader.resolve.places import directories_of
 from unloader.resolve.resolved import of_output, routes_json

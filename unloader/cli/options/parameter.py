@@ -14,7 +14,7 @@ from unloader.cli.display import render
 from unloader.cli.invocation import Invocation
 from unloader.model import Setting
 from unloader.redaction import redact
-from unloader.request.job.grammar import meaning
+from unloader.request.job_files import meaning
 from unloader.request.option import Option
 from unloader.request.value_types import PLACES
 from unloader.sources.registry import unknown_to

@@ -38,8 +38,7 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly, learn
-from unloader.request.job.documents import Place
-from unloader.request.job.grammar import Entry, Given, meaning
+from unloader.request.job_files import Entry, Given, Place, meaning
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.request.name_templates import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table

@@ -22,8 +22,7 @@ from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
-from unloader.request.job.documents import FORM, Mistake
-from unloader.request.job.grammar import Given, JobFile, as_given, read_job
+from unloader.request.job_files import FORM, Given, JobFile, Mistake, as_given, read_job
 from unloader.request.locations import database_in, looks_like_source
 from unloader.request.options import options_of
 from unloader.request.settings import at_home

@@ -11,7 +11,7 @@ from tomllib import loads
 import pytest
 
 from unloader.cli.jobs.draft import quoted
-from unloader.request.job.documents import expanded
+from unloader.request.job_files import expanded
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

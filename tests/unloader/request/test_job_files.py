@@ -8,8 +8,7 @@ import pytest
 
 from unloader import redaction
 from unloader.errors import ConfigError, UsageError
-from unloader.request.job.documents import Mistake
-from unloader.request.job.grammar import JobFile, read_job
+from unloader.request.job_files import JobFile, Mistake, read_job
 from unloader.request.option import of_scope
 from unloader.request.options import options_of
 
