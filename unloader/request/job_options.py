@@ -1,4 +1,4 @@
-"""Options of a run that are not fields of its request, of the formats of files, and of results."""
+"""Options of a run that are not fields of its request, and the options of the file formats."""
 
 from __future__ import annotations
 
@@ -64,9 +64,67 @@ _DECRYPT = f"{_RUN} --to orders \\\n    --encrypt-to @recipients.txt --decrypt-w
 _MASK_KEY = f"{_RUN} --to orders \\\n    --mask EMAIL=hmac --mask-key file:mask.key"
 
 _passwords = partial(Option, group="Source", commands=PASSWORDS, effect="unrecorded", kept=False)
+_tables = partial(
+    Option, group="Tables", commands=PLANNING, effect="changes", scope="table", planned=True
+)
+_whole = partial(Option, group="Tables", commands=PLANNING, effect="none")
+_destination = partial(Option, group="Output", commands=("plan",), effect="changes", scope="route")
+_to = partial(_destination, kind=PLACES, common=True)
+_encryption = partial(
+    Option, group="Encryption", commands=("plan", "run", "sweep"), effect="changes", scope="route"
+)
+_key = partial(
+    _encryption, commands=("plan", "resume", "run", "sweep", "verify"), effect="unrecorded"
+)
+_transforms = partial(
+    Option,
+    group="Transforms",
+    commands=READING,
+    effect="changes",
+    scope="route",
+    planned=True,
+    empty=True,
+)
+_text = partial(
+    Option, group="CSV", commands=READING, effect="changes", scope="route", formats=("csv",)
+)
+_routes = partial(
+    Option, group="Routes", commands=PLANNING, effect="changes", kept=False, empty=True
+)
+_restart = partial(Option, group="Safety", commands=("run",), effect="unrecorded")
+_operations = partial(Option, group="Operations", commands=("run", "resume"), effect="unrecorded")
+_by_dialect = partial(_text, empty=True, default_text="by dialect")
+_marked = partial(_by_dialect, not_for={"fixed": "such records hold values alone"})
+_parquet = partial(
+    Option, group="Parquet", commands=READING, effect="changes", scope="route", formats=("parquet",)
+)
+_program = partial(Option, group="Options", commands=("",))
+_resume = partial(Option, group="Resume", commands=("resume",))
+_display = partial(Option, group="Display", commands=WATCHED)
 
 
-class PasswordsOptions:
+class JobOptions:
+    """Options that are not fields of a record, in the order of the help pages."""
+
+    debug = _program()
+    """Show tracebacks and debug messages."""
+
+    new_snapshot = _resume(common=True)
+    """Unload everything again at a new snapshot. Finished work units are dropped."""
+    parallelism = _resume(PARALLELISM, planned=True, default_text="as in the run", common=True)
+    """Number of workers for the rest of the run. auto is the number of usable cores. Only the
+    command line sets it, and not a variable."""
+    cluster = _resume(CLUSTER, default_text="as in the run", example="tcp://scheduler:8786")
+    """Cluster for the rest of the run: tcp://HOST:PORT, tls://HOST:PORT, local:N or none. none
+    reads the rest on this machine."""
+    cluster_security = _resume(
+        path("PATH"),
+        default_text="as in the run",
+        example="certificates --cluster tls://scheduler:8786",
+    )
+    """Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and key.pem, or
+    a TOML file with the paths ca, cert and key."""
+
     password_file = _passwords(FILE, empty=True, common=True, example="~/.secrets/db01")
     """Read the password from FILE. The password is its first line. FILE must not be readable for
     other users. This option takes precedence over UNLOADER_PASSWORD."""
@@ -79,15 +137,6 @@ class PasswordsOptions:
     password_prompt = _passwords()
     """Ask for the password. This needs a terminal."""
 
-
-_tables = partial(
-    Option, group="Tables", commands=PLANNING, effect="changes", scope="table", planned=True
-)
-
-_whole = partial(Option, group="Tables", commands=PLANNING, effect="none")
-
-
-class TablesOptions:
     schema = _tables(SCHEMAS, example=_BY_SCHEMA)
     """Schema, or a pattern of schemas. Tables without a schema are searched there. Without --table,
     all its tables are unloaded. Can be repeated."""
@@ -113,13 +162,6 @@ class TablesOptions:
     """When a table fails: end the run (stop), or unload the other tables (continue). In both cases
     the exit status is not 0."""
 
-
-_destination = partial(Option, group="Output", commands=("plan",), effect="changes", scope="route")
-
-_to = partial(_destination, kind=PLACES, common=True)
-
-
-class DestinationOptions:
     output = Option(
         FILE,
         group="Output",
@@ -170,17 +212,6 @@ class DestinationOptions:
     """Codec, such as zstd, zstd:3 or gzip. All codecs: none, gzip, zstd, lz4, snappy (Parquet
     only). fastest, balanced and smallest measure a sample of the rows and choose."""
 
-
-_encryption = partial(
-    Option, group="Encryption", commands=("plan", "run", "sweep"), effect="changes", scope="route"
-)
-
-_key = partial(
-    _encryption, commands=("plan", "resume", "run", "sweep", "verify"), effect="unrecorded"
-)
-
-
-class EncryptionOptions:
     encrypt_to = _encryption(RECIPIENTS, example="@recipients.txt")
     """Encrypt text with age for this recipient: a public key age1..., or @FILE with a key on each
     line. Separate several with commas, or repeat the option."""
@@ -198,19 +229,6 @@ class EncryptionOptions:
     """Read encrypted text with the private keys in FILE, which age-keygen makes. FILE must not be
     readable for other users. Only a check of the values needs it (full, source)."""
 
-
-_transforms = partial(
-    Option,
-    group="Transforms",
-    commands=READING,
-    effect="changes",
-    scope="route",
-    planned=True,
-    empty=True,
-)
-
-
-class TransformsOptions:
     expression = _transforms(EXPRESSIONS, example="'TOTAL=AMOUNT * 1.19'")
     """Set a column to an expression over the row, in the SQL of DuckDB. A new column is added after
     the last one. Repeat the option for more columns. An expression can also use the columns that
@@ -244,36 +262,17 @@ class TransformsOptions:
     NAME=PLACE is the key for masks with key=NAME. PLACE alone is the key for masks without key=.
     Can be repeated."""
 
-
-_text = partial(
-    Option, group="CSV", commands=READING, effect="changes", scope="route", formats=("csv",)
-)
-
-
-class TextOptions:
     dialect = _text(choice(*DIALECTS), default=DIALECTS[0])
     """Named set of the options below. Single options override it."""
     fixed = _text()
     """Write records of fixed width. Each column has a fixed number of bytes, padded with blanks."""
 
-
-_routes = partial(
-    Option, group="Routes", commands=PLANNING, effect="changes", kept=False, empty=True
-)
-
-
-class RoutesOptions:
     route = _routes(ROUTES, in_files=False, example=TWO_ROUTES)
     """One of several outputs of one scan, with separate options, such as
     'lake:to=/lake/orders,format=parquet,columns="ID,NAME"'. Put double quotes around a value with a
     comma; "" is a quote in it. Options that a route does not set are the same for all routes.
     Repeat the option for each output."""
 
-
-_restart = partial(Option, group="Safety", commands=("run",), effect="unrecorded")
-
-
-class RestartOptions:
     resume_or_start = _restart(common=True, not_for={"streams": "its output is not kept"})
     """Resume a run in DEST, or start a new one. Only an interrupted run of the same job is resumed.
     A new run starts if DEST has no such run, or if its snapshot cannot be read any more."""
@@ -284,11 +283,6 @@ class RestartOptions:
     status is 0. The files are not checked. For a lakehouse table, the run must have been committed
     today (UTC). Refused with --overwrite, with --part, and with {run_id} in --to."""
 
-
-_operations = partial(Option, group="Operations", commands=("run", "resume"), effect="unrecorded")
-
-
-class OperationsOptions:
     report = _operations(FILE, example="run.html")
     """Write an HTML page on the run to FILE when the run is complete. It shows speed, timelines,
     stages and load, and needs no network. If it cannot be written, the exit status is 10."""
@@ -311,10 +305,18 @@ class OperationsOptions:
     option, the command gets PATH, HOME, the locale and similar variables, and the variables
     UNLOADER_RUN_*. Separate several with commas, or repeat the option."""
 
-
-_by_dialect = partial(_text, empty=True, default_text="by dialect")
-
-_marked = partial(_by_dialect, not_for={"fixed": "such records hold values alone"})
+    units = _display(commands=("plan",), kept=False)
+    """Show all work units with their statements."""
+    progress = _display(choice("auto", "bar", "log", "none"), example="log", default="auto")
+    """Progress on stderr. auto is a bar on a terminal, and a log elsewhere."""
+    log_format = _display(choice("text", "json"), default="text")
+    """Write the log as text, or as a JSON object on each line."""
+    log_interval = _display(SECONDS, default=30.0)
+    """Seconds between two lines of progress in the log."""
+    json = _display(commands=ANSWERING, kept=False)
+    """Write the result to stdout as one JSON object."""
+    quiet = _display(commands=ANSWERING, kept=False)
+    """Write only errors, and the result with --json."""
 
 
 class TextFilesOptions:
@@ -362,11 +364,6 @@ class TextFilesOptions:
     + - @, a tab or an end of line. This changes values."""
 
 
-_parquet = partial(
-    Option, group="Parquet", commands=READING, effect="changes", scope="route", formats=("parquet",)
-)
-
-
 class ParquetFilesOptions:
     owner = ParquetFormat
     row_group_rows = _parquet(COUNT)
@@ -390,44 +387,3 @@ class ParquetFilesOptions:
     sorted_by = _parquet(ORDER, empty=True, example="'DAY,ID desc'")
     """Order of the rows in each file, such as DAY,ID desc. The file records it. If the rows come in
     another order, the run fails. Separate several with commas, or repeat the option."""
-
-
-class ProgramOptions:
-    group, commands = "Options", ("",)
-    debug = Option()
-    """Show tracebacks and debug messages."""
-
-
-class ResumeOptions:
-    group, commands = "Resume", ("resume",)
-    new_snapshot = Option(common=True)
-    """Unload everything again at a new snapshot. Finished work units are dropped."""
-    parallelism = Option(PARALLELISM, planned=True, default_text="as in the run", common=True)
-    """Number of workers for the rest of the run. auto is the number of usable cores. Only the
-    command line sets it, and not a variable."""
-    cluster = Option(CLUSTER, default_text="as in the run", example="tcp://scheduler:8786")
-    """Cluster for the rest of the run: tcp://HOST:PORT, tls://HOST:PORT, local:N or none. none
-    reads the rest on this machine."""
-    cluster_security = Option(
-        path("PATH"),
-        default_text="as in the run",
-        example="certificates --cluster tls://scheduler:8786",
-    )
-    """Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and key.pem, or
-    a TOML file with the paths ca, cert and key."""
-
-
-class DisplayOptions:
-    group, commands = "Display", WATCHED
-    units = Option(commands=("plan",), kept=False)
-    """Show all work units with their statements."""
-    progress = Option(choice("auto", "bar", "log", "none"), example="log", default="auto")
-    """Progress on stderr. auto is a bar on a terminal, and a log elsewhere."""
-    log_format = Option(choice("text", "json"), default="text")
-    """Write the log as text, or as a JSON object on each line."""
-    log_interval = Option(SECONDS, default=30.0)
-    """Seconds between two lines of progress in the log."""
-    json = Option(commands=ANSWERING, kept=False)
-    """Write the result to stdout as one JSON object."""
-    quiet = Option(commands=ANSWERING, kept=False)
-    """Write only errors, and the result with --json."""

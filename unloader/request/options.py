@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -29,33 +28,31 @@ from unloader.request.option import Option
 from unloader.request.value_types import FLAG, Items, choice, several
 
 DECLARING: tuple[type, ...] = (
-    job_options.ProgramOptions,
-    job_options.ResumeOptions,
-    job_options.PasswordsOptions,
+    job_options.JobOptions,
     Selection,
-    job_options.TablesOptions,
     ValueOptions,
     SessionOptions,
     PlanOptions,
     ConcurrencyOptions,
-    job_options.DestinationOptions,
-    job_options.EncryptionOptions,
-    job_options.TransformsOptions,
     OutputOptions,
-    job_options.TextOptions,
     job_options.TextFilesOptions,
     FixedWidths,
     job_options.ParquetFilesOptions,
-    job_options.RoutesOptions,
     SeatOptions,
     ClusterOptions,
     Request,
-    job_options.RestartOptions,
     RetryOptions,
-    job_options.OperationsOptions,
-    job_options.DisplayOptions,
 )
-"""The classes with the options of a run, in the order of the help pages."""
+"""The classes with the options of a run, in the order of the options within a group."""
+
+# fmt: off
+GROUPS = (
+    "Options", "Resume", "Source", "Selection", "Tables", "Session", "Speed", "Output",
+    "Encryption", "Transforms", "Safety", "CSV", "Parquet", "Routes", "Placement", "Cluster",
+    "Display", "Operations",
+)
+# fmt: on
+"""The groups of a run, in the order of the help pages; a command's own groups come before them."""
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """Options that a sweep may vary beside parallelism; all others are the same for all points."""
@@ -76,32 +73,28 @@ def every_option() -> tuple[Option, ...]:
     for option in shared_options():
         found.append(option)
         if option.name in AXES and "run" in option.commands:
+            axis = replace(option, kind=several(option.kind), commands=("sweep",), group=POINTS)
             found.append(
                 replace(
-                    option,
-                    kind=several(option.kind),
-                    commands=("sweep",),
+                    axis,
                     default=None if option.initial is None else (option.initial,),
                     metavar="",
                     common=False,
-                    group=POINTS,
                     more="Several values are measured one after another.",
                 )
             )
-    return _grouped(found)
+    return tuple(sorted(found, key=_group_number))
 
 
 @cache
 def shared_options() -> tuple[Option, ...]:
     """Return the options of `run`, `resume` and the program; other commands share some of them."""
-    return _grouped(option for each in DECLARING for option in _declared(each))
+    found = (option for each in DECLARING for option in _declared(each))
+    return tuple(sorted(found, key=_group_number))
 
 
-def _grouped(options: Iterable[Option]) -> tuple[Option, ...]:
-    groups: dict[str, list[Option]] = {}
-    for option in options:
-        groups.setdefault(option.group, []).append(option)
-    return tuple(itertools.chain.from_iterable(groups.values()))
+def _group_number(option: Option) -> int:
+    return GROUPS.index(option.group) if option.group in GROUPS else -1
 
 
 def _declared(place: type) -> Iterator[Option]:

@@ -43,7 +43,9 @@ BY_NAME = {
 }
 """Values of options whose examples need something else."""
 OF_TABLES = {
-    option.name for option in every_option() if option.declared_in is job_options.TablesOptions
+    option.name
+    for option in every_option()
+    if option.group == "Tables" and option.declared_in is job_options.JobOptions
 }
 """They mean something where there are several tables."""
 
