@@ -63,10 +63,8 @@ def never() -> bool:
 
 
 class SchemaTable(Struct, frozen=True, kw_only=True):
-    """One table or view."""
-
     typed: str
-    """Its name as an option takes it: with its schema, quoted where it is not plain."""
+    """The name as an option takes it: with its schema, quoted where it is not plain."""
     summary: TableSummary
 
     @property
@@ -89,7 +87,6 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
     """Exactly what `unload` would do, and what follows from it for the reader."""
 
     tables: tuple[ResolvedTable, ...]
-    """One for each table that would be unloaded."""
     problems: tuple[TableProblem, ...] = ()
     """Of tables that would be left out."""
     home: str = ""
@@ -104,7 +101,6 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
 
     @property
     def units(self) -> int:
-        """The work units of all tables."""
         return sum(len(run.plan.units) for run in self.tables)
 
     def to_json(self) -> dict[str, Any]:
@@ -112,10 +108,7 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
         run = self.run
         columns = [
             {
-                "name": column.name,
-                "source_type": column.source_type,
-                "output_type": column.output_type,
-                "note": column.note,
+                **_fields(column, "name", "source_type", "output_type", "note"),
                 # A word for a column that is changed on purpose.
                 **({"values": column.lossless} if isinstance(column.lossless, str) else {}),
             }
@@ -131,6 +124,10 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
             "compression_choice": to_builtins(run.output.choice),
             **({"routes": routes_json(run)} if run.request.routes is not None else {}),
         }
+
+
+def _fields(record: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 @contextmanager
@@ -151,10 +148,9 @@ def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSu
 def schema_tables(
     source: SourceSpec, schema: str | None = None, observe: Observer = silent
 ) -> tuple[SchemaTable, ...]:
-    """Return the tables and views of one schema, by name.
+    """Return the tables and views of a schema as it was typed, by name.
 
-    The schema is as it was typed; None is the only one that has tables. With several
-    and no name, the error is UsageError. For a missing schema it is SourceError.
+    None is the only one that has tables: if several have, it is a UsageError.
     """
     with _opened(source, observe) as catalog:
         tables, folding = catalog.tables(), catalog.capabilities.folding
@@ -198,15 +194,7 @@ def describe(
     as_text: tuple[str, ...] = (),
     observe: Observer = silent,
 ) -> dict[str, Any]:
-    """Return a table's columns, with what each would become in CSV and in Parquet, and partitions.
-
-    CSV has the default dialect. For a pattern of `as_text` without a column, the error is
-    UsageError.
-    """
-
-    def fields(record: Any, *names: str) -> dict[str, Any]:
-        return {name: getattr(record, name) for name in names}
-
+    """Return partitions, and columns with what each would become in CSV (rfc4180) and Parquet."""
     with _opened(source, observe) as catalog:
         info = catalog.describe(table, observe)
         check_as_text([column.name for column in info.columns], as_text)
@@ -218,17 +206,17 @@ def describe(
         return {
             "source": source.location,
             "server_version": catalog.server_version,
-            **fields(info, "schema", "name", "rows", "bytes", "ranges_from"),
+            **_fields(info, "schema", "name", "rows", "bytes", "ranges_from"),
             "columns": [
                 {
-                    **fields(in_csv, "name", "source_type", "nullable"),
-                    "csv": fields(in_csv, "output_type", "lossless", "note"),
-                    "parquet": fields(in_parquet, "output_type", "lossless", "note"),
+                    **_fields(in_csv, "name", "source_type", "nullable"),
+                    "csv": _fields(in_csv, "output_type", "lossless", "note"),
+                    "parquet": _fields(in_parquet, "output_type", "lossless", "note"),
                 }
                 for in_csv, in_parquet in zip(csv.columns, parquet.columns, strict=True)
             ],
             "partitions": [
-                fields(each, "name", "position", "rows", "bytes") for each in info.partitions
+                _fields(each, "name", "position", "rows", "bytes") for each in info.partitions
             ],
             "missing_privileges": catalog.missing_privileges(info),
         }
@@ -237,10 +225,9 @@ def describe(
 def plan(
     asked: Request | TablesRequest, *, kept_with: Path | None = None, observe: Observer = silent
 ) -> PlannedRun:
-    """Return what `unload` would do: units, statements, seats, predicted balance.
+    """Return what `unload` would do. A sample of the rows is read if the codec is to be measured.
 
-    Reads a sample of the rows if the codec is to be chosen by measuring. The plan is written to
-    `kept_with` next; a snapshot that the request asks to keep is kept while that file exists.
+    A snapshot that the request asks to keep is kept while the file `kept_with` exists.
     """
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     with translated(), resolved(asked, observe=observe) as ready:
@@ -310,11 +297,8 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
 
 @translated()
 def interrupted(destination: AnyPlace) -> Request | None:
-    """Return the request of an interrupted run in a directory, or None.
-
-    For a run over several tables it is the request for all; it names neither a table nor a query.
-    If the run is active, or cannot be read, the error is OutputFailed.
-    """
+    """Return the request of an interrupted run in a directory, or None; for several tables without
+    their names. If the run is active, or cannot be read, the error is OutputFailed."""
     broken = find_broken_run(str(destination))
     return None if broken is None else broken.request
 
@@ -404,10 +388,7 @@ def verify(
 
 @translated()
 def merge(destination: AnyPlace) -> dict[str, Any]:
-    """Put the parts of a plan, which are in the destination, together under one manifest.
-
-    Their files stay where they are. If they are merged already, their manifest is returned.
-    """
+    """Put the parts of a plan in the destination together under one manifest, which is returned."""
     from unloader.merging import merge as merged
 
     return answer((merged(path_of(destination)),))
@@ -415,8 +396,5 @@ def merge(destination: AnyPlace) -> dict[str, Any]:
 
 @translated()
 def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str, Any]:
-    """Remove what runs that died have left unpublished in directories; return what that was.
-
-    With `dry_run` nothing is changed, and what would be removed is returned.
-    """
+    """Remove, or only list, what runs that died have left unpublished in directories."""
     return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()

@@ -100,8 +100,7 @@ def reported(report: Report, about: About, entry: int | None = None) -> Iterator
 def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
     """Check the tables of some entries, which all have the same source; report every problem.
 
-    `home` is where the manifest of a run over several tables goes, with its fields; empty if that
-    is not known. No row is read, no snapshot taken, and nothing is written.
+    `home` is where the manifest of several tables goes, with its fields; empty if unknown.
     """
     problems: list[Problem] = []
     report = problems.append

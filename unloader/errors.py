@@ -12,14 +12,9 @@
     ├── FollowUpFailed      10   done, but a step after the run failed
     └── Interrupted        130   stopped by a signal
 
-A `TransientSourceError` is a SourceError, a `WorkerLost` a PartialUnload, and a
-`StorageUnavailable` an OutputFailed, that another attempt may get past. Of the first, a
-`ConnectFailed` got no session at all, and a `SessionsRefused` none beside the open ones.
-`unloader.engine.schedule` decides about both. A `SnapshotGone` is a SourceError that nothing gets
-past, as the state that the run reads does not exist any more; of one that is `SnapshotTooOld` only
-further attempts can tell. A `ValueRefused` is a SourceError that only other data or another
-expression gets past. No exception crosses a process: a worker sends an `AttemptFailure`, which
-`failure_of` and `error_of` translate.
+Another attempt may get past the errors that are `retryable`; `unloader.engine.schedule` decides
+about that. No exception crosses a process: a worker sends an `AttemptFailure`, which `failure_of`
+and `error_of` translate.
 """
 
 from __future__ import annotations
@@ -55,28 +50,21 @@ class UnloaderError(Exception):
         """SQL that would mend it, for a user who may run it; empty without a remedy."""
 
     def __str__(self) -> str:
-        """Return the message, then `Next:` and the hint."""
         text = self.message.rstrip(". ")
         return f"{text}{'' if text.endswith(('!', '?')) else '.'} Next: {self.hint}"
 
 
 class UsageError(UnloaderError):
-    """Wrong options, or ones that contradict or lack one another, wherever they stand."""
-
     exit_code = 2
     usual_hint = "see the options with --help"
 
 
 class ConfigError(UnloaderError):
-    """A configuration value, a missing driver or an impossible placement."""
-
     exit_code = 3
     usual_hint = "correct the configuration"
 
 
 class SourceError(UnloaderError):
-    """The source refused, failed or went away."""
-
     exit_code = 4
     usual_hint = "check the database's log"
 
@@ -91,13 +79,13 @@ class ValueRefused(SourceError):
 
 
 class TransientSourceError(SourceError):
-    """A source failure that another attempt may get past (lost connection, deadlock, restart)."""
+    """The connection was lost, a deadlock was ended, or the server starts."""
 
     retryable = True
 
 
 class SnapshotGone(SourceError):
-    """The source has no longer the state that the run reads, so nothing more of it can be read."""
+    """The source does not have the state that the run reads any more."""
 
     usual_hint = "unload the table again: its state at the run's snapshot cannot be read any more"
 
@@ -107,7 +95,7 @@ class SnapshotTooOld(SnapshotGone, TransientSourceError):
 
 
 class ConnectFailed(TransientSourceError):
-    """No session could be opened, which may be otherwise later (restart, network, failover)."""
+    """No session could be opened."""
 
 
 class SessionsRefused(ConnectFailed):
@@ -117,29 +105,23 @@ class SessionsRefused(ConnectFailed):
 
 
 class PlanFailed(UnloaderError):
-    """The table cannot be planned as asked, or a plan file is not usable."""
-
     exit_code = 5
     usual_hint = "see the partitions with: unloader describe SOURCE --table T"
 
 
 class OutputFailed(UnloaderError):
-    """The destination refused, or a value does not fit the format."""
-
     exit_code = 6
     usual_hint = "check the destination, or choose another --to"
 
 
 class StorageUnavailable(OutputFailed):
-    """A place failed in a way that another attempt may get past (a store out of reach or busy)."""
+    """A store is out of reach or busy."""
 
     retryable = True
     usual_hint = "check the store and the network"
 
 
 class PartialUnload(UnloaderError):
-    """Some work units failed after all their attempts."""
-
     exit_code = 7
     usual_hint = "fix the cause and run again"
 
@@ -152,29 +134,21 @@ class WorkerLost(PartialUnload):
 
 
 class VerifyMismatch(UnloaderError):
-    """Output and manifest, or output and source, differ."""
-
     exit_code = 8
     usual_hint = "unload the table again"
 
 
 class AnswerLost(UnloaderError):
-    """All is done as asked, but standard output did not take the result."""
-
     exit_code = 9
     usual_hint = "send the result to a file or a program that accepts it"
 
 
 class FollowUpFailed(UnloaderError):
-    """The run is complete, but its link, its page or the command of `--on-success` failed."""
-
     exit_code = 10
     usual_hint = "do the failed step by hand; do not run the unload again"
 
 
 class Interrupted(UnloaderError):
-    """SIGINT, SIGTERM or SIGHUP asked the run to stop."""
-
     exit_code = 130
     usual_hint = "run again"
 
@@ -196,10 +170,7 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
 
 
 def translate(error: BaseException) -> UnloaderError | None:
-    """Return the user's error for a leaf's error, the most specific entry winning, else None.
-
-    Every error of a leaf has its message and its hint as fields.
-    """
+    """Return the user's error for a leaf's error, the most specific entry winning, else None."""
     if isinstance(error, UnloaderError):
         return error
     for cls in type(error).__mro__:
@@ -210,6 +181,7 @@ def translate(error: BaseException) -> UnloaderError | None:
     return _refused_by_the_system(error)
 
 
+# By the number of the system's error: the exhausted resource, and the remedy.
 _SCARCE = {
     errno.ENOMEM: (
         "memory",
@@ -222,7 +194,6 @@ _SCARCE = {
         "lower --parallelism, or raise the limit on processes of this user (ulimit)",
     ),
 }
-"""The exhausted resource of the system, by its error number, and its remedy."""
 
 _UNLOADED = re.compile("failed to map segment|[Cc]annot allocate memory")
 """Messages of the loader of libraries; the former also where a file may not be executed."""
@@ -233,9 +204,9 @@ def _refused_by_the_system(error: BaseException) -> ConfigError | None:
     number = error.errno if isinstance(error, OSError) else None
     # A library that was refused memory may fail without a reason, or while it is loaded. Python
     # then raises a SystemError in several wordings. Without a limit on memory it is a fault.
-    unexplained = isinstance(error, SystemError)
-    if isinstance(error, ImportError):
-        unexplained = _UNLOADED.search(str(error)) is not None
+    unexplained = isinstance(error, SystemError) or (
+        isinstance(error, ImportError) and _UNLOADED.search(str(error)) is not None
+    )
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if isinstance(error, MemoryError) or (unexplained and limited):
         number = errno.ENOMEM
@@ -276,10 +247,7 @@ def translated() -> Iterator[None]:
 
 
 def failure_of(error: BaseException) -> AttemptFailure:
-    """Return an exception as data, under the class of `unloader.errors` it belongs to.
-
-    What belongs to none of them is a fault of the program, which no further attempt can mend.
-    """
+    """Return an exception as data; one that belongs to no class here is a fault of the program."""
     text = "".join(traceback.format_exception(error))
     known = translate(error)
     if known is None:

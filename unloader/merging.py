@@ -44,10 +44,9 @@ _LEVELS: tuple[VerifyLevel, ...] = ("none", "count", "full", "source")
 
 
 def merge(destination: PlacePath) -> Manifest:
-    """Write one manifest over all parts of a plan, once all are there; return it.
+    """Write one manifest over all parts of a plan, and return it, or the one that is there already.
 
-    If the directory has it already, that is returned. The error is OutputFailed if parts are
-    missing or differ, a file is not there or has another size, or another run is there.
+    OutputFailed: parts are missing or differ, a file has another size, or another run is there.
     """
     found = parts_in(destination)
     for part in found:
@@ -218,10 +217,8 @@ class FoundPart(Struct, frozen=True, kw_only=True):
 
 
 def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
-    """Return all parts of the plan whose parts lie in a directory, by number.
-
-    The error is OutputFailed if some are missing, not finished, or of different plans.
-    """
+    """Return all parts of a plan in a directory, by number; OutputFailed if some are missing, not
+    finished, or of different plans."""
     home = str(destination)
     storage = storage_at(home)
     try:
@@ -285,8 +282,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
 
 
 def _difference(one: FoundPart, other: FoundPart) -> str:
-    """Return how two parts differ in a value that all parts of one run share; empty without a
-    difference."""
+    """Return how two parts of one run differ; empty without a difference."""
     here, there = one.manifest, other.manifest
     if one.record.plan_digest != other.record.plan_digest:
         return "they are parts of different plans"

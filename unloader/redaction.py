@@ -166,10 +166,7 @@ def holds_sql_password(sql: str) -> bool:
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether a text contains a secret of this process that is long and odd.
-
-    Short secrets and plain words may occur in any condition or path.
-    """
+    """Return whether a text has a secret that is too long and odd to be there by chance."""
     telling = frozenset(filter(_is_telling, _now()))
     patterns = _patterns(telling, frozenset(_open_words))
     return any(pattern.search(text) for _, pattern in patterns)
@@ -236,8 +233,7 @@ def _now() -> frozenset[str]:
 def _secrets_in(fields: tuple[tuple[str, str], ...]) -> frozenset[str]:
     """Return the secrets in named values: variables of the environment, properties of a catalog.
 
-    A value that is called after a secret may be a path, a number or a word such as `true`. Those
-    are left out, since hiding them would take them out of every text.
+    Paths, numbers and words such as `true` are left out: hiding them would hide them in all texts.
     """
     found = set()
     for name, value in fields:

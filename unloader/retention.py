@@ -107,15 +107,9 @@ def follow(
 ) -> None:
     """Switch the link to a published run, then remove runs older than `--keep`.
 
-    What cannot be removed stays, and is reported: the new run is complete all the same. A resumed
-    run may be older than another one by now: the link stays with that one.
-
-    Args:
-        run: A single table with one output, or any of several tables.
-        place: The directory of the manifest.
-
-    Raises:
-        FollowUpFailed: The link could not be switched; nothing is removed then.
+    What cannot be removed stays, and is reported. A resumed run may be older than another one by
+    now: the link stays with that one. If it cannot be switched, the error is FollowUpFailed, and
+    nothing is removed.
     """
     output = run.output.options
     if output.latest_link is not None:
@@ -245,11 +239,7 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
         return ""
 
     def remove(self) -> None:
-        """Remove the files of the run and its directories.
-
-        Raises:
-            OSError: The file system refused, or something was put into a directory meanwhile.
-        """
+        """Remove files and directories of the run; OSError if something was put there meanwhile."""
         renamed: list[tuple[Path, Path]] = []
         try:
             for place in self.places:
@@ -384,10 +374,7 @@ def _moved(run: EarlierRun, places: tuple[Path, ...]) -> EarlierRun | None:
 
 
 def is_same_job(old: EarlierRun, new: Manifest | TablesManifest) -> bool:
-    """Return whether a run is of the job of a finished run, or has nothing to be resumed.
-
-    Several tables need not be the same ones.
-    """
+    """Return whether a run is of the job of a finished run, or has no files."""
     several, manifest = isinstance(new, TablesManifest), old.manifest
     if manifest is None:
         place = str(old.places[0])
@@ -534,13 +521,9 @@ def _between(home: Path, tables: Iterable[Path]) -> set[Path]:
 
 
 def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
-    """Remove what dead runs have left at places; see `Storage.clear`.
+    """Remove what dead runs have left at places; OutputFailed if a run is writing there.
 
-    For a run over several tables these are the staged files of each table. The home comes last: it
-    records the tables.
-
-    Raises:
-        OutputFailed: A run is writing there.
+    For several tables these are also the staged files of each. The home lists them: it comes last.
     """
     gone: list[Cleaning] = []
     wider: dict[str, None] = {}

@@ -61,15 +61,8 @@ def build_manifest(
 ) -> Manifest:
     """Return the manifest of one output.
 
-    Args:
-        cpu_seconds: Of all processes of the run.
-        not_compared: Columns whose values could not be compared, each with the reason; None if none
-            were compared.
-        directories: Absolute paths, the directory of the manifest first; empty for one directory.
-        lowest_parallelism: Workers that the source let work when it took fewest sessions; None if
-            it refused none.
-        steps: How many workers worked when; None if that was not steered.
-        kept: Units that an earlier process of the run has done: `seconds` does not include them.
+    `cpu_seconds` are of all processes. `not_compared` has columns with the reason; None if no
+    values were compared. `kept` are units of an earlier process, which `seconds` do not include.
     """
     extract, evidence = run.extract, evidence or Evidence()
     table = TableRecord(schema=extract.table.schema, name=extract.table.name)

@@ -72,11 +72,9 @@ _TABLES = json.Decoder(TablesManifest)
 
 
 def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
-    """Return the manifest of a finished run, or of an unfinished one by the name of its record.
+    """Return the manifest of one table, or the record of an unfinished run by its name.
 
-    Raises:
-        OutputFailed: It does not exist, is damaged, has another format version, or is of several
-            tables.
+    OutputFailed: it does not exist, is damaged, of another format version, or of several tables.
     """
     path = destination / name
     manifest = parse_run(manifest_data(destination, name), path)
@@ -134,12 +132,8 @@ def read_index(data: bytes, place: str) -> Index:
 
 
 def parse_run(data: bytes, path: PlacePath) -> Manifest | TablesManifest:
-    """Return the manifest that these bytes are, of one table or of several.
-
-    Raises:
-        OutputFailed: They were changed after they were written, are not a whole manifest, or have
-            another format version.
-    """
+    """Return the manifest that these bytes are; OutputFailed if they were changed, are not a whole
+    manifest, or have another format version."""
     digest = digest_at_end(data)
     if digest and not is_intact(data):
         raise _changed(path, "its digest does not match its text")

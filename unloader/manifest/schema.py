@@ -88,12 +88,7 @@ def _section(text: str) -> str:
 def _fields(
     kind: type[msgspec.Struct], known: Mapping[str, Line], prefix: str = "", missing: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield path and type of each field; objects whose fields are on the page have a line for each.
-
-    Args:
-        known: The lines of the page.
-        missing: Whether the record itself may be left out.
-    """
+    """Yield path and type of each field, and of the fields of its objects that are on the page."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     if info.tag_field is not None:

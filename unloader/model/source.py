@@ -35,10 +35,7 @@ _session = partial(Option, group="Session", commands=READING, effect="none")
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the sessions of a run are opened and kept; a source uses the options that it knows.
-
-    `Source.options` names the fields a source knows; others must keep their defaults.
-    """
+    """How sessions are opened and kept; `Source.options` names the fields that a source knows."""
 
     fetch: Annotated[Fetch, _session(example="tuples")] = "auto"
     """Let the driver build columns (arrow), build columns from rows of values (tuples), or decode
@@ -218,10 +215,7 @@ _value = partial(
 
 
 class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of values that the usual Arrow types cannot hold.
-
-    `Source.options` names the fields a source knows; others must keep their defaults.
-    """
+    """What becomes of values that the usual Arrow types cannot hold; see `Source.options`."""
 
     number_without_precision: Annotated[str, _value(NUMBER_FORM, example="'decimal(38,10)'")] = (
         "string"
@@ -236,10 +230,7 @@ class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SampledKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Only rows whose key is in a sample are read; the same keys of every table and source.
-
-    `unloader.sources.statement` defines which keys those are.
-    """
+    """Only rows whose key is in a sample are read; see `unloader.sources.statement`."""
 
     column: str
     """The column that holds the key."""

@@ -63,10 +63,7 @@ class UnitTask(Struct, frozen=True, kw_only=True):
 
 
 class BundleTask(Struct, frozen=True, kw_only=True):
-    """One attempt at several small work units, which a worker does one after the other.
-
-    The worker reports their progress as pairs of a number in the bundle and an event.
-    """
+    """One attempt at several small units in turn; progress is pairs of a number and an event."""
 
     tasks: tuple[tuple[int, UnitTask], ...]
     """Each with its number in the bundle."""
@@ -114,10 +111,7 @@ Waits = Literal["nothing", "source", "destination", "limit"]
 
 
 class StageLoad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """CPU seconds of one unit's stages, and how long one waited for the other.
-
-    Each stage has a separate thread, whose clock is read.
-    """
+    """CPU seconds of the threads of one unit's stages, and how long one waited for the other."""
 
     fetch_cpu_s: float
     encode_cpu_s: float
@@ -239,10 +233,7 @@ class BoundSeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FinishedUnit(UnitResult, frozen=True, kw_only=True):
-    """A unit's result and who produced it, as in the journal and in the manifest.
-
-    Its files are the staged ones in the journal, and the published ones in the manifest.
-    """
+    """A unit's result and its worker, as in the journal (staged files) and the manifest."""
 
     partition: str | None
     """The partition, if the unit read exactly one."""

@@ -119,10 +119,7 @@ class JobFile(Struct, frozen=True, kw_only=True):
     """Routes of each table without separate routes; empty if the top names the output."""
 
     def values_of(self, table: Entry | None = None, route: Entry | None = None) -> dict[str, Given]:
-        """Return the values for a table and a route, by their keys.
-
-        A route overrides its table, a table the top of the file, and the top [defaults].
-        """
+        """Return values by key; a route overrides the table, the top, and [defaults]."""
         found: dict[str, Given] = {}
         entries = (each.values for each in (table, route) if each is not None)
         for layer in (self.defaults, self.values, *entries):
@@ -136,10 +133,8 @@ class JobFile(Struct, frozen=True, kw_only=True):
         return (table.routes if table is not None else ()) or self.routes
 
     def only_route(self, table: Entry | None) -> Entry | None:
-        """Return the one route of a table; None if it has several, or no route.
-
-        The error is UsageError if the route would narrow the selection of the table.
-        """
+        """Return the one route of a table, which may not narrow its selection; None without or with
+        several."""
         routes = self.routes_of(table)
         if len(routes) != 1:
             return None
@@ -185,10 +180,9 @@ def expanded(
 ) -> Any:
     """Return a value with the variables in its texts replaced; keys of tables stay as they are.
 
-    `$${` is `${` itself. An empty variable counts as one that is not set, as everywhere. Only the
-    variables in `shown` may be used. With None, the text is never shown: any variable may be
-    used, and its content is hidden from now on. For a variable that may not be used, is not set
-    and has no default, or is not written as one, the error is a ValueError for the user.
+    `$${` is `${` itself. An empty variable counts as one that is not set. Only the variables in
+    `shown` may be used. With None, the text is never shown: any variable may be used, and its
+    content is hidden from now on. A variable that means nothing is a ValueError for the user.
     """
     if isinstance(value, list):
         return [expanded(each, shown, environ) for each in value]
@@ -277,8 +271,7 @@ def read_job(
 ) -> JobFile:
     """Return a job file with all that it includes, without the keys and values that are reported.
 
-    `others` are keys of options that only the command line has. If the file cannot be read or is
-    not TOML, the error is ConfigError.
+    `others` are keys that only the command line has. A file that is not TOML is a ConfigError.
     """
     files = tuple(_files(str(path), report, set()))
     reader = _Reader(tuple(options), report, others)

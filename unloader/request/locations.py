@@ -69,20 +69,10 @@ def parse_source(
 ) -> SourceSpec:
     """Return the source a URL names, with a reference to where its password is found.
 
-    A place that is given comes before the variable UNLOADER_PASSWORD, and that before a credential
-    of systemd with the usual name; without any the driver's own ways (a wallet, `.pgpass`, a
-    service file) are left. The location is the URL as it was written, except for the colon of an
-    empty password.
-
-    Args:
-        kinds: Each scheme, and its kind of source.
-        form_of: How the URLs of a kind are written.
-        keyring: `SERVICE` or `SERVICE/USER` of the password; the default user is the URL's.
-
-    Raises:
-        UsageError: Not a URL, a password inside it, or a file path that is not absolute.
-        ConfigError: No source has the scheme, or the password file cannot be read or can be read
-            by others.
+    A given place comes before UNLOADER_PASSWORD, and that before the usual credential of systemd;
+    else the driver's own ways (a wallet, `.pgpass`, a service file) are left. `kinds` has the kind
+    of source of each scheme. If the text is not a URL, holds a password, or has a path that is not
+    absolute, the error is UsageError; for an unknown scheme it is ConfigError.
     """
     match = _SCHEME.match(url)
     kind = kinds.get(match[1].lower()) if match else None
@@ -119,10 +109,7 @@ def parse_source(
 def secret_reference(password_file: Path | None = None) -> SecretReference:
     """Return where the password is: a file, UNLOADER_PASSWORD, a credential of systemd, or nowhere.
 
-    The contents of the file are hidden from now on.
-
-    Raises:
-        ConfigError: The password file cannot be read, or others can read it.
+    The contents of the file are hidden from now on. If others can read it, it is a ConfigError.
     """
     if password_file is None and not os.environ.get(PASSWORD_VARIABLE):
         password_file = usual_credential()
@@ -164,8 +151,7 @@ def holds_password(url: str) -> bool:
 def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
     """Return whether a text where a path belongs is a database's URL or a login.
 
-    A path that begins with a slash or a dot is a path, with any contents. A place in an object
-    store is not such a source; `writers.objects.location.Location` refuses credentials in it.
+    `writers.objects.location.Location` refuses credentials in a place of an object store.
     """
     if is_location(place):
         return False
@@ -178,11 +164,7 @@ def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
 
 
 def keyring_reference(written: str, url: str) -> SecretReference:
-    """Return where `SERVICE` or `SERVICE/USER` is in the keyring; the default user is the URL's.
-
-    Raises:
-        UsageError: Neither names a user.
-    """
+    """Return where `SERVICE` or `SERVICE/USER` is in the keyring; the default user is the URL's."""
     service, _, user = written.rpartition("/")
     if not service:
         service, user = user, user_of(url)
@@ -209,8 +191,7 @@ def database_in(path: str) -> str:
 def _unknown(
     url: str, scheme: str, kinds: Mapping[str, str], form_of: Callable[[str], UrlForm]
 ) -> UsageError | ConfigError:
-    """Return the error for a text that is not a URL of a known kind; it shows only words of this
-    program."""
+    """Return the error for a text that is not a known URL; it shows only words of this program."""
     foreign = _FOREIGN.fullmatch(scheme) is not None
     if foreign or (scheme and "://" in url):
         whose = f"{scheme}:" if foreign else "the scheme of the source URL"

@@ -62,11 +62,7 @@ class DirectoryValues(Struct, frozen=True, kw_only=True):
 def check_template(
     template: str, *, per_unit: bool, parts: bool, option: str = "--file-name"
 ) -> None:
-    """Check that a template has known fields only, and that the names of all files of a run differ.
-
-    Raises:
-        UsageError: The message names the field.
-    """
+    """Raise UsageError for an unknown field, or if two files of a run would get one name."""
     used = _checked_fields(template, FILE_FIELDS, option, "{unit}")
     for name, needed in (("unit", per_unit), ("part", parts)):
         if needed and name not in used:
@@ -81,11 +77,7 @@ def check_template(
 
 
 def check_directory(place: str) -> None:
-    """Check that a directory of `--to` has known fields only, and no `..` after one.
-
-    Raises:
-        UsageError: The message names the field.
-    """
+    """Raise UsageError for an unknown field in a directory of `--to`, or a `..` after a field."""
     _checked_fields(place, DIRECTORY_FIELDS, "--to", "{date}")
     parts = place.split("/")
     filled = next((at for at, part in enumerate(parts) if has_fields(part)), len(parts))
@@ -121,9 +113,8 @@ def has_fields(place: str) -> bool:
 def file_name(template: str, values: NameValues) -> str:
     """Return the name of one file; characters that are unsafe in a name become `%XX`.
 
-    So does a dot or an underscore at the beginning: such names are the run's own, and readers of
-    whole directories skip them. So does a hyphen, which other programs take for an option. A name
-    that is longer than file systems allow is an OutputFailed.
+    So does a dot or an underscore at the start, since readers of directories skip such names, and a
+    hyphen, which other programs take for an option. A name that is too long is an OutputFailed.
     """
     part = "" if values.part is None else f".{values.part:03d}"
     name = _filled(template, {**asdict(values), "part": part})
@@ -146,11 +137,9 @@ def any_name(template: str, values: NameValues) -> str:
 
 
 def directory_name(place: str, values: DirectoryValues) -> str:
-    """Return the directory of one run; characters that are unsafe in a name become `%XX`.
+    """Return the directory of one run, with unsafe characters replaced as in a name of a file.
 
-    A dot, an underscore or a hyphen at the start of a name is replaced, too. So no value leads out
-    of the directory, or is taken for a hidden file or an option. An empty name is a ConfigError,
-    and one that is longer than file systems allow an OutputFailed.
+    So no value leads out of the directory. An empty name is a ConfigError, a long one OutputFailed.
     """
     directory, options = _options_apart(place)
     names = []
@@ -174,10 +163,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def safe_part(text: str) -> str:
-    """Return a text as a part of a name of a file or directory; unsafe characters become `%XX`.
-
-    Unsafe are slashes, backslashes, control characters and what changes the direction of text.
-    """
+    """Return a text with slashes, backslashes, control and direction characters as `%XX`."""
     return _UNSAFE.sub(lambda match: quote(match.group(), safe=""), text)
 
 
@@ -196,11 +182,7 @@ def _too_long(what: str, name: str, option: str) -> OutputFailed:
 
 
 def check_distinct(names: Iterable[str]) -> None:
-    """Check that no two files get one name, also where the file system ignores case.
-
-    Raises:
-        ConfigError: Two do.
-    """
+    """Raise ConfigError if two files get one name, also where the file system ignores case."""
     seen: set[str] = set()
     for name in names:
         folded = name.casefold()
@@ -224,8 +206,7 @@ def home_template(place: str) -> str:
 
 
 def above(place: str, parts: int) -> str:
-    """Return this number of parts of a directory, or of a place in an object store with its
-    options."""
+    """Return this number of parts of a place, with the options of an object store."""
     directory, options = _options_apart(place)
     return "/".join(directory.rstrip("/").split("/")[:parts]) + options
 
@@ -238,10 +219,7 @@ def is_dated(place: str) -> bool:
 
 
 def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
-    """Return the directory around the directories of all runs, and the pattern of their names.
-
-    `is_dated(place)` holds.
-    """
+    """Return the directory around the dated ones of all runs, and the pattern of their names."""
     parent, name = _split(place)
     known = {field: getattr(values, field) for field in ("schema", "table")}
     return directory_name(parent, values) or ".", _pattern(name, _ANY, known)
@@ -250,9 +228,7 @@ def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
 def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
     """Return existing directories that may belong to runs of any table, the newest first.
 
-    Args:
-        date: The value of `{date}`.
-        inside: Returns the names of the places in one: see `Storage.levels`.
+    `inside` returns the names of the places in one: see `Storage.levels`.
     """
     directory, options = _options_apart(place)
     found = [""]

@@ -21,11 +21,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def parse_table(text: str) -> TableName:
-    """Return the parts of `NAME` or `SCHEMA.NAME`; a part in double quotes is taken literally.
-
-    Raises:
-        UsageError: The text is empty, has an open quote or more than two parts.
-    """
+    """Return the parts of `NAME` or `SCHEMA.NAME`; a part in double quotes is taken literally."""
     parts: list[NamePart] = []
     position = 0
     while (match := _PART.match(text, position)) is not None:
@@ -54,10 +50,9 @@ Folding = Literal["lower", "upper", "any"]
 
 @lru_cache(maxsize=1 << 16)
 def folded(text: str, folding: Folding) -> str:
-    """Return a plain name as the database reads it.
+    """Return a plain name as the database reads it, one letter for each.
 
-    Letter by letter, as databases do: none makes two letters of one. Only ASCII letters become
-    lower ones; that is what PostgreSQL does in UTF-8, and how DuckDB and SQLite compare.
+    Only ASCII letters become lower ones, as in PostgreSQL (UTF-8), DuckDB and SQLite.
     """
     if folding == "upper":
         return "".join(up if len(up := letter.upper()) == 1 else letter for letter in text)
@@ -67,8 +62,7 @@ def folded(text: str, folding: Folding) -> str:
 def meant(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
     """Return the candidates that the database takes `part` for.
 
-    A quoted part is taken as it is. Where all names are compared without case it is so if it can
-    be: a query may have columns that differ in nothing else.
+    A query may have columns that differ in case alone: a quoted part means the equal one.
     """
     names = tuple(candidates)
     if part.quoted and part.text in names:
@@ -83,8 +77,7 @@ def meant(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[
 def matching(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
     """Return the candidates that `part` may mean, best kind of match only.
 
-    The best match is the name that the database would read. For a plain part, the next best is the
-    name as it was typed, and after that any name that equals it without regard to case.
+    The best is the name that the database would read, then the name as typed, then any case.
     """
     names = tuple(candidates)
     found = meant(part, names, folding)
@@ -102,13 +95,10 @@ def resolve(
     default_schemas: Sequence[str],
     where: str,
 ) -> TableSummary:
-    """Return the one table that a typed name means.
+    """Return the one table that a typed name means; SourceError if it means none or several.
 
     Without a schema, the table is in the first default schema that has the name that the database
     would read. Only where none has, another spelling counts. No further schema is searched.
-
-    Raises:
-        SourceError: No such table, or several; the message names them.
     """
     schemas: Sequence[str] = default_schemas
     if wanted.schema is not None:
@@ -162,12 +152,8 @@ def choose_columns(
 ) -> tuple[str, ...]:
     """Return the chosen column names: in the order asked for, or in table order without one.
 
-    Both lists take patterns. The columns of a pattern in `include` come in table order, without the
-    columns that came before it.
-
-    Raises:
-        UsageError: An unknown or ambiguous name, one named twice, a pattern that matches nothing,
-            or nothing left.
+    Both lists take patterns, whose columns come in table order, each once. If a name means no
+    column or several, or if no column is left, the error is UsageError.
     """
     plain = [one_column(names, name, folding) for name in include if not _is_pattern(names, name)]
     if twice := sorted(name for name in plain if plain.count(name) > 1):
@@ -204,11 +190,7 @@ def _columns_of(names: Sequence[str], wanted: str, folding: Folding) -> tuple[st
 
 
 def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
-    """Return the one column that a typed name means; quotes and case are as for tables.
-
-    Raises:
-        UsageError: No column matches, or several.
-    """
+    """Return the one column that a typed name means; UsageError if it means none or several."""
     found = matching(_typed_part(wanted), names, folding)
     if len(found) == 1:
         return found[0]
@@ -233,10 +215,7 @@ def _typed_part(wanted: str) -> NamePart:
 
 
 def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
-    """Return the names that a glob pattern matches, without regard to case.
-
-    A pattern that is one of the names means just that one, not others that differ in case.
-    """
+    """Return the names that a pattern matches in any case; a pattern that is a name means it."""
     known = frozenset(names)
     globs = [pattern.casefold() for pattern in patterns if pattern not in known]
     matched = (name for name in known if any(fnmatchcase(name.casefold(), each) for each in globs))
@@ -246,8 +225,7 @@ def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str
 def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
     """Return the partitions that a pattern of `--partition` matches.
 
-    The name of a partition with sub-partitions means the sub-partitions. A listed partition has no
-    sub-partitions, and `a` does not mean another that is named `a/b`.
+    A partition with sub-partitions means these, and is not listed itself.
     """
     known = frozenset(names)
     above = (f"{pattern}/*" for pattern in patterns if pattern not in known)

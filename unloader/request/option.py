@@ -170,10 +170,10 @@ class Option(Struct, frozen=True, dict=True):
         return isinstance(self.kind, Items)
 
     def read(self, value: Any, *, no_shell: bool = True) -> Any:
-        """Return the meaning of a value; of a repeated option, the items of all occurrences.
+        """Return the meaning of a value, or all items of a repeated option.
 
-        `~/` is the home directory in a path that `no_shell` has seen. A value without a meaning is
-        a ValueError, whose message is fit for the user.
+        `~/` is the home directory in a path that `no_shell` has seen. The ValueError of a value
+        without a meaning is fit for the user.
         """
         home = at_home if self.kind.is_path and no_shell else str
         if self.multiple:

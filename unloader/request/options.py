@@ -132,10 +132,9 @@ def options_of(command: str) -> tuple[Option, ...]:
 
 
 def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a Struct that options set.
+    """Return the fields of a Struct that options set; an empty option leaves its field's default.
 
-    An empty option leaves its field's default. An option that the format does not know is passed
-    over, since a variable may set it for all jobs of a machine.
+    Options that the format does not know are left out: a variable may set them for all jobs.
     """
     found: dict[str, Any] = {}
     for option in shared_options():

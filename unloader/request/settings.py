@@ -351,10 +351,7 @@ _NAMED = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^="][^=]*?))\s*=', re.DOTALL)
 
 
 def parse_assignment(item: str) -> tuple[str, str]:
-    """Return name and text of `NAME=TEXT`; a name in double quotes may have `=` in it.
-
-    An error does not show the text after the name.
-    """
+    """Return name and text of `NAME=TEXT`; a quoted name may have `=`. No error shows the text."""
     match = _NAMED.match(item)
     if match is None:
         raise ValueError(
@@ -378,11 +375,7 @@ _KEY_PLACE = re.compile(
 
 
 def parse_mask(item: str) -> Step:
-    """Return the mask that `COLUMN=METHOD,PARAMETER=VALUE,...` means.
-
-    A value with a comma in it is in double quotes, and a double quote in such a value is written
-    twice.
-    """
+    """Return the mask that `COLUMN=METHOD,PARAMETER="VALUE with , and "" ",...` means."""
     column, text = parse_assignment(item)
     (method, chosen), *pairs = _pairs(
         text,
@@ -432,10 +425,7 @@ def _pairs(text: str, wrong: str) -> Iterator[tuple[str, str | None]]:
 
 
 def parse_key_place(item: str) -> tuple[str, str]:
-    """Return the name of a key, empty for the usual one, and where it is found.
-
-    A text of another form is not shown: it may be the key.
-    """
+    """Return the name of a key, empty for the usual one, and its place. No error shows the text."""
     match = _KEY_PLACE.fullmatch(item.strip())
     if match is None:
         raise ValueError(
@@ -518,10 +508,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 
 
 def at_home(path: str) -> str:
-    """Return a path with a leading `~/` replaced by the home directory, as a shell does it.
-
-    For paths that no shell has seen: variables and job files. `pipe:~/x` is a path, too.
-    """
+    """Return a path that no shell has seen with a leading `~/` replaced, also in `pipe:~/x`."""
     prefix = "pipe:" if path.startswith("pipe:") else ""
     rest = path[len(prefix) :]
     if not rest.startswith("~"):
@@ -541,11 +528,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?)?",
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
-    """Return the levels of `32..4:-4,3,2` in the order written, each once.
-
-    A range has both its ends if the step leads there. Without a step it counts by one, down where
-    the first end is the larger one.
-    """
+    """Return the levels of `32..4:-4,3,2` in the order written, each once."""
     found: dict[int, None] = {}
     for item in map(str.strip, text.split(",")):
         match = _RANGE.fullmatch(item)
@@ -675,8 +658,7 @@ _NUMERIC = re.compile(r"[0-9\s.,:+-]{0,24}(?:[A-Za-z%]{1,3}|\s[a-z]{1,9})?")
 def without_subject(message: str) -> str:
     """Return a message about a value, such as `'x' is not a number`, without the value.
 
-    The value may be a password. It is shown only if it is a number or very like a word that
-    belongs there.
+    It may be a password. It is shown if it is a number, or very like a word that belongs there.
     """
     subject = _REFUSED.match(message)
     if subject is None:

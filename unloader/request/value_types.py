@@ -68,11 +68,7 @@ class Kind(Struct, frozen=True):
         return " or ".join(found)
 
     def read(self, value: Any) -> Any:
-        """Return the meaning of a text, or of a value of a job file.
-
-        Raises:
-            ValueError: It means nothing; the message is fit for the user.
-        """
+        """Return the meaning of a text or of a value of a job file; ValueError is for the user."""
         if self.lists and isinstance(value, tuple):
             return value
         if self.parse is None:
