@@ -437,7 +437,6 @@ class Watch(Struct, kw_only=True):
             ),
             peak_worker_bytes=max((r.peak_rss_bytes for r in results), default=None),
             row_bytes=sum(texts) / finished if finished and all(texts) else None,
-            moments=self.sampler.moments(),
             timeline=tuple(self._timeline),
             rows_per_second=rows / seconds,
             bytes_per_second=size / seconds,

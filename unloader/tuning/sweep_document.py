@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 from unloader.errors import ConfigError
 from unloader.model import Request
 from unloader.tuning.analysis import Analysis, Positive, Rules, analyse
-from unloader.tuning.machine_load import MeasuredLoad, Moment
+from unloader.tuning.machine_load import MeasuredLoad
 from unloader.tuning.points import FOR_SIZE, Point, points_text
 
 PARALLELISM = "parallelism"
@@ -91,7 +91,6 @@ class Measurement(Struct, frozen=True, kw_only=True):
     """The most memory that one worker had resident."""
     row_bytes: float | None = None
     """Of the text of a row before compression, in the finished units; None without text."""
-    moments: tuple[Moment, ...] = ()
     timeline: tuple[UnitTime, ...] = ()
     rows_per_second: float
     bytes_per_second: float

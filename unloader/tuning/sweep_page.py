@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from unloader.nouns import bytes_per_second, rows_per_second
 from unloader.tuning.analysis import Analysis, MeasuredLevel
 from unloader.tuning.ceilings import Ceilings
-from unloader.tuning.machine_load import Moment
 from unloader.tuning.report_charts import (
     LINE_COLOURS,
     STAGE_COLOURS,
@@ -23,7 +22,6 @@ from unloader.tuning.report_charts import (
     Spec,
     colours,
     layer,
-    load_chart,
     number,
     quantity,
     stacked,
@@ -103,7 +101,7 @@ class PointLine(Struct, frozen=True, kw_only=True):
     point: PointReport
     """Without its measurements."""
     median: Measurement | None
-    """The median measurement, without its moments and its timeline."""
+    """The median measurement, without its timeline."""
 
 
 class SweepPage(Struct, frozen=True, kw_only=True):
@@ -123,8 +121,6 @@ class SweepPage(Struct, frozen=True, kw_only=True):
     """The point whose timeline and load are shown: the recommended one, or the fastest."""
     bars: tuple[Bar, ...] = ()
     units_per_bar: int = 1
-    moments: tuple[Moment, ...] = ()
-    """How busy the nodes were."""
 
 
 def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage:
@@ -190,7 +186,6 @@ def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage
         shown_point=label(shown.settings) if shown is not None else "",
         bars=bars,
         units_per_bar=together,
-        moments=median.moments if median is not None else (),
     )
 
 
@@ -200,7 +195,7 @@ def _point_line(point: PointReport) -> PointLine:
         label=label(point.settings),
         runs=len(point.measurements),
         point=replace(point, measurements=()),
-        median=None if median is None else replace(median, moments=(), timeline=()),
+        median=None if median is None else replace(median, timeline=()),
     )
 
 
@@ -265,9 +260,6 @@ def sweep_charts(page: SweepPage) -> Iterator[Chart]:
     if page.bars:
         note = f" It is the median run of {page.shown_point}."
         yield timeline_chart(page.bars, page.units_per_bar, note)
-    loads = [(at.at_seconds, *each) for at in page.moments for each in at.cpu_by_node.items()]
-    if loads:
-        yield load_chart(loads)
 
 
 def _costs(points: Sequence[PointLine]) -> Chart:

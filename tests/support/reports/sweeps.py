@@ -16,7 +16,7 @@ from unloader.tuning.ceilings import (
     WriteSettings,
 )
 from unloader.tuning.ceilings import Machine as CeilingsMachine
-from unloader.tuning.machine_load import MeasuredLoad, Moment
+from unloader.tuning.machine_load import MeasuredLoad
 from unloader.tuning.points import Load, Point
 from unloader.tuning.sweep_document import (
     Measurement,
@@ -146,13 +146,6 @@ def _measurement(number: int, level: int, speed: float, name: str) -> Measuremen
         peak_worker_bytes=None,
         rows_per_second=speed,
         bytes_per_second=speed * 137,
-        moments=tuple(
-            Moment(
-                at_seconds=at * seconds / 10,
-                cpu_by_node={str(node): busy / (node + 1) for node in range(2)},
-            )
-            for at in range(11)
-        ),
         timeline=tuple(
             UnitTime(
                 worker=worker,

@@ -18,10 +18,9 @@ from unloader.model import StageLoad, UnitResult
 from unloader.tuning import machine_load
 from unloader.tuning.live_sweep import evenly, places, rounds, waits_of
 from unloader.tuning.machine_load import (
-    Machine,
-    Reading,
+    Counts,
+    MeasuredLoad,
     Sampler,
-    cpu_by_node,
     database_roots,
     disk_of,
     load_between,
@@ -143,16 +142,12 @@ def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
     assert load.database is None
     assert load.cpu is not None
     assert load.cpu >= load.workers
-    assert sampler.moments()
 
 
 def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure is blank, and none is zero."""
     monkeypatch.setattr(machine_load, "psutil", None)
-    reading = read_machine(MACHINE, ())
-    assert (reading.cpu, reading.cpus, reading.parent_seconds) == (None, (), None)
-    assert (reading.worker_seconds, reading.database_seconds) == (None, None)
-    assert (dict(reading.disks), dict(reading.networks)) == ({}, {})
+    assert read_machine(machine_of(["/"]), (1,)) == ({}, None)
     assert database_roots("postgresql") is None
 
 
@@ -162,33 +157,32 @@ def test_a_disk_is_found_for_a_directory_that_is_not_there_yet(tmp_path: Path) -
     assert disk_of("/proc") is None
 
 
-MACHINE = Machine(
-    nodes=((0, (0, 1)), (1, (2, 3))),
-    output_disks=frozenset({"a", "b"}),
-    link_speeds={"eth0": 200.0, "gone": 1.0},
-)
-BEFORE = Reading(
-    at=100.0,
-    cpu=(1100, 6110),
-    cpus=((0, 0),) * 4,
-    disks={"a": 1.0, "b": 3.0},
-    networks={"eth0": (100, 200), "lo": (7, 7)},
-    throttled={"group": (100, 10)},
-    parent_seconds=5.0,
-    worker_seconds=50.0,
-    database_seconds=20.0,
-)
-AFTER = Reading(
-    at=110.0,
-    cpu=(1128, 6150),
-    cpus=((10, 10), (5, 10), (0, 10), (1, 10)),
-    disks={"a": 6.0, "b": 3.0},
-    networks={"eth0": (1100, 200), "lo": (9, 9)},
-    throttled={"group": (120, 15)},
-    parent_seconds=6.0,
-    worker_seconds=66.0,
-    database_seconds=28.0,
-)
+BEFORE: Counts = {
+    ("cpu", ""): (1100, 6110),
+    ("node", "0"): (0, 0),
+    ("node", "1"): (0, 0),
+    ("disk", "a"): (1.0, 100.0),
+    ("disk", "b"): (3.0, 100.0),
+    ("network", "to eth0"): (100, 20_000.0),
+    ("network", "from eth0"): (200, 20_000.0),
+    ("throttled", "group"): (10, 100),
+    ("parent", ""): (5.0, 6110),
+    ("workers", ""): (50.0, 6110),
+    ("database", ""): (20.0, 6110),
+}
+AFTER: Counts = {
+    ("cpu", ""): (1128, 6150),
+    ("node", "0"): (15, 20),
+    ("node", "1"): (1, 20),
+    ("disk", "a"): (6.0, 110.0),
+    ("disk", "b"): (3.0, 110.0),
+    ("network", "to eth0"): (1100, 22_000.0),
+    ("network", "from eth0"): (200, 22_000.0),
+    ("throttled", "group"): (15, 120),
+    ("parent", ""): (6.0, 6150),
+    ("workers", ""): (66.0, 6150),
+    ("database", ""): (28.0, 6150),
+}
 
 
 def test_shares() -> None:
@@ -196,30 +190,33 @@ def test_shares() -> None:
 
     Of several disks, links and nodes the busiest one counts.
     """
-    load = load_between(BEFORE, AFTER, MACHINE)
+    load = load_between(BEFORE, AFTER)
     assert load.cpu == pytest.approx(0.7)
     assert (load.workers, load.parent, load.database) == (0.4, 0.025, 0.2)
     assert load.others == pytest.approx(0.7 - 0.625)
     assert (load.disk, load.network, load.node, load.throttled) == (0.5, 0.5, 0.75, 0.25)
-    assert cpu_by_node(BEFORE, AFTER, MACHINE) == {"0": 0.75, "1": 0.05}
 
 
 def test_what_cannot_be_read_is_none() -> None:
     """A figure without a counter is missing, never zero; the others stay."""
-    nothing = replace(AFTER, disks={}, networks={}, throttled={})
-    load = load_between(BEFORE, nothing, MACHINE)
+
+    def without(*kinds: str) -> MeasuredLoad:
+        return load_between(BEFORE, {k: each for k, each in AFTER.items() if k[0] not in kinds})
+
+    load = without("disk", "network", "throttled")
     assert (load.disk, load.network, load.throttled) == (None, None, None)
-    gone = replace(AFTER, cpu=None, cpus=(), database_seconds=None)
-    load = load_between(BEFORE, gone, MACHINE)
-    assert (load.cpu, load.node, load.workers, load.disk) == (None, None, None, 0.5)
-    load = load_between(BEFORE, replace(AFTER, database_seconds=None), MACHINE)
+    load = without("cpu", "node", "database", "workers")
+    assert (load.cpu, load.node, load.workers, load.others, load.disk) == (*[None] * 4, 0.5)
+    load = without("database")
     assert load.database is None
     assert load.others == pytest.approx(0.7 - 0.425)
+    assert load_between({}, AFTER) == MeasuredLoad()
 
 
 def test_a_quota_is_a_limit_of_its_own() -> None:
     """Workers that use all that their control group grants are at the limit on an idle machine."""
     # 17 CPU seconds in 10 seconds.
     for quota, share in ((1.7, 1.0), (2.0, 0.85)):
-        load = load_between(BEFORE, AFTER, replace(MACHINE, cpu_quota=quota))
+        before = {**BEFORE, ("quota", ""): (55.0, 100 * quota)}
+        load = load_between(before, {**AFTER, ("quota", ""): (72.0, 110 * quota)})
         assert load.cpu == pytest.approx(share)
