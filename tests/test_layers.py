@@ -51,8 +51,7 @@ FLOORS = {
         {
             "unloader.tuning.report_charts",
             "unloader.tuning.report_page",
-            "unloader.tuning.run_report",
-            "unloader.tuning.sweep_page",
+            "unloader.tuning.report_records",
         },
         {"unloader.run"},
         {

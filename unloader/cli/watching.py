@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from unloader.operations.metrics import MetricsFile
     from unloader.operations.traces import Traces
     from unloader.tuning.analysis import Analysis
-    from unloader.tuning.run_report import RunReport, TablesReport
-    from unloader.tuning.sweep_page import SweepPage
+    from unloader.tuning.report_records import RunReport, SweepPage, TablesReport
 
 
 TICK_SECONDS = 0.25
@@ -123,8 +122,7 @@ def check_report(values: Mapping[str, Any]) -> None:
 def write_report(path: str, found: dict[str, Any] | Analysis) -> None:
     """Write the page of `--report` on a complete run, whose document it takes, or on a sweep."""
     from unloader.tuning.report_page import page_of, write_page_file
-    from unloader.tuning.run_report import run_report, tables_report
-    from unloader.tuning.sweep_page import sweep_report
+    from unloader.tuning.report_records import run_report, sweep_report, tables_report
 
     report: RunReport | TablesReport | SweepPage
     try:

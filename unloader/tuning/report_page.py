@@ -25,10 +25,24 @@ from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN
 from unloader.tuning.ceilings import read_ceilings
-from unloader.tuning.report_charts import FORMS, UNKNOWN, Chart, missing, run_charts, svg_of
-from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
+from unloader.tuning.report_charts import (
+    FORMS,
+    UNKNOWN,
+    Chart,
+    missing,
+    run_charts,
+    svg_of,
+    sweep_charts,
+)
+from unloader.tuning.report_records import (
+    RunReport,
+    SweepPage,
+    TablesReport,
+    run_report,
+    sweep_report,
+    tables_report,
+)
 from unloader.tuning.sweep_document import is_sweep, sweep_of
-from unloader.tuning.sweep_page import SweepPage, sweep_charts, sweep_report
 from writers.errors import WriteError
 from writers.files.publish import write_atomically
 from writers.files.regular import open_regular, read_regular

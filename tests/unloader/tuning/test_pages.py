@@ -16,9 +16,8 @@ from reports.reading import Page, agrees, at
 
 from unloader.errors import ConfigError
 from unloader.tuning.report_page import page_of
-from unloader.tuning.run_report import MOST_BARS, run_report
+from unloader.tuning.report_records import MOST_BARS, run_report, sweep_report
 from unloader.tuning.sweep_document import SweepDocument, is_sweep, sweep_of
-from unloader.tuning.sweep_page import sweep_report
 
 
 @pytest.fixture(scope="module")

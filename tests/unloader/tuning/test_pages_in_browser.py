@@ -14,8 +14,7 @@ from reports.manifests import HOSTILE, manifest
 from reports.reading import Figure, agrees, at
 
 from unloader.tuning.report_page import page_of
-from unloader.tuning.run_report import run_report
-from unloader.tuning.sweep_page import sweep_report
+from unloader.tuning.report_records import run_report, sweep_report
 
 KIND = "a browser"
 

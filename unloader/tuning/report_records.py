@@ -1,7 +1,7 @@
-"""The report of a run, of one table or of several: what its page shows, from its manifest alone.
+"""What pages show: of a run, from its manifest alone; of a sweep, from its JSON.
 
 Lists are cut where a table has many thousands of work units, so that the page opens in any browser.
-Beside each such list is the number of all.
+Beside each such list is the number of all. Unknown figures are null.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ from unloader.manifest.model import (
 )
 from unloader.model import FinishedUnit, Stages
 from unloader.placement.evidence import WorkerRecord
+from unloader.tuning.analysis import Analysis, MeasuredLevel
+from unloader.tuning.ceilings import Ceilings
+from unloader.tuning.sweep_document import (
+    PARALLELISM,
+    Measurement,
+    PointReport,
+    SweepDocument,
+    label,
+)
 
 FORMAT_VERSION: Literal[2] = 2
 
@@ -42,7 +51,8 @@ class Bar(Struct, frozen=True, kw_only=True):
     worker: int
     unit: str
     """The first one, where there are several."""
-    last_unit: str
+    last_unit: str = ""
+    """Empty where there is one."""
     units: int = 1
     partition: str = ""
     """Empty without one, and where there are several."""
@@ -153,13 +163,11 @@ def bars_of(
             first, last = shared[0], shared[-1]
             attempt = max(bar.attempt for bar in shared)
             bars.append(
-                Bar(
-                    worker=first.worker,
-                    unit=first.unit,
-                    last_unit=last.unit,
+                replace(
+                    first,
+                    last_unit=last.unit if len(shared) > 1 else "",
                     units=len(shared),
                     partition=first.partition if len(shared) == 1 else "",
-                    started_s=first.started_s,
                     seconds=round(last.started_s + last.seconds - first.started_s, 4),
                     rows=sum(bar.rows for bar in shared),
                     attempt=attempt,
@@ -177,7 +185,6 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
             Bar(
                 worker=unit.worker,
                 unit=unit.unit,
-                last_unit=unit.unit,
                 partition=unit.partition or "",
                 started_s=unit.started_s,
                 seconds=unit.seconds,
@@ -191,7 +198,6 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
             Bar(
                 worker=each.worker,
                 unit=each.unit,
-                last_unit=each.unit,
                 started_s=each.started_s,
                 seconds=each.seconds,
                 rows=0,
@@ -331,3 +337,188 @@ def tables_report(manifest: TablesManifest) -> TablesReport:
         tables=tuple(sorted(done, key=lambda each: -(each.worker_seconds or 0))),
         missing=tuple(each for each in manifest.tables if each.status != "complete"),
     )
+
+
+State = Literal["sustained", "valid", "not sustained", "not valid", "outlier", "failed"]
+"""Of a level, by the rules; `valid` if it is unknown whether it can be sustained."""
+
+Unit = Literal["bytes", "rows", "runs"]
+"""What rates count: runs an hour where neither bytes nor rows are known."""
+
+
+class LevelLine(Struct, frozen=True, kw_only=True):
+    """All measurements at one parallelism, or of one point where settings vary, too."""
+
+    parallelism: int
+    series: str = ""
+    """The other settings; empty where parallelism alone varies."""
+    seconds: float | None
+    rate: float | None
+    """In the unit of the sweep, per second."""
+    lowest_rate: float | None = None
+    highest_rate: float | None = None
+    repeats: int
+    cpu: float | None
+    state: State
+    reasons: str
+    """Why it is not valid, cannot be sustained or is an outlier."""
+
+
+class CeilingLine(Struct, frozen=True, kw_only=True):
+    """What a part of the way can do at most, in the unit of the sweep."""
+
+    what: str
+    rate: float
+
+
+class PointLine(Struct, frozen=True, kw_only=True):
+    """What one point cost."""
+
+    label: str
+    runs: int
+    point: PointReport
+    """Without its measurements."""
+    median: Measurement | None
+    """The median measurement, without its timeline."""
+
+
+class SweepPage(Struct, frozen=True, kw_only=True):
+    """Everything that the page of a sweep shows; the last fields are of a sweep that measured."""
+
+    report: Literal["sweep"] = "sweep"
+    format_version: Literal[2] = FORMAT_VERSION
+    sweep: Analysis
+    """Without its points."""
+    unit: Unit
+    levels: tuple[LevelLine, ...]
+    ceilings: tuple[CeilingLine, ...]
+    recommended_options: str = ""
+    """As options of a command line; empty without any."""
+    points: tuple[PointLine, ...] = ()
+    shown_point: str = ""
+    """The point whose timeline and load are shown: the recommended one, or the fastest."""
+    bars: tuple[Bar, ...] = ()
+    units_per_bar: int = 1
+
+
+def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage:
+    """Return the report of a sweep.
+
+    Args:
+        found: The result of the sweep.
+        ceilings: A file of `unloader preflight --save`, to compare the sweep with.
+    """
+    live = found if isinstance(found, SweepDocument) else None
+    unit: Unit = "bytes" if found.work.unit == "bytes" else "rows"
+    amount, row_bytes = found.work.amount, None
+    if found.work.unit == "table":
+        unit, amount = "runs", 3600.0
+    levels = tuple(
+        LevelLine(
+            parallelism=each.parallelism,
+            seconds=each.seconds,
+            rate=_digits(amount / each.seconds),
+            lowest_rate=_digits(amount / each.slowest_seconds),
+            highest_rate=_digits(amount / each.fastest_seconds),
+            repeats=each.repeats,
+            cpu=each.load.cpu,
+            state=_state(each),
+            reasons="; ".join(each.reasons),
+        )
+        for each in found.levels
+    )
+    if live is not None:
+        if len(live.curves) > 1:
+            # Bytes of one format or codec are not comparable with bytes of another.
+            unit, levels = "rows", tuple(_levels_of_points(live))
+        medians = (point.median for point in live.points)
+        row_bytes = next((each.bytes / each.rows for each in medians if each is not None), None)
+    page = SweepPage(
+        sweep=found if live is None else replace(live, points=()),
+        unit=unit,
+        levels=levels,
+        ceilings=tuple(_ceiling_lines(ceilings, unit, row_bytes)) if ceilings is not None else (),
+    )
+    if live is None:
+        return page
+    measured = [point for point in live.points if point.measurements]
+    # The fastest of the recommended parallelism, or of all.
+    same = [point for point in measured if point.parallelism == live.recommended]
+    shown = max(same or measured, key=lambda point: point.rows_per_second or 0.0, default=None)
+    median = shown.median if shown is not None else None
+    bars, together = bars_of(
+        Bar(
+            worker=each.worker,
+            unit=each.unit,
+            started_s=_digits(each.began_seconds),
+            seconds=each.seconds,
+            rows=each.rows,
+        )
+        for each in (median.timeline if median is not None else ())
+    )
+    return replace(
+        page,
+        recommended_options=label(live.recommended_options),
+        points=tuple(map(_point_line, live.points)),
+        shown_point=label(shown.settings) if shown is not None else "",
+        bars=bars,
+        units_per_bar=together,
+    )
+
+
+def _point_line(point: PointReport) -> PointLine:
+    median = point.median
+    return PointLine(
+        label=label(point.settings),
+        runs=len(point.measurements),
+        point=replace(point, measurements=()),
+        median=None if median is None else replace(median, timeline=()),
+    )
+
+
+def _state(level: MeasuredLevel) -> State:
+    if level.outlier:
+        return "outlier"
+    if not level.valid:
+        return "not valid"
+    if level.sustained is None:
+        return "valid"
+    return "sustained" if level.sustained else "not sustained"
+
+
+def _levels_of_points(found: SweepDocument) -> Iterator[LevelLine]:
+    judged = {
+        (label(curve.settings), level.parallelism): level
+        for curve in found.curves
+        for level in curve.levels
+    }
+    for point in found.points:
+        series = label({k: text for k, text in point.settings.items() if k != PARALLELISM})
+        level, median = judged.get((series, point.parallelism)), point.median
+        yield LevelLine(
+            parallelism=point.parallelism,
+            series=series,
+            seconds=median.seconds if median is not None else None,
+            rate=point.rows_per_second,
+            repeats=len(point.measurements),
+            cpu=level.load.cpu if level is not None else None,
+            state="failed" if level is None else _state(level),
+            reasons=point.problem or ("; ".join(level.reasons) if level is not None else ""),
+        )
+
+
+def _ceiling_lines(found: Ceilings, unit: Unit, row_bytes: float | None) -> Iterator[CeilingLine]:
+    """Yield the ceilings in the unit of a sweep; `row_bytes` is the size of a row in the files."""
+    if found.disk is not None and unit == "bytes":
+        yield CeilingLine(what="disk, sequential writes", rate=found.disk.bytes_per_second)
+    if found.source is not None:
+        rate = max(each.rows_per_second for each in found.source.levels)
+        if unit == "rows":
+            yield CeilingLine(what="source, rows thrown away", rate=rate)
+        elif unit == "bytes" and row_bytes is not None:
+            yield CeilingLine(what="source, rows thrown away", rate=round(rate * row_bytes, 1))
+
+
+def _digits(value: float) -> float:
+    """Return a number with six digits of it."""
+    return float(f"{value:.6g}")
