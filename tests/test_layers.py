@@ -36,12 +36,10 @@ FLOORS = {
         {"unloader.cli", "unloader.cli.reference"},
         {"unloader.cli.commands"},
         {"unloader.cli.group"},
-        {"unloader.cli.jobs"},
         {"unloader.cli.options"},
         {"unloader.cli.mistakes", "unloader.cli.watching"},
         {"unloader.cli.display"},
         {
-            "unloader.cli.invocation",
             "unloader.cli.signals",
             "unloader.cli.streams",
         },

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from unloader import api
 from unloader.cli.group import group
-from unloader.cli.invocation import Invocation
+from unloader.cli.streams import Invocation
 from unloader.model import Request
 
 

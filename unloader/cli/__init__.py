@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from unloader.cli.invocation import Invocation
+    from unloader.cli.streams import Invocation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from unloader.cli.signals import ignore_signals, interrupt_on_signals
 
         interrupt_on_signals()
-        from unloader.cli.streams import make_ready
+        from unloader.cli import streams
 
         # Before anything that keeps a file open: that may become stdout until then.
-        make_ready()
+        streams.make_ready()
         from unloader.worker.memory import keep_single
 
         keep_single()
@@ -55,9 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # again and again took 3 % of the CPU of a run over many tables.
             gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
         from unloader.cli.group import dispatch
-        from unloader.cli.invocation import Invocation
 
-        invocation = Invocation()
+        invocation = streams.Invocation()
         status = dispatch(list(sys.argv[1:] if arguments is None else arguments), invocation)
         sys.stdout.flush()
         ignore_signals(for_good=arguments is None)

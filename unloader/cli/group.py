@@ -13,17 +13,19 @@ import click
 from click.shell_completion import shell_complete
 
 from unloader import __version__
-from unloader.cli.display import json_lines, render
-from unloader.cli.invocation import Invocation
+from unloader.cli import streams
+from unloader.cli.display import render
 from unloader.cli.mistakes import no_command
-from unloader.cli.options.command import ShortHelp, declared_options, short_page
+from unloader.cli.options.command import JobOption, ShortHelp, short_page
+from unloader.cli.streams import Invocation
 from unloader.errors import UsageError
+from unloader.request.options import options_of
 
 COMMANDS = {
     "demo": "demo",
-    "describe": "describe",
-    "init": "describe",
-    "check": "describe",
+    "describe": "plan",
+    "init": "jobs",
+    "check": "jobs",
     "codecs": "measuring",
     "plan": "plan",
     "run": "run",
@@ -93,7 +95,6 @@ class Group(ShortHelp, click.Group):
       unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
     """,
 )
-@declared_options("")
 @click.version_option(
     __version__, "-V", "--version", prog_name="unloader", help="Show the version."
 )
@@ -118,13 +119,16 @@ def group(context: click.Context, debug: bool) -> None:
         context.exit(2)
 
 
+group.params[:0] = map(JobOption, options_of(""))
+
+
 def dispatch(arguments: list[str], invocation: Invocation) -> int:
     """Run the command that the arguments name, or answer the shell if it asks for completion.
 
     click's own `main` is not used: it ends the program silently on any broken pipe, also a
     worker's.
     """
-    json_lines.switch(json_lines.asked_for(arguments))
+    streams.switch(streams.asked_for(arguments))
     # A manifest could not hold other text, and no database would know it.
     texts = {f"the argument {place}": text for place, text in enumerate(arguments, 1)}
     texts |= {
@@ -158,4 +162,4 @@ class _DebugHandler(logging.Handler):
         facts = {"level": record.levelname, "logger": record.name, "text": self.format(record)}
         with suppress(OSError):
             line = render.lines("{level} {logger}: {text}".format(**facts))
-            json_lines.write("debug", facts, line)
+            streams.write("debug", facts, line)

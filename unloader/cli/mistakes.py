@@ -18,10 +18,10 @@ from difflib import get_close_matches
 
 import click
 
-from unloader.cli.display import json_lines, render
-from unloader.cli.invocation import Invocation
+from unloader.cli import streams
+from unloader.cli.display import render
 from unloader.cli.signals import is_interrupt
-from unloader.cli.streams import give_up
+from unloader.cli.streams import Invocation, give_up
 from unloader.errors import Interrupted, UnloaderError, UsageError, translate
 from unloader.request.settings import without_subject
 
@@ -107,7 +107,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
     try:
         line = render.one_line(str(UnloaderError(message, hint))).strip()
         line = f"{render.lines(details)}unloader: error: {line}"
-        json_lines.write("error", {**facts, "traceback": details or None}, line)
+        streams.write("error", {**facts, "traceback": details or None}, line)
     except OSError:
         give_up(sys.stderr)
     if invocation.json and not invocation.data_on_stdout:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import convert
 
-from unloader.cli.display import json_lines
+from unloader.cli import streams
 from unloader.cli.display.log import Display, LogDisplay
 from unloader.cli.mistakes import known_error
 from unloader.cli.signals import stop_on_signals
@@ -209,7 +209,7 @@ class _Watch:
         """Report the end of the run, then run the command for that."""
         self._record_end(error)
         if self._traces is not None and (problem := self._traces.end()):
-            json_lines.notice(f"some traces could not be sent: {problem}")
+            streams.notice(f"some traces could not be sent: {problem}")
         event: Literal["on-success", "on-failure"] = "on-success" if error is None else "on-failure"
         command = self._values[event.replace("-", "_")]
         if command is None:
@@ -219,17 +219,17 @@ class _Watch:
         def take(line: str) -> None:
             # A command whose output has no reader must not end the run.
             with suppress(OSError):
-                json_lines.write("hook", {"hook": event, "text": line}, line)
+                streams.write("hook", {"hook": event, "text": line}, line)
 
         variables, timeout = self._values["hook_env"], self._values["hook_timeout"]
         if missing := ", ".join(name for name in variables if name not in os.environ):
             text = f"--hook-env: the command does not get these unset variables: {missing}"
-            json_lines.notice(text)
+            streams.notice(text)
         with stop_on_signals(lambda text: None, earlier=False) as stop:
             why = run_hook(command, self._account, take, stop, timeout, variables)
         failure = f"the command of --{event} failed: {why}"
         if why and error is not None:
-            json_lines.notice(failure)
+            streams.notice(failure)
         elif why:
             failed = FollowUpFailed(
                 f"the run is complete, but {failure}",
@@ -245,4 +245,4 @@ class _Watch:
                 self._metrics.write()
             except OSError as refused:
                 path = self._values["metrics_file"]
-                json_lines.notice(f"--metrics-file {path} could not be written: {refused}")
+                streams.notice(f"--metrics-file {path} could not be written: {refused}")

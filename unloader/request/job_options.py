@@ -366,7 +366,7 @@ class TextFilesOptions:
 
 class ParquetFilesOptions:
     owner = ParquetFormat
-    row_group_rows = _parquet(COUNT)
+    row_group_rows = _parquet(COUNT, example="500k")
     """Maximum number of rows in a row group."""
     row_group_bytes = _parquet(SIZE_FROM_1)
     """Size in memory at which a row group ends, in bytes."""

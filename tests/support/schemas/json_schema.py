@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from unloader.cli.display.json_lines import asked_for
+from unloader.cli.streams import asked_for
 from unloader.manifest import read
 from unloader.manifest.model import Manifest, TablesManifest
 

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 from unloader.cli import main
 from unloader.cli.commands.help import STATUSES
 from unloader.cli.group import COMMANDS, group
-from unloader.cli.options.command import examples_with
-from unloader.cli.options.parameter import JobOption
+from unloader.cli.options.command import JobOption, examples_with
 from unloader.cli.reference import reference
 from unloader.errors import UsageError
 from unloader.request.job_options import DIALECTS

@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from unloader import api
-from unloader.cli.commands import declared
 from unloader.cli.display import render
+from unloader.cli.options.command import declared
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import display_for
 from unloader.errors import Interrupted, OutputFailed

@@ -10,9 +10,8 @@ import click
 from msgspec import convert
 
 from unloader import api
-from unloader.cli.commands import declared
 from unloader.cli.display import render
-from unloader.cli.options.parameter import given
+from unloader.cli.options.command import declared, given
 from unloader.cli.options.request_of import connect_to, keys_at
 from unloader.cli.options.source_argument import finished_directories, finished_directory
 from unloader.cli.watching import display_for

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.mistakes import no_command, no_part
-from unloader.cli.options.command import options_named, part_page, sections
+from unloader.cli.options.command import declared, options_named, part_page, sections
 from unloader.errors import UsageError
 
 STATUSES = {

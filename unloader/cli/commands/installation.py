@@ -9,9 +9,8 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from unloader.cli.commands import declared
 from unloader.cli.display import render, seats
-from unloader.cli.options.parameter import given
+from unloader.cli.options.command import declared, given
 from unloader.cli.options.rules import conflicts
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES

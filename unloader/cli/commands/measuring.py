@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.render import megabytes, megabytes_per_second
 from unloader.cli.options import rules
-from unloader.cli.options.parameter import given
+from unloader.cli.options.command import declared, given
 from unloader.cli.options.request_of import connect_to, request_of
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals

@@ -1,4 +1,4 @@
-"""`unloader run` and `unloader resume`: unload tables or a query, or go on with it."""
+"""`unloader run` and `unloader resume`: unload tables or a query, and resume a run."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ import os
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from unloader import api
-from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.summary import show_result
 from unloader.cli.options import rules
-from unloader.cli.options.parameter import on_command_line
-from unloader.cli.options.request_of import asked_request, given_keys, keys_at, secret_of
-from unloader.cli.options.rules import is_of_several
+from unloader.cli.options.command import declared, on_command_line
+from unloader.cli.options.request_of import (
+    asked_request,
+    given_keys,
+    keys_at,
+    secret_of,
+    tables_request,
+)
 from unloader.cli.options.source_argument import (
     SourceArgument,
     finished_directory,
     source_argument,
 )
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import check_report, watched, write_report
+from unloader.cli.watching import check_report, display_for, watched, write_report
 from unloader.errors import UsageError
-from unloader.model import ClusterOptions
+from unloader.events import Notice
+from unloader.model import ClusterOptions, Request
 from unloader.request.settings import part_text
+from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import PlacePath
 
 
@@ -68,25 +75,27 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
     takes precedence over the variable, and the variable over the job file.
     """
     check_report(values)
+    planned, label = None, ""
+    shown: Request
+    job: Request | TablesRequest
     if values["part"] is not None and argument.plan is None:
         raise UsageError(
             "--part needs a plan file, because all parts belong to one plan",
             "make one with unloader plan SOURCE --output plan.json, and run plan.json --part "
             f"{part_text(values['part'])}",
         )
-    if argument.plan is None and (argument.job is not None or is_of_several(values)):
-        # Imported on use: most runs are of one table.
-        from unloader.cli.jobs.tables import run_tables
-
-        done = run_tables(context, argument, values)
-        if done is not None:
-            show_result(done, values)
-        return
-    job, planned = asked_request(context, argument.url, values), None
+    if argument.plan is None and (argument.job is not None or rules.is_of_several(values)):
+        job = tables_request(context, argument.url, argument.job, values)
+        # One request for metrics and traces of all tables.
+        place, label = job.options.destination or "several", "several tables"
+        output = replace(job.common.output, destination=place, others=())
+        shown = replace(job.common, output=output)
+    else:
+        shown = job = asked_request(context, argument.url, values)
     if argument.plan is not None:
         rules.validate_planned(on_command_line(context), argument.plan_file)
         planned = api.planned_run(argument.plan)
-        part, units = job.selection.part, len(planned.plan.units)
+        part, units = shown.selection.part, len(planned.plan.units)
         if part is not None and part.number > units:
             # Not a failure: a job array is submitted before the number of units is known.
             facts = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
@@ -96,12 +105,14 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
                 text = f"part {part.number} of {part.of} has no work unit: the plan has {units}"
                 render.print_aside(f"{text}. Nothing was read or written.")
             return
-    if values["skip_finished"]:
-        from unloader.cli.jobs.tables import is_skipped
-
-        if is_skipped(job, values):
-            return
-    with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
+    if values["skip_finished"] and (found := api.finished(job)) is not None:
+        # No command of `--on-success`: it would load the same files again.
+        with display_for(values) as display:
+            display(Notice(text=f"run {found['run_id']} of this job is finished: nothing was done"))
+        if values["json"]:
+            render.emit(render.json_text({**found, "skipped": True}))
+        return
+    with watched(values, shown, label) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.unload(
             job, planned=planned, resume=values["resume_or_start"], observe=display, stop=stop
         )

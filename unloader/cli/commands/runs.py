@@ -14,10 +14,9 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.log import phase_text, tables_text
-from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.command import declared, on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import Interrupted, OutputFailed, PartialUnload, translated

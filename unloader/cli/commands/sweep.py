@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from numa.errors import TopologyError
 from numa.topology import detect
-from unloader.cli.commands import declared
 from unloader.cli.display import render
 from unloader.cli.display.render import megabytes
 from unloader.cli.options import rules
-from unloader.cli.options.parameter import JobOption, given, given_values, on_command_line
+from unloader.cli.options.command import JobOption, declared, given, given_values, on_command_line
 from unloader.cli.options.request_of import connect_to, request_of
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals

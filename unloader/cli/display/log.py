@@ -3,7 +3,7 @@
 The bar and `unloader status` show the same texts as these lines. The fields of the lines in JSON
 are a contract with the programs that read them. A new event or a new field leaves the version as it
 is, so readers ignore unknown events and fields. A field that is removed, or that changes its
-meaning, makes a new version: `json_lines.VERSION`. The schema in the docs is made with:
+meaning, makes a new version: `streams.VERSION`. The schema in the docs is made with:
 python -m unloader.cli.display.log > docs/log.schema.json
 """
 
@@ -22,7 +22,8 @@ from msgspec import Struct
 from msgspec.json import schema_components
 from msgspec.structs import replace
 
-from unloader.cli.display import json_lines, render
+from unloader.cli import streams
+from unloader.cli.display import render
 from unloader.events import (
     Event,
     Notice,
@@ -162,7 +163,7 @@ class LogDisplay(Display):
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
-            json_lines.run_id = event.run_id
+            streams.run_id = event.run_id
             self._shown_at = now
         self._tally.add(event, now)
         phase = self._tally.phase
@@ -198,7 +199,7 @@ class LogDisplay(Display):
         """Show that a signal asked to stop; safe in a signal handler."""
         with suppress(OSError):
             facts = {"text": text}
-            line = json_lines.line_of("stopping", facts) if self._as_json else _line(text)
+            line = streams.line_of("stopping", facts) if self._as_json else _line(text)
             os.write(2, (line + "\n").encode())
 
     def close(self, finished: bool) -> None:
@@ -235,7 +236,7 @@ class LogDisplay(Display):
         # A lost log must not lose the run.
         with suppress(OSError):
             if self._as_json:
-                json_lines.write(name, facts)
+                streams.write(name, facts)
             else:
                 sys.stderr.write(_line(text) + "\n")
                 sys.stderr.flush()
@@ -401,7 +402,7 @@ def schema() -> dict[str, Any]:
     names = [ref["$ref"].removeprefix("#/$defs/") for ref in refs]
     lines = dict(_OTHERS)
     lines |= {event: found[name]["properties"] for event, name in zip(kinds, names, strict=True)}
-    head = {"version": {"enum": [json_lines.VERSION]}, "event": _TEXT, **_STAMPS}
+    head = {"version": {"enum": [streams.VERSION]}, "event": _TEXT, **_STAMPS}
     # A field with a default is in each line, except where a record leaves its defaults out.
     lacking = {event for event, kind in kinds.items() if kind.__struct_config__.omit_defaults}
     return {

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from unloader import nouns
-from unloader.cli.display import json_lines
+from unloader.cli import streams
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
 from unloader.nouns import counted
@@ -110,7 +110,7 @@ def print_aside(text: str) -> None:
 def notices(texts: Iterable[str]) -> None:
     """Write notices to stderr, one a line."""
     for text in texts:
-        json_lines.notice(visible(text))
+        streams.notice(visible(text))
 
 
 def json_text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import convert
@@ -17,7 +17,7 @@ from unloader.manifest.model import (
     TotalsRecord,
     totals_of,
 )
-from unloader.model import Setting, Snapshot
+from unloader.model import ReadColumn, Setting, Snapshot
 from unloader.nouns import counted
 from unloader.placement.evidence import NodeRecord, WorkerRecord
 from unloader.storage.place_names import KEPT, destination_kind
@@ -192,3 +192,43 @@ def placement_tables(nodes: Sequence[NodeRecord], workers: Sequence[WorkerRecord
 def _percent(share: float | None) -> str | None:
     # Rounded down: only a share of 1 is shown as 100.0 %.
     return None if share is None else f"{int(share * 1000) / 10:.1f} %"
+
+
+_FORMS = (
+    (("int", "uint"), "whole number"),
+    (("decimal",), "number, all digits"),
+    (("float", "double", "halffloat"), "number, shortest exact"),
+    (("bool",), "true or false"),
+    (("date",), "date, ISO 8601"),
+    (("time32", "time64"), "time, ISO 8601"),
+    (("duration", "month_day_nano", "interval"), "interval"),
+    (("binary", "large_binary", "fixed_size_binary"), "binary, hexadecimal"),
+    (("list", "large_list", "fixed_size_list", "struct", "map"), "JSON"),
+    (("null",), "always NULL"),
+)
+"""The beginnings of Arrow types' names, and their forms in the default dialect."""
+
+
+def csv_form(output_type: str) -> str:
+    """Return the form of an Arrow type in the default dialect; `text` for all text."""
+    if output_type.startswith("timestamp"):
+        return "timestamp with offset, ISO 8601" if "tz=" in output_type else "timestamp, ISO 8601"
+    for beginnings, form in _FORMS:
+        if output_type.startswith(beginnings):
+            return form
+    return "text"
+
+
+def column_table(columns: Iterable[ReadColumn], *, is_text: bool, head: str = "column") -> str:
+    """Return a table of columns with their types in the source and in the output."""
+    return render.table(
+        (head, "type", "in the output", "lossless", "note"),
+        (
+            (
+                *(render.name(each.name), each.source_type or None),
+                csv_form(each.output_type) if is_text else each.output_type,
+                *(each.lossless, each.note or ""),
+            )
+            for each in columns
+        ),
+    )

@@ -1,25 +1,266 @@
-"""A command with its declared options, by groups on its help page, on one screen, or one alone."""
+"""Commands with declared options: a flag, a variable and a key of a job file for each.
+
+Options are shown by groups on the help page of a command, on one screen, or one alone.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from textwrap import dedent
+from textwrap import dedent, indent
 from typing import Any
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from unloader.cli.display import json_lines
-from unloader.cli.options.parameter import JobOption
-from unloader.cli.streams import was_closed
+from unloader.cli import streams
+from unloader.cli.display import render
 from unloader.errors import UsageError
+from unloader.model import Setting
 from unloader.nouns import counted
-from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
-from unloader.request.option import READING
-from unloader.request.options import every_option, options_of
+from unloader.redaction import (
+    MASKING_KEY_VARIABLE,
+    PARQUET_KEY_VARIABLE,
+    PASSWORD_VARIABLE,
+    redact,
+)
+from unloader.request.job_files import meaning
+from unloader.request.option import READING, Option
+from unloader.request.options import every_option, options_of, shared_options
+from unloader.request.value_types import PLACES
 from unloader.sources.registry import VARIABLES, unknown_to
+
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+"""The sources that set an option for this job; a variable may be set for all jobs."""
+
+_RAW = "unloader.raw"
+"""Key of a context's `meta`: the values as they were written."""
+
+
+class JobOption(click.Option):
+    """An option that is also read from the environment, and shown under a heading."""
+
+    WITHOUT_VARIABLE = "unloader.without_variable"
+    """Key of a context's `meta`: names of options that do not look at the environment there."""
+
+    def __init__(self, declared: Option) -> None:
+        kind, initial, is_flag = declared.kind, declared.initial, declared.is_flag
+        shown, found = kind.shown, dict[str, Any]()
+        if is_flag:
+            found["default"] = initial
+        elif initial is not None and not declared.multiple:
+            found["default"] = kind.write(initial)
+        super().__init__(
+            ["/".join(f"--{key.replace('_', '-')}" for key in declared.keys)],
+            is_flag=is_flag,
+            type=None if is_flag else click.UNPROCESSED,
+            metavar=declared.metavar or (f"[{shown}]" if kind.choices else shown),
+            required=declared.required,
+            multiple=declared.multiple,
+            show_default=declared.default_text or True,
+            envvar=declared.variables[0],
+            show_envvar=True,
+            # The format of the log counts for errors in other options, as early as the job file.
+            # Routes come before --to: each has its own.
+            is_eager=declared.name in ("log-format", "route"),
+            **found,
+        )
+        self.declared = declared
+        self.group = declared.group
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the row of the help page; only here the text is read from the declaration."""
+        self.help = self.declared.help
+        return super().get_help_record(ctx)
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the variable's text; UNLOADER_NO_HEADER=1 is --no-header, and so on."""
+        if self.envvar is None or self.name in ctx.meta.get(self.WITHOUT_VARIABLE, ()):
+            return None
+        value = super().resolve_envvar_value(ctx)
+        for opposite in self.declared.variables[1:] if value is None else ():
+            text = os.environ.get(opposite)
+            if text:
+                return str(not click.BOOL.convert(text, self, ctx))
+        return value
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the meaning of the value, and remember how it was written."""
+        place, initial = ctx.get_parameter_source(str(self.name)), self.declared.initial
+        if place is ParameterSource.DEFAULT or value is None:
+            return () if self.multiple and initial is None else initial
+        if self.is_flag:
+            written = converted = super().type_cast_value(ctx, value)
+        else:
+            # A plan has paths as they were on a command line.
+            in_job = place is ParameterSource.DEFAULT_MAP and not ctx.obj.planned
+            no_shell = in_job or place is ParameterSource.ENVIRONMENT
+            try:
+                converted = self.declared.read(value, no_shell=no_shell)
+            except ValueError as error:
+                raise click.BadParameter(f"{error}.", ctx, self) from error
+            written = converted if self.declared.kind.is_path else value
+        raw = ctx.meta.setdefault(_RAW, {})
+        raw[self.name] = [*converted] if self.multiple else written
+        return converted
+
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        """Return the variable's text as one occurrence: blanks do not separate items."""
+        text = self.resolve_envvar_value(ctx)
+        return (text,) if self.multiple and text is not None else text
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Let the shell offer words, directories or files."""
+        kind = self.declared.kind
+        if kind is PLACES or kind.only == "directory":
+            return [CompletionItem(incomplete, type="dir")]
+        if kind.is_path:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(each) for each in kind.choices if each.startswith(incomplete)]
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the value; --to may be missing where each route has a destination.
+
+        Raises:
+            BadOptionUsage: The command line has the option without its value; click ignores that.
+        """
+        given = value if isinstance(value, (tuple, list)) else (value,)
+        if None in given and ctx.get_parameter_source(str(self.name)) is GIVEN[0]:
+            name = self.opts[0]
+            raise click.BadOptionUsage(name, f"option {name} needs a value", ctx)
+        declared, known = self.declared, ctx.obj or streams.Invocation()
+        try:
+            found = super().process_value(ctx, value)
+        except click.MissingParameter:
+            # The rules refuse an empty list.
+            in_file = ctx.get_parameter_source(str(self.name)) is GIVEN[1]
+            if in_file or (declared.name == "to" and (ctx.params.get("route") or known.routes)):
+                return ()
+            raise
+        if declared.name == "log-format":
+            streams.switch(found == "json")
+        elif declared.name == "to" and declared.required and "-" in found:
+            # The JSON of an error stays off a standard output that is for data.
+            known.data_on_stdout = True
+        elif declared.name == "json" and found:
+            if streams.was_closed(1):
+                raise UsageError(
+                    "--json needs standard output, and it is closed",
+                    "send it to a file or a reader",
+                )
+            known.json = True
+        return found
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the place of a wrong value: an option, a variable, or a key of a job file."""
+        place = ctx.get_parameter_source(str(self.name)) if ctx is not None else None
+        if place is ParameterSource.ENVIRONMENT:
+            return f"the variable {self.envvar}"
+        name = self.declared.name
+        if ctx is not None and place is ParameterSource.DEFAULT_MAP:
+            set_here = ctx.obj.job_values.get(self.declared.key)
+            return f"the key {name!r} of {set_here.place if set_here else ctx.obj.job_file}"
+        return f"'--{name}'"
+
+
+def entry_context(around: click.Context, known: streams.Invocation) -> click.Context:
+    """Return the call of a command for an entry of a job file, with the values of the entry.
+
+    The command line and the variables of the call around it override the entry.
+    """
+    inner = click.Context(around.command, info_name=around.info_name, obj=known)
+    for option in around.command.params:
+        name = str(option.name)
+        if not isinstance(option, JobOption):
+            continue
+        place = around.get_parameter_source(name)
+        given = known.job_values.get(name)
+        if place in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+            value = around.params[name]
+            inner.meta.setdefault(_RAW, {})[name] = around.meta[_RAW][name]
+        elif given is not None:
+            value, place = meaning(option.declared, given), ParameterSource.DEFAULT_MAP
+            written = value if option.declared.kind.is_path else given.value
+            inner.meta.setdefault(_RAW, {})[name] = [*value] if option.multiple else written
+        else:
+            value, place = option.declared.initial, ParameterSource.DEFAULT
+            value = () if value is None and option.multiple else value
+        inner.params[name] = value
+        inner.set_parameter_source(name, place)
+    return inner
+
+
+def given_values(ctx: click.Context) -> Iterator[tuple[JobOption, Any]]:
+    """Yield each option that is set anywhere, with a value that a job file may hold for it."""
+    raw = ctx.meta.get(_RAW, {})
+    for option in ctx.command.params:
+        if isinstance(option, JobOption) and option.name in raw:
+            yield option, raw[option.name]
+
+
+def on_command_line(ctx: click.Context) -> frozenset[str]:
+    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is GIVEN[0])
+
+
+def given(ctx: click.Context) -> frozenset[str]:
+    """Return the names of the parameters that the command line or the job file sets.
+
+    A value in [defaults] may be meant for other tables, like a variable.
+    """
+    found = frozenset(name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)
+    in_file = [name for name in found if ctx.get_parameter_source(name) is GIVEN[1]]
+    job = ctx.obj.job_values if in_file else {}
+    return found - {name for name in in_file if name in job and job[name].is_default}
+
+
+def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
+    """Return each option that is set on the command line, by a variable or in a file.
+
+    Variables that do not apply to the format or to this kind of source are left out, as the run
+    leaves them.
+    """
+    found, unknown = [], unknown_to(kind)
+    for parameter, value in given_values(ctx):
+        option = parameter.declared
+        applies = option.knows(ctx.params["format"]) and option.key not in unknown
+        if option.effect == "unrecorded" or not applies or value in (None, []):
+            continue
+        place = ctx.get_parameter_source(option.key)
+        origin = "command line"
+        if place is ParameterSource.ENVIRONMENT:
+            names = option.variables
+            name = next((name for name in names if os.environ.get(name)), names[0])
+            origin = f"environment variable {name}"
+        elif place is ParameterSource.DEFAULT_MAP:
+            known = ctx.obj.job_values.get(option.key)
+            path = ctx.obj.job_file if known is None else known.place.path
+            entry = f", {known.entry}" if known is not None and known.entry else ""
+            origin = f"{'plan' if ctx.obj.planned else 'job'} file {path}{entry}"
+        found.append(
+            Setting(
+                name=option.name,
+                value=shown_value(option, value),
+                origin=origin,
+                effect=option.effect,
+                from_variable=place is ParameterSource.ENVIRONMENT,
+            )
+        )
+    return tuple(found)
+
+
+def shown_value(option: Option, value: Any) -> str:
+    """Return the value of an option in one line, without a secret."""
+    if option.secret:
+        # A statement may hold a password, which no pattern is sure to find.
+        return f"{len(value)} statement{'s' if len(value) > 1 else ''}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return render.one_line(redact(text))
+
 
 _SCREEN_COLUMNS = 80
 _NAME_COLUMNS = 33
@@ -116,7 +357,9 @@ def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click
     for parameter in command.get_params(ctx):
         if isinstance(parameter, click.Option) and not parameter.hidden:
             found.setdefault(getattr(parameter, "group", "Options"), []).append(parameter)
-    return found
+    # The groups of this command alone, then the groups of `run` in their order, then --help.
+    order = {option.group: at for at, option in enumerate(shared_options(), 1)} | {"Options": 9999}
+    return {name: found[name] for name in sorted(found, key=lambda each: order.get(each, 0))}
 
 
 def options_named(ctx: click.Context, word: str) -> list[click.Option]:
@@ -217,7 +460,7 @@ class JobCommand(ShortHelp):
                     near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
                     unknown.append(f"{name} (did you mean {near[0]}?)" if near else name)
         if unknown:
-            json_lines.notice(f"no option has the variable {', '.join(unknown)}")
+            streams.notice(f"no option has the variable {', '.join(unknown)}")
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -234,78 +477,34 @@ class JobCommand(ShortHelp):
                     formatter.write_dl(records)
 
 
-def declared_options(
-    command: str, *, by_hand: Collection[str] = ()
-) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """Return the decorator that gives a command its declared options; `""` is the program itself.
+def declared(
+    name: str,
+    summary: str,
+    examples: str,
+    *,
+    by_hand: Collection[str] = (),
+    context_settings: dict[str, Any] | None = None,
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Return the decorator that makes a function the command of this name, with its options.
 
-    The help page shows no variable for the options `by_hand`, which only the command line sets.
+    The examples are one a line, and their further lines are indented. The help page shows no
+    variable for the options `by_hand`, which only the command line sets.
     """
+    lines = dedent(examples).strip()
+    title = "Examples" if "\nunloader" in lines else "Example"
 
-    def decorate(function: click.decorators.FC) -> click.decorators.FC:
-        parameters: list[click.Option] = []
-        for declared in options_of(command):
-            option = JobOption(declared)
-            option.show_envvar = option.name not in by_hand
-            if declared.name == "log-format":
-                # As early as the job file, so that errors in other options have this format.
-                option.callback, option.is_eager = _log_in, True
-            elif declared.name == "route":
-                # Before --to: each route has its own.
-                option.is_eager = True
-            elif declared.name == "json":
-                option.callback = _answer_json
-            elif declared.name == "to" and declared.required:
-                option.callback = _answer_beside_data
-            parameters.append(option)
-        if any(option.name == "password_file" for option in parameters):
-            refused = click.Option(
-                ["--password"],
-                hidden=True,
-                expose_value=False,
-                callback=_refuse_password,
-                help="Refused: other users can read a command line.",
-            )
-            parameters.append(refused)
-        if isinstance(function, click.Command):
-            function.params.extend(parameters)
-        else:
-            # As click's own decorators do: the last one applied comes first.
-            known = getattr(function, "__click_params__", [])
-            function.__click_params__ = [*known, *reversed(parameters)]  # type: ignore[attr-defined]
-        return function
+    def decorate(function: Callable[..., None]) -> click.Command:
+        made = click.command(
+            name,
+            cls=JobCommand,
+            short_help=summary,
+            epilog=f"\b\n{title}:\n{indent(lines, '  ')}",
+            context_settings=context_settings,
+        )(function)
+        made.params += map(JobOption, options_of(name))
+        for option in made.params:
+            if option.name in by_hand and isinstance(option, JobOption):
+                option.show_envvar = False
+        return made
 
     return decorate
-
-
-def _refuse_password(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    if value is not None:
-        raise click.UsageError(
-            "a password on the command line can be read by every user of this machine; set "
-            "UNLOADER_PASSWORD, or use --password-file or --password-prompt",
-            ctx,
-        )
-
-
-def _answer_beside_data(
-    ctx: click.Context, option: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Keep the JSON of an error off a standard output that is for data."""
-    if "-" in value and ctx.obj is not None:
-        ctx.obj.data_on_stdout = True
-    return value
-
-
-def _log_in(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    json_lines.switch(value == "json")
-    return value
-
-
-def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
-    if value and was_closed(1):
-        raise UsageError(
-            "--json needs standard output, and it is closed", "send it to a file or a reader"
-        )
-    if value and ctx.obj is not None:
-        ctx.obj.json = True
-    return value

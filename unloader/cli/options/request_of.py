@@ -1,4 +1,4 @@
-"""From the values of options and routes to a `Request`, and what options decide together."""
+"""From the values of options to what is asked: one table, several outputs, or several tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from unloader.cli.options import rules
-from unloader.cli.options.parameter import given, on_command_line, settings_of, shown_value
+from unloader.cli.options.command import (
+    GIVEN,
+    entry_context,
+    given,
+    on_command_line,
+    settings_of,
+    shown_value,
+)
 from unloader.cli.options.rules import has_parquet_key, is_of_several, table_names
 from unloader.cli.signals import seen_while_waiting
+from unloader.cli.streams import Invocation
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import (
     ClusterOptions,
@@ -35,10 +43,18 @@ from unloader.model import (
     SessionOptions,
     Setting,
     SourceSpec,
+    TablesOptions,
     ValueOptions,
 )
-from unloader.redaction import PASSWORD_VARIABLE, holds_secret, known_openly, learn
-from unloader.request.job_files import Entry, Given, Place, meaning
+from unloader.redaction import (
+    HIDDEN,
+    PASSWORD_VARIABLE,
+    holds_secret,
+    holds_sql_password,
+    known_openly,
+    learn,
+)
+from unloader.request.job_files import FORM, SUBJECT, Entry, Given, JobFile, Place, meaning
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.request.name_templates import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table
@@ -53,9 +69,10 @@ from unloader.request.settings import (
     parse_mask,
     plain_name,
 )
-from unloader.resolve.places import in_directory_of_part
+from unloader.resolve.places import directories_of, in_directory_of_part
 from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
-from unloader.secrets.secret_places import credential
+from unloader.secrets.secret_places import check_private, credential
+from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.sources.registry import KINDS, unknown_to, url_form
 from unloader.storage.place_names import KEPT, destination_kind, is_kept, is_one_stream
 from unloader.transforms.masking_keys import key_place
@@ -219,18 +236,14 @@ def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
         steps.append(Step(step="keep", columns=tuple(map(plain_name, kept))))
     if not steps:
         return None
-    places = _key_places(values.get("mask_key") or ())
-    names = TransformOptions(steps=tuple(steps)).key_names
-    keys = tuple(key_place(name, places.get(name, "")) for name in names)
-    return TransformOptions(steps=tuple(steps), keys=keys)
+    found = TransformOptions(steps=tuple(steps))
+    known = {each.name: each for each in given_keys(values.get("mask_key") or ())}
+    keys = (known.get(name) or key_place(name, "") for name in found.key_names)
+    return replace(found, keys=tuple(keys))
 
 
 def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
     """Return where the keys are found that `--mask-key` names, each in one place."""
-    return tuple(key_place(name, place) for name, place in _key_places(items).items())
-
-
-def _key_places(items: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, place in map(parse_key_place, items):
         kind, _, path = place.partition(":")
@@ -244,7 +257,7 @@ def _key_places(items: Iterable[str]) -> dict[str, str]:
                 f"--mask-key names two places for the key {name or DEFAULT_KEY}",
                 "give the keys names, such as --mask-key customers=file:PATH",
             )
-    return found
+    return tuple(key_place(name, place) for name, place in found.items())
 
 
 def _encryption(values: Mapping[str, Any]) -> EncryptionOptions | None:
@@ -370,9 +383,7 @@ def secret_of(source: SourceSpec, values: Mapping[str, Any]) -> SecretReference 
 def _password_file(values: Mapping[str, Any]) -> Path | None:
     given = ["--" + key.replace("_", "-") for key in _PLACES if values.get(key)]
     if len(given) > 1:
-        raise UsageError(
-            f"{given[0]} and {given[1]} exclude each other", "leave one of the two out"
-        )
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other", rules.ONE)
     if values["password_credential"] is not None:
         return credential(values["password_credential"])
     return None if values["password_file"] is None else Path(values["password_file"])
@@ -395,7 +406,7 @@ _ON_COMMAND_LINE = "--route"
 
 def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
     """Return the request of the options and the routes, after the rules between them."""
-    entries = _entries(context, values)
+    entries = _routes(context, values)
     if entries:
         request = _request_of_routes(context, url, values, entries)
     else:
@@ -458,7 +469,7 @@ def _request_of_routes(
     return replace(first, selection=selection, routes=tuple(routes), fixed=None)
 
 
-def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
+def _routes(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
     """Return the routes of the command line, or else of the job file."""
     written = values.get("route")
     if not written:
@@ -476,7 +487,7 @@ def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[Route
     """Return the routes of a job as a plan file keeps them; `routes_at` reads them."""
     return [
         (each.name, tuple((given.key, given.value) for given in each.values))
-        for each in _entries(context, values)
+        for each in _routes(context, values)
     ]
 
 
@@ -529,3 +540,103 @@ def _of_route(
     none = {"columns": (), "exclude": ()} if "columns" in own or "exclude" in own else {}
     above = {key for key in given(context) if key not in options}
     return {**values, **none, **own}, frozenset({*own, *above}), tuple(settings)
+
+
+def tables_request(
+    context: click.Context, url: str, job: JobFile | None, values: Mapping[str, Any]
+) -> TablesRequest:
+    """Return the run over several tables that options and a job file ask for.
+
+    `values` are the options of the first entry. Errors name the entry.
+    """
+    entries = [_asked(context, url, values)] if job is None else [*_entries(context, job, url)]
+    first: dict[str, str] = {}
+    outputs = [(each, one.output) for each in entries for one in each.request.of_outputs()]
+    for entry, output in outputs:
+        for place in directories_of(output):
+            if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
+                raise UsageError(
+                    f"{first[place]} and {entry.label} go to the same directory, {place}",
+                    "add {table} to it, or give each entry a separate to",
+                )
+    if len({destination_kind(output.destinations) for _, output in outputs}) > 1:
+        raise UsageError(
+            "some tables go to directories, and other tables are dropped",
+            "give all tables the same --to",
+        )
+    # Settings of the first entry alone are not settings of the run.
+    of_entry = {
+        known.key
+        for known in context.obj.job_values.values()
+        if known.entry and context.get_parameter_source(known.key) is GIVEN[1]
+    }
+    whole = settings_of(context, entries[0].request.source.kind)
+    options = TablesOptions(
+        destination=common_place(job, entries),
+        overwrite=values.get("overwrite", False),
+        publish=values["publish"],
+        on_failure=values["on_table_failure"],
+        settings=tuple(each for each in whole if each.name.replace("-", "_") not in of_entry),
+    )
+    return TablesRequest(entries=tuple(entries), options=options)
+
+
+def _asked(
+    context: click.Context, url: str, values: Mapping[str, Any], label: str = ""
+) -> AskedTables:
+    request, choice = asked_request(context, url, values), rules.choice_of(values)
+    request = replace(request, selection=replace(request.selection, table=None))
+    return AskedTables(request=request, choice=choice, label=label)
+
+
+def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
+    """Yield the entries of a job file, each with the options of the command line."""
+    for key in SUBJECT:
+        place = context.get_parameter_source(key)
+        if place in (click.core.ParameterSource.ENVIRONMENT, GIVEN[0]):
+            raise UsageError(
+                f"--{key.replace('_', '-')} does not apply to the {len(job.tables)} [[table]] "
+                f"entries of {job.path}, which name the tables",
+                "leave it out; --exclude-table excludes some of their tables",
+            )
+    for number, table in enumerate(job.tables):
+        try:
+            routes = job.routes_of(table)
+            values = job.values_of(table, job.only_route(table))
+            check_statements(values)
+            several = routes if len(routes) > 1 else ()
+            known = Invocation(job_file=job.path, job_values=values, routes=several)
+            inner = entry_context(context, known)
+            inner.params[rules.ONE_OF_SEVERAL] = True
+            if number:
+                # It was asked for already.
+                inner.params["password_prompt"] = False
+            if context.command.name == "run" and not (inner.params["to"] or several):
+                raise UsageError("the output has no destination", "set the key 'to'")
+            yield _asked(inner, url, inner.params, table.label)
+        except UnloaderError as error:
+            where = f"{table.place}: {table.label}"
+            raise type(error)(f"{where}: {error.message}", error.hint) from error
+
+
+def common_place(job: JobFile | None, entries: Sequence[AskedTables]) -> str:
+    """Return the directory of the manifest of all, with fields; empty where nothing says it."""
+    places = {entry.request.output.destination for entry in entries}
+    if len(places) == 1:
+        return places.pop()
+    top = None if job is None else job.values_of().get("to")
+    option = next(each for each in options_of("run") if each.key == "to")
+    return "" if top is None else str(meaning(option, top)[0])
+
+
+def check_statements(values: Mapping[str, Given]) -> None:
+    """Check that a job file with a password in a statement is private to its user, or ConfigError.
+
+    Such as SET ROLE ... IDENTIFIED BY ...
+    """
+    given = values.get("session_sql")
+    # A password that is in a variable is not in the file.
+    written = [] if given is None else given.written
+    texts = written if isinstance(written, list) else [written]
+    if given is not None and any(holds_sql_password(FORM.sub(HIDDEN, str(each))) for each in texts):
+        check_private(Path(given.place.path), "job file, which holds a password,")

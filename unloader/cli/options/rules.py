@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from unloader.selection.listing import Family
     from unloader.tuning.ceilings import Part
 
-_ONE = "leave one of the two out"
+ONE = "leave one of the two out"
 
 _OWN_COLUMNS = ("which compares with the source's own columns", "use --verify full")
 _TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output-columns")
@@ -56,7 +56,7 @@ _PART_OF_RUN = (
 )
 
 _CONFLICTS: Mapping[str, tuple[str, str]] = {
-    "--table to --query": ("", _ONE),
+    "--table to --query": ("", ONE),
     "--partition to --query": ("", "use --table, or select in the query"),
     "--where to --query": ("", "write the condition into the query"),
     "--split to --query": ("which is read as one work unit", "leave it out, or use --table"),
@@ -67,37 +67,37 @@ _CONFLICTS: Mapping[str, tuple[str, str]] = {
         "use --verify full",
     ),
     "--limit-rows to --part": ("as one work unit has no parts", "run the plan without --part"),
-    "--file-per table to --part": ("which writes separate files", _ONE),
+    "--file-per table to --part": ("which writes separate files", ONE),
     "--keep to --part": _PART_OF_RUN,
     "--latest-link to --part": _PART_OF_RUN,
     "--skip-finished without --resume-or-start": ("", "give --resume-or-start as well"),
-    "--skip-finished to --overwrite": ("which replaces a finished run", _ONE),
+    "--skip-finished to --overwrite": ("which replaces a finished run", ONE),
     "--skip-finished to --part": (
         "",
         "leave it out: --resume-or-start leaves a part that is finished alone",
     ),
-    "--scn to --consistency none": ("which reads without a snapshot", _ONE),
+    "--scn to --consistency none": ("which reads without a snapshot", ONE),
     "--verify source to --consistency none": (
         "which reads without a snapshot",
-        f"{_ONE}, or use --verify full",
+        f"{ONE}, or use --verify full",
     ),
-    "--keep to --verify none": ("since earlier runs are removed after a verified run", _ONE),
+    "--keep to --verify none": ("since earlier runs are removed after a verified run", ONE),
     "--replace-where without --save-mode overwrite": ("", "give it, or leave --replace-where out"),
     **{f"--{name} to --verify source": _OWN_COLUMNS for name in _TRANSFORMING},
 }
 """Options that exclude or need each other, with the reason and the advice."""
 
 _GIVEN_CONFLICTS: Mapping[str, tuple[str, str]] = {
-    "--schema to --query": ("", _ONE),
-    "--exclude-table to --query": ("", _ONE),
-    "--tables-from to --query": ("", _ONE),
-    "--split to --limit-rows": ("which reads one work unit", _ONE),
-    "--file-size to --file-per table": ("which is one file of any size", _ONE),
+    "--schema to --query": ("", ONE),
+    "--exclude-table to --query": ("", ONE),
+    "--tables-from to --query": ("", ONE),
+    "--split to --limit-rows": ("which reads one work unit", ONE),
+    "--file-size to --file-per table": ("which is one file of any size", ONE),
     "--slow-parallelism without --slow-between": ("", "give --slow-between, or leave it out"),
     "--width without --fixed": ("", "give --fixed, or leave --width out"),
     "--decrypt-with without --encrypt-to": ("", "give --encrypt-to, or leave it out"),
     **{
-        f"--{name} to --numa off": ("which binds nothing", _ONE)
+        f"--{name} to --numa off": ("which binds nothing", ONE)
         for name in ("numa-nodes", "placement", "bind", "memory-policy", "near")
     },
 }
@@ -153,8 +153,10 @@ def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[Usag
             if not every and first[2:].replace("-", "_") not in given:
                 continue
             if _is_set(values, first) and _is_set(values, second) == (word == "to"):
-                text = f"{first} does not apply {word} {second}"
-                yield UsageError(f"{text}, {why}" if why else text, advice)
+                text = f"{first} and {second} exclude each other"
+                if why or word == "without" or " " in second:
+                    text = f"{first} does not apply {word} {second}{why and f', {why}'}"
+                yield UsageError(text, advice)
 
 
 def _is_set(values: Mapping[str, Any], words: str) -> bool:
@@ -183,7 +185,7 @@ def _selection(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[Usa
         if most is not None:
             yield UsageError(
                 "--sample takes whole work units, and --limit-rows a number of rows",
-                f"{_ONE}, or give --sample-by as well",
+                f"{ONE}, or give --sample-by as well",
             )
     for name in ("part", "skip_finished"):
         for place in (values.get("to") or ()) if values.get(name) else ():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,16 @@ import click
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from unloader.cli.options.parameter import JobOption, given_values
-from unloader.cli.options.request_of import routes_at
+from unloader.cli.options.command import JobOption, given_values
+from unloader.cli.options.request_of import check_statements, routes_at
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
-from unloader.redaction import HIDDEN, holds_sql_password
-from unloader.request.job_files import FORM, Given, JobFile, Mistake, as_given, read_job
+from unloader.request.job_files import JobFile, Mistake, as_given, read_job
 from unloader.request.locations import database_in, looks_like_source
 from unloader.request.options import options_of
 from unloader.request.settings import at_home
 from unloader.resolve.resolved import checked_version
-from unloader.secrets.secret_places import check_private
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_protocol import MANIFEST, RUN
@@ -214,19 +212,6 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
         defaults["table"] = items[0] if isinstance(items, tuple) else items
     ctx.default_map = defaults
     return SourceArgument(url=url or source_of_job(job), job=job if len(job.tables) > 1 else None)
-
-
-def check_statements(values: Mapping[str, Given]) -> None:
-    """Check that a job file with a password in a statement is private to its user, or ConfigError.
-
-    Such as SET ROLE ... IDENTIFIED BY ...
-    """
-    given = values.get("session_sql")
-    # A password that is in a variable is not in the file.
-    written = [] if given is None else given.written
-    texts = written if isinstance(written, list) else [written]
-    if given is not None and any(holds_sql_password(FORM.sub(HIDDEN, str(each))) for each in texts):
-        check_private(Path(given.place.path), "job file, which holds a password,")
 
 
 def source_of_job(job: JobFile) -> str:

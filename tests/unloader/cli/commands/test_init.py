@@ -10,7 +10,7 @@ from tomllib import loads
 
 import pytest
 
-from unloader.cli.jobs.draft import quoted
+from unloader.cli.commands.jobs import quoted
 from unloader.request.job_files import expanded
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

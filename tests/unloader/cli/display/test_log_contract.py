@@ -18,7 +18,8 @@ from processes import command
 from schemas.json_schema import PAGE, checked
 
 from unloader import cli
-from unloader.cli.display import json_lines, log
+from unloader.cli import streams
+from unloader.cli.display import log
 from unloader.cli.display.log import LogDisplay
 from unloader.events import Event
 
@@ -40,7 +41,7 @@ def test_the_schema_in_the_docs_is_the_one_of_the_types() -> None:
 
 def test_a_line_that_is_not_of_the_contract_is_found() -> None:
     """A missing key, a key too many, another type and an unknown event are each an error."""
-    line = json.loads(json_lines.line_of("notice", {"text": "x"}))
+    line = json.loads(streams.line_of("notice", {"text": "x"}))
     checked(json.dumps(line))
     for wrong in ({"text": 1}, {"more": 1}, {"version": 2}):
         with pytest.raises(AssertionError):
@@ -136,16 +137,16 @@ def test_a_lost_worker_and_a_signal(tmp_path: Path, database: str) -> None:
 
 PROGRAM = """
 import sys, threading, warnings
-from unloader.cli.display import json_lines
+from unloader.cli import streams
 from unloader.redaction import guard_streams
 guard_streams()
-json_lines.switch(True)
+streams.switch(True)
 warnings.warn("from a library", stacklevel=1)
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
 sys.stderr.write("no end")
-json_lines.write("notice", {"text": "ours"})
+streams.write("notice", {"text": "ours"})
 print("pwd=geheim123", file=sys.stderr)
 """
 

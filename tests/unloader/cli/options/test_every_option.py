@@ -18,10 +18,9 @@ from unloader.cli.commands import run as run_commands
 from unloader.cli.commands.plan import plan
 from unloader.cli.commands.run import run
 from unloader.cli.group import group
-from unloader.cli.invocation import Invocation
-from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.parameter import JobOption
+from unloader.cli.options.command import JobOption, declared
 from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.streams import Invocation
 from unloader.model import Request, SessionOptions, ValueOptions
 from unloader.request import job_options, options
 from unloader.request import value_types as kinds
@@ -196,9 +195,8 @@ def test_declaring_an_option_is_all_it_takes(
         cached.cache_clear()
     seen: list[int] = []
 
-    @click.command("run", cls=JobCommand, help="Run.", epilog="unloader run")
+    @declared("run", "Run.", "unloader run")
     @source_argument(plans=True)
-    @declared_options("run")
     def command(argument: SourceArgument, **values: Any) -> None:
         seen.append(values["new_size"])
 

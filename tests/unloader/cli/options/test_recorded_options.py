@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from unloader.cli.commands.run import run as command
-from unloader.cli.options.parameter import settings_of
+from unloader.cli.options.command import settings_of
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

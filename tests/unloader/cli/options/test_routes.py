@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from unloader.cli.group import group
-from unloader.cli.invocation import Invocation
+from unloader.cli.streams import Invocation
 from unloader.request.settings import parse_route
 
 

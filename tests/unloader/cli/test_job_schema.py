@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from schemas.json_schema import problems
 
-from unloader.cli.jobs import schema
+from unloader.cli.reference import job_schema
 from unloader.request.option import of_scope
 from unloader.request.options import options_of
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "job.schema.json"
 BLOCK = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 
@@ -27,8 +27,8 @@ def wrong(text: str) -> list[str]:
 
 
 def test_the_page_is_made_from_the_options() -> None:
-    """Make it again after a change: python -m unloader.cli.jobs.schema > docs/job.schema.json."""
-    assert PAGE.read_text("utf-8") == schema.text()
+    """Make it again after a change: python -m unloader.cli.reference job > docs/job.schema.json."""
+    assert PAGE.read_text("utf-8") == job_schema()
 
 
 def test_every_job_file_of_docs_and_examples_is_as_the_schema_says() -> None:
