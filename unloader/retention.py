@@ -195,48 +195,45 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
     """Of an interrupted run: the run, and the runs that it replaced. `tables` has their
     publications."""
 
-    def why_kept(self) -> str:
-        """Return what in its directories is not as the run has left it; empty if all is."""
+    def check(self) -> None:
+        """Raise OSError if something in its directories is not as the run has left it."""
         home, manifest = self.places[0], self.manifest
         if isinstance(manifest, Manifest):
-            reasons = (_why_not_of(manifest, each, self.places) for each in self.places)
-            return next(filter(None, reasons), "")
-        tables = set(self.tables) - {home}
-        if manifest is not None:
-            for entry, table in zip(manifest.tables, self.tables, strict=True):
-                if not _is_below(table, home):
-                    return f"{table} is not inside it"
-                if digest_at_end(manifest_data(table)) != entry.digest:
-                    return f"{table} was unloaded again after the run"
-                if len(directories_of(read_manifest(table), table)) != 1:
-                    return f"the run in {table} also has files in other directories"
-        for table in sorted(tables):
-            inside = table.is_relative_to(home)
-            if not inside or (os.path.lexists(table) and not _is_below(table, home)):
-                return f"it also has files in {table}"
-        directories = {home, *self.tables, *_between(home, tables)}
+            for place in self.places:
+                _check_files(manifest, place, self.places)
+            return
+        tables = sorted({*self.tables} - {home})
+        for table in tables if manifest is None else ():
+            if not table.is_relative_to(home) or (
+                os.path.lexists(table) and not _is_below(table, home)
+            ):
+                raise OSError(f"it also has files in {table}")
+        for entry, table in zip(manifest.tables, self.tables, strict=True) if manifest else ():
+            if not _is_below(table, home):
+                raise OSError(f"{table} is not inside it")
+            if digest_at_end(manifest_data(table)) != entry.digest:
+                raise OSError(f"{table} was unloaded again after the run")
+            if len(directories_of(read_manifest(table), table)) != 1:
+                raise OSError(f"the run in {table} also has files in other directories")
+        directories = {home, *tables, *_between(home, tables)}
         for directory in filter(Path.is_dir, sorted(directories)):
             names = set(os.listdir(directory))
             names -= {each.name for each in directories if each.parent == directory}
             if manifest is None:
                 for path in strangers(directory / RUN):
-                    return f"{path} is not a file of the run"
+                    raise OSError(f"{path} is not a file of the run")
                 prepared = tuple(_HIDDEN + each for each in self.ids)
-                names = {
-                    each for each in names if each != RUN and not any(p in each for p in prepared)
-                }
+                names = {each for each in names if not any(p in each for p in prepared)} - {RUN}
             elif directory == home:
                 names -= {MANIFEST}
             if MANIFEST in names and directory in self.tables:
                 published = read_manifest(directory)
                 if manifest is not None or published.run_id in self.ids:
                     beside = frozenset() if manifest is not None else frozenset({RUN})
-                    if why := _why_not_of(published, directory, (directory,), beside):
-                        return why
+                    _check_files(published, directory, (directory,), beside)
                     continue
             for name in sorted(names):
-                return f"{directory / name} is not a file of the run"
-        return ""
+                raise OSError(f"{directory / name} is not a file of the run")
 
     def remove(self) -> None:
         """Remove files and directories of the run; OSError if something was put there meanwhile."""
@@ -245,11 +242,18 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
             for place in self.places:
                 os.rename(place, hidden := _hidden(place, self.run_id))
                 renamed.append((place, hidden))
-            moved = _moved(self, tuple(hidden for _, hidden in renamed))
-            why = "it was resumed or finished" if moved is None else moved.why_kept()
-            if moved is None or why:
-                # Another program came between the check and the new name, maybe a run.
-                raise OSError(f"{self.places[0]} was changed during its removal: {why}")
+            # Another program may have come between the check and the new name, maybe a run.
+            try:
+                moved = found_at(renamed[0][1])
+                if moved is None or (moved.run_id, type(moved.manifest)) != (
+                    self.run_id,
+                    type(self.manifest),
+                ):
+                    raise OSError("it was resumed or finished")
+                moved = replace(moved, places=tuple(hidden for _, hidden in renamed))
+                moved.check()
+            except OSError as error:
+                raise OSError(f"{self.places[0]} was changed during its removal: {error}") from None
         except (OSError, UnloaderError):
             for place, hidden in renamed:
                 os.rename(hidden, place)
@@ -258,12 +262,15 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
 
     def empty(self) -> None:
         """Remove the remaining files of the run and its directories; see `LEAVING`."""
-        home = self.places[0]
-        tables = [] if isinstance(self.manifest, Manifest) else {*self.tables} - {home}
-        for table in sorted(tables):
+        home, manifest = self.places[0], self.manifest
+        if isinstance(manifest, Manifest):
+            _remove_files(manifest, self.places)
+            return
+        tables = sorted({*self.tables} - {home})
+        for table in tables:
             if not table.is_dir() or not _is_below(table, home):
                 continue
-            if self.manifest is None:
+            if manifest is None:
                 clear([str(table)], dry_run=False)
             if (table / MANIFEST).exists():
                 _remove_files(read_manifest(table), (table,))
@@ -272,10 +279,7 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
         for directory in sorted(_between(home, tables), key=lambda path: -len(path.parts)):
             if directory.is_dir():
                 os.rmdir(directory)
-        if isinstance(self.manifest, Manifest):
-            _remove_files(self.manifest, self.places)
-            return
-        if self.manifest is None:
+        if manifest is None:
             clear([str(home)], dry_run=False)
         else:
             (home / MANIFEST).unlink()
@@ -303,47 +307,42 @@ def _remove_files(manifest: Manifest, places: Sequence[Path]) -> None:
             os.rmdir(place)
 
 
-def _why_not_of(
+def _check_files(
     manifest: Manifest,
     directory: Path,
     places: Sequence[Path],
     beside: frozenset[str] = frozenset(),
-) -> str:
+) -> None:
     expected = set(_names_of(manifest, places.index(directory)))
     written, files = os.lstat(places[0] / MANIFEST).st_mtime_ns, manifest.files
     with os.scandir(directory) as entries:
         found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
     for name in sorted(found.keys() - expected - beside):
-        return f"{directory / name} is not a file of the run"
+        raise OSError(f"{directory / name} is not a file of the run")
     for name in sorted(expected - found.keys()):
-        return f"{directory / name} is missing"
+        raise OSError(f"{directory / name} is missing")
     for name in sorted(expected - {MANIFEST}):
         status = found[name]
         # The manifest was written after every file. A checksum would mean to read all of them.
         changed = status.st_size != files[name].bytes or status.st_mtime_ns > written
         if changed or not stat.S_ISREG(status.st_mode):
-            return f"{directory / name} was changed after the run"
-    return ""
+            raise OSError(f"{directory / name} was changed after the run")
 
 
 def found_at(place: Path) -> EarlierRun | None:
     """Return the run in a directory; None without a run, or if it is active or cannot be read."""
     with suppress(UnloaderError, OSError):
-        return _finished_at(place)
+        manifest = parse_run(manifest_data(place), place / MANIFEST)
+        if isinstance(manifest, TablesManifest):
+            tables = tuple(place / each.directory for each in manifest.tables)
+            return EarlierRun(
+                run_id=manifest.run_id, manifest=manifest, places=(place,), tables=tables
+            )
+        places = tuple(map(Path, directories_of(manifest, place)))
+        return EarlierRun(run_id=manifest.run_id, manifest=manifest, places=places)
     with suppress(UnloaderError, OSError):
         return _interrupted_at(place)
     return None
-
-
-def _finished_at(place: Path) -> EarlierRun:
-    manifest = parse_run(manifest_data(place), place / MANIFEST)
-    tables: tuple[Path, ...] = ()
-    if isinstance(manifest, TablesManifest):
-        places: tuple[Path, ...] = (place,)
-        tables = tuple(place / each.directory for each in manifest.tables)
-    else:
-        places = tuple(map(Path, directories_of(manifest, place)))
-    return EarlierRun(run_id=manifest.run_id, manifest=manifest, places=places, tables=tables)
 
 
 def _interrupted_at(place: Path) -> EarlierRun | None:
@@ -365,17 +364,10 @@ def _interrupted_at(place: Path) -> EarlierRun | None:
     )
 
 
-def _moved(run: EarlierRun, places: tuple[Path, ...]) -> EarlierRun | None:
-    """Return a run whose directories have other names; None if it is another run by now."""
-    found = found_at(places[0])
-    if found is None or (found.run_id, type(found.manifest)) != (run.run_id, type(run.manifest)):
-        return None
-    return replace(found, places=places)
-
-
 def is_same_job(old: EarlierRun, new: Manifest | TablesManifest) -> bool:
     """Return whether a run is of the job of a finished run, or has no files."""
-    several, manifest = isinstance(new, TablesManifest), old.manifest
+    several, manifest, to = isinstance(new, TablesManifest), old.manifest, ""
+    had: tuple[TableRecord | None, str | None] = (None, None)
     if manifest is None:
         place = str(old.places[0])
         storage = storage_at(place)
@@ -389,19 +381,19 @@ def is_same_job(old: EarlierRun, new: Manifest | TablesManifest) -> bool:
         if is_of_tables(record) != several:
             return False
         extract = first_of(record, place).extract
-        source, to = extract.source, options_of(record).destination
-        had_source = (source.kind, redact(source.location))
+        source = (extract.source.kind, redact(extract.source.location))
+        to = options_of(record).destination
         table = TableRecord(schema=extract.table.schema, name=extract.table.name)
         had = (None if extract.query is not None else table, extract.query)
     else:
         if manifest.status != "complete" or isinstance(manifest, TablesManifest) != several:
             return False
-        had_source = (manifest.source.kind, manifest.source.location)
+        source = (manifest.source.kind, manifest.source.location)
         if isinstance(manifest, TablesManifest):
-            to, had = manifest.options.to, (None, None)
+            to = manifest.options.to
         else:
-            to, had = "", (manifest.table, manifest.query)
-    if had_source != (new.source.kind, new.source.location):
+            had = (manifest.table, manifest.query)
+    if source != (new.source.kind, new.source.location):
         return False
     if isinstance(new, TablesManifest):
         return to == new.options.to
@@ -444,30 +436,27 @@ def remove_older(new: Manifest | TablesManifest, allowed: Places, keep: int) -> 
                 if left is None:
                     continue  # It was interrupted while it was published, and is finished now.
                 run = left
-            why = _why_elsewhere(run, allowed) or run.why_kept()
-            if not why:
-                run.remove()
+            else:
+                _check_places(run, allowed)
+            run.check()
+            run.remove()
+            messages.append(f"removed {what}, because of --keep {keep}")
         except (OSError, UnloaderError) as error:
-            why = str(error)
-        done = f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
-        messages.append(done)
+            messages.append(f"{what} is kept: {error}")
     return messages
 
 
-def _why_elsewhere(run: EarlierRun, allowed: Places) -> str:
-    if run.manifest is None:
-        return ""
+def _check_places(run: EarlierRun, allowed: Places) -> None:
     if len(allowed) != len(run.places):
-        return "it is in other directories than the new run"
+        raise OSError("it is in other directories than the new run")
     for directory, (parent, names) in zip(run.places, allowed, strict=True):
         if not directory.is_dir() or directory.is_symlink():
-            return f"{directory} is not a directory"
+            raise OSError(f"{directory} is not a directory")
         is_beside = False
         with suppress(OSError):
             is_beside = os.path.samefile(directory.parent, parent)
         if not is_beside or not names.fullmatch(directory.name):
-            return f"{directory} is not next to the new run"
-    return ""
+            raise OSError(f"{directory} is not next to the new run")
 
 
 def finish_removals(parent: Path) -> None:
@@ -482,9 +471,9 @@ def finish_removals(parent: Path) -> None:
             # Any user who may write beside the runs could have put it there, with any name in its
             # manifest.
             ours = all(map(_is_ours, filter(os.path.lexists, places)))
-            if not home.name.startswith(f"{LEAVING}{run.run_id}-") or not ours:
-                continue
-            if run.manifest is not None or not run.why_kept():
+            if home.name.startswith(f"{LEAVING}{run.run_id}-") and ours:
+                if run.manifest is None:
+                    run.check()
                 run.empty()
 
 
@@ -515,9 +504,8 @@ def _is_below(place: Path, home: Path) -> bool:
 
 def _between(home: Path, tables: Iterable[Path]) -> set[Path]:
     """Return the directories between a home and the directories of its tables."""
-    return {
-        parent for table in tables for parent in table.parents if parent.is_relative_to(home)
-    } - {home}
+    above = {parent for table in tables for parent in table.parents}
+    return {parent for parent in above if parent.is_relative_to(home)} - {home}
 
 
 def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
