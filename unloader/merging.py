@@ -10,8 +10,10 @@ merge at the same time one wins, and a reader that finds the manifest finds all 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
+from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,9 +40,6 @@ from unloader.storage.place_names import PlacePath, absolute, path_of, relative
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST
 from writers.objects.location import below
-
-_LEVELS: tuple[VerifyLevel, ...] = ("none", "count", "full", "source")
-"""From the one that checks least."""
 
 
 def merge(destination: PlacePath) -> Manifest:
@@ -79,6 +78,18 @@ def merge(destination: PlacePath) -> Manifest:
     return there
 
 
+def _merged_part(part: FoundPart) -> MergedPart:
+    manifest, totals = part.manifest, part.manifest.totals
+    return MergedPart(
+        number=part.record.number,
+        directory=part.place,
+        run_id=manifest.run_id,
+        units=len(manifest.units),
+        digest=manifest.digest,
+        **{name: getattr(totals, name) for name in ("rows", "bytes", "files", "seconds")},
+    )
+
+
 def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
     first = found[0].manifest
     directories = [DirectoryRecord(path=absolute(str(destination)), files=0, bytes=0)]
@@ -103,20 +114,7 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         table=first.table,
         query=first.query,
         subset=_subset(manifests),
-        parts=tuple(
-            MergedPart(
-                number=each.record.number,
-                directory=each.place,
-                run_id=each.manifest.run_id,
-                units=len(each.manifest.units),
-                rows=each.manifest.totals.rows,
-                bytes=each.manifest.totals.bytes,
-                files=each.manifest.totals.files,
-                seconds=each.manifest.totals.seconds,
-                digest=each.manifest.digest,
-            )
-            for each in found
-        ),
+        parts=tuple(map(_merged_part, found)),
         route=None if first.route is None else replace(first.route, others=(), dropped=()),
         snapshot=first.snapshot,
         columns=first.columns,
@@ -162,36 +160,34 @@ def _subset(manifests: Sequence[Manifest]) -> SubsetRecord | None:
 
 def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
     each = [manifest.totals for manifest in manifests]
-    plain = [totals.uncompressed_bytes for totals in each]
-    added = ("rows", "bytes", "files")
-    cpu = ("cpu_seconds", "compress_cpu_seconds")
+    added = ("rows", "bytes", "files", "cpu_seconds", "compress_cpu_seconds")
     # How much of it was at the same time is not known here.
     longest = ("seconds", "peak_worker_rss_bytes")
     return TotalsRecord(
-        uncompressed_bytes=None if None in plain else sum(filter(None, plain)),
+        uncompressed_bytes=_sum(totals.uncompressed_bytes for totals in each),
         rows_per_second=None,
         bytes_per_second=None,
         lowest_parallelism=None,
-        **{name: sum(getattr(totals, name) for totals in each) for name in added},
-        **{name: round(sum(getattr(totals, name) for totals in each), 3) for name in cpu},
+        **{name: round(sum(getattr(totals, name) for totals in each), 3) for name in added},
         **{name: max(getattr(totals, name) for totals in each) for name in longest},
     )
 
 
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(filter(None, known))
+
+
 def _verified(manifests: Sequence[Manifest]) -> VerifiedRecord:
     each = [manifest.verified for manifest in manifests]
-    rows = [verified.source_rows for verified in each]
-    filtered = [verified.filtered_rows for verified in each]
     results = {verified.result for verified in each}
     left_out = [verified.not_compared for verified in each if verified.not_compared is not None]
     return VerifiedRecord(
-        level=min((verified.level for verified in each), key=_LEVELS.index),
-        source_rows=None if None in rows else sum(filter(None, rows)),
-        filtered_rows=None if None in filtered else sum(filter(None, filtered)),
+        level=min((verified.level for verified in each), key=get_args(VerifyLevel).index),
+        source_rows=_sum(verified.source_rows for verified in each),
+        filtered_rows=_sum(verified.filtered_rows for verified in each),
         result=results.pop() if len(results) == 1 else "not verified",
-        not_compared=tuple(dict.fromkeys(text for texts in left_out for text in texts))
-        if left_out
-        else None,
+        not_compared=tuple(dict.fromkeys(chain.from_iterable(left_out))) if left_out else None,
     )
 
 
@@ -281,36 +277,32 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
     return tuple(found)
 
 
+def _facts(part: FoundPart) -> dict[str, object]:
+    """Return what all parts of one run have in common, by its name in an error."""
+    manifest, moment = part.manifest, part.manifest.snapshot
+    return {
+        "plan": part.record.plan_digest,
+        "number of parts": part.record.of,
+        "snapshot": "none" if moment is None else f"{moment.kind} {moment.value}",
+        "table": (manifest.source.kind, manifest.table, manifest.query),
+        "route": manifest.route.name if manifest.route else "",
+        "list of columns, types or masks": manifest.columns,
+        **{
+            f"--{name.replace('_', '-')}": getattr(manifest.options, name)
+            for name in OptionsRecord.__struct_fields__
+            if name not in _AS_THE_MACHINE_IS
+        },
+    }
+
+
 def _difference(one: FoundPart, other: FoundPart) -> str:
-    """Return how two parts of one run differ; empty without a difference."""
-    here, there = one.manifest, other.manifest
-    if one.record.plan_digest != other.record.plan_digest:
-        return "they are parts of different plans"
-    if one.record.of != other.record.of:
-        return f"one is part of {one.record.of}, the other is part of {other.record.of}"
-    if one.record.number == other.record.number:
-        return f"both are part {one.record.number} of {one.record.of}"
-    moments = [
-        "no snapshot" if each is None else f"{each.kind} {each.value}".strip()
-        for each in (here.snapshot, there.snapshot)
-    ]
-    if moments[0] != moments[1]:
-        return f"one was read at {moments[0]}, the other at {moments[1]}"
-    if (here.source.kind, here.table, here.query) != (there.source.kind, there.table, there.query):
-        return "they contain different tables"
-    routes = ["" if each.route is None else each.route.name for each in (here, there)]
-    if routes[0] != routes[1]:
-        return f"they contain the routes {routes[0]!r} and {routes[1]!r}"
-    if [each.name for each in here.columns] != [each.name for each in there.columns]:
-        return "their columns differ"
-    if here.columns != there.columns:
-        return "their columns have different types, or are masked in different ways"
-    for name in OptionsRecord.__struct_fields__:
-        if name not in _AS_THE_MACHINE_IS and getattr(here.options, name) != getattr(
-            there.options, name
-        ):
-            return f"they were written with different values of --{name.replace('_', '-')}"
-    return ""
+    here, there = _facts(one), _facts(other)
+    for what, mine in here.items():
+        if mine != there[what]:
+            values = f": {mine} and {there[what]}" if isinstance(mine, str | int) else ""
+            return f"they have a different {what}{values}"
+    same = one.record.number == other.record.number
+    return f"both are part {one.record.number} of {one.record.of}" if same else ""
 
 
 def _resume(home: str, begun: Sequence[str]) -> str:

@@ -162,10 +162,10 @@ class _Damaged:
 WRONG = {
     "missing": "1 of 2 parts is missing",
     "unfinished": "is not finished: part-1-of-2",
-    "of_another_plan": "parts of different plans",
-    "of_other_rows": "different values of --where",
-    "in_another_form": "different values of --dialect",
-    "of_another_number": "one is part of 2, the other is part of 3",
+    "of_another_plan": "a different plan",
+    "of_other_rows": "a different --where",
+    "in_another_form": "a different --dialect",
+    "of_another_number": "a different number of parts: 2 and 3",
     "twice": "both are part 1 of 2",
     "without_a_file": "is missing",
     "with_a_shorter_file": "bytes, but its manifest records",
@@ -351,6 +351,6 @@ def test_routes_in_parts(url: str, tmp_path: Path) -> None:
     shutil.rmtree(text / "part-2-of-2")
     (text / "_manifest.json").unlink()
     shutil.copytree(lake / "part-2-of-2", text / "part-2-of-2")
-    assert "they contain the routes 'text' and 'lake'" in command.error_of(
+    assert "a different route: text and lake" in command.error_of(
         "merge", str(text), status=6
     )
