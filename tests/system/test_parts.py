@@ -351,6 +351,4 @@ def test_routes_in_parts(url: str, tmp_path: Path) -> None:
     shutil.rmtree(text / "part-2-of-2")
     (text / "_manifest.json").unlink()
     shutil.copytree(lake / "part-2-of-2", text / "part-2-of-2")
-    assert "a different route: text and lake" in command.error_of(
-        "merge", str(text), status=6
-    )
+    assert "a different route: text and lake" in command.error_of("merge", str(text), status=6)

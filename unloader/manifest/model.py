@@ -193,12 +193,16 @@ class SampleRecord(Record, frozen=True, kw_only=True):
     cpu_by_node: dict[str, float] | None
 
 
-class TotalsRecord(Record, frozen=True, kw_only=True):
+class Totals(Record, frozen=True, kw_only=True):
     rows: int
+    """Of a table with several outputs: the rows that were read once for all of them."""
     bytes: int
     files: int
     seconds: float
     cpu_seconds: float
+
+
+class TotalsRecord(Totals, frozen=True, kw_only=True):
     compress_cpu_seconds: float
     uncompressed_bytes: int | None
     rows_per_second: int | None
@@ -325,17 +329,11 @@ class TablesRecord(Record, frozen=True, kw_only=True):
     on_table_failure: Literal["stop", "continue"]
 
 
-class TablesTotals(Record, frozen=True, kw_only=True):
+class TablesTotals(Totals, frozen=True, kw_only=True):
     """Sums over the tables that are complete."""
 
     tables: int
-    rows: int
-    """Of a table with several outputs: the rows that were read once for all of them."""
     filtered_rows: int | None = None
-    bytes: int
-    files: int
-    seconds: float
-    cpu_seconds: float
 
 
 class TablesManifest(
@@ -359,23 +357,13 @@ ROUTES = "routes"
 """Key of the manifests of several routes."""
 
 
-class RoutesTotals(Struct, frozen=True, kw_only=True):
-    """Figures of a run over all of its outputs."""
-
-    rows: int
-    """Read once for all outputs; for a single output, the rows in it."""
-    bytes: int
-    files: int
-    seconds: float
-    cpu_seconds: float
-
-
-def totals_of(manifests: Sequence[Manifest]) -> RoutesTotals:
+def totals_of(manifests: Sequence[Manifest]) -> Totals:
+    """Return the figures of a run over all of its outputs."""
     first = manifests[0]
     rows = first.totals.rows
     if len(manifests) > 1:
         rows += first.verified.filtered_rows or 0
-    return RoutesTotals(
+    return Totals(
         rows=rows,
         bytes=sum(each.totals.bytes for each in manifests),
         files=sum(each.totals.files for each in manifests),

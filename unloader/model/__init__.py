@@ -20,7 +20,6 @@ from unloader.model.request import (
     Cause,
     ClusterOptions,
     ConcurrencyOptions,
-    FixedWidths,
     PlanOptions,
     Request,
     RetryOptions,
@@ -31,6 +30,7 @@ from unloader.model.request import (
     TableCounts,
     TablesOptions,
     VerifyLevel,
+    Widths,
 )
 from unloader.model.source import (
     Consistency,

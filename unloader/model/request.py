@@ -28,7 +28,6 @@ from unloader.request.value_types import (
     SIZE,
     SIZE_FROM_1,
     TABLES,
-    WIDTHS,
     Kind,
     choice,
     path,
@@ -300,29 +299,8 @@ class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Seconds without progress after which an attempt fails. 0 sets no limit."""
 
 
-_fixed = partial(
-    Option,
-    group="CSV",
-    commands=READING,
-    effect="changes",
-    scope="route",
-    formats=("csv",),
-    empty=True,
-)
-
-
-class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Records of fixed width; their fields are decided when the columns are known."""
-
-    # Columns as the user wrote their names, and the bytes of their fields.
-    given: Annotated[
-        tuple[tuple[str, int], ...],
-        _fixed(
-            WIDTHS, name="width", default_text="by the column's type", example="NAME=40 --fixed"
-        ),
-    ] = ()
-    """With --fixed: width of the field of a column in bytes. In a job file it can also be a table.
-    Separate several with commas, or repeat the option."""
+Widths = tuple[tuple[str, int], ...]
+"""For records of fixed width: columns as the user wrote their names, and bytes of their fields."""
 
 
 class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -354,8 +332,8 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     columns: tuple[str, ...] = ()
     """The columns of the output, among the columns that are read."""
     exclude: tuple[str, ...] = ()
-    fixed: FixedWidths | None = None
-    """The same type as `Request.fixed`."""
+    fixed: Widths | None = None
+    """See `Request.fixed`."""
     settings: tuple[Setting, ...] = ()
     """Settings of this route alone."""
 
@@ -396,8 +374,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     also compares checksums of all values, which the source computes."""
     settings: tuple[Setting, ...] = ()
     """All settings with their origins; their values are also in the fields above."""
-    fixed: FixedWidths | None = None
-    """The widths of records of fixed width; None for delimited text and Parquet."""
+    fixed: Widths | None = None
+    """None for delimited text and Parquet."""
     ceilings: Annotated[
         str | None,
         _option(

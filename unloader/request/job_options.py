@@ -242,6 +242,14 @@ class JobOptions:
     """Named set of the options below. Single options override it."""
     fixed = _text()
     """Write records of fixed width. Each column has a fixed number of bytes, padded with blanks."""
+    width = _text(
+        kinds.WIDTHS,
+        empty=True,
+        default_text="by the column's type",
+        example="NAME=40 --fixed",
+    )
+    """With --fixed: width of the field of a column in bytes. In a job file it can also be a table.
+    Separate several with commas, or repeat the option."""
 
     route = _routes(kinds.ROUTES, in_files=False, example=TWO_ROUTES)
     """One of several outputs of one scan, with separate options, such as

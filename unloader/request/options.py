@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from unloader.model import (
     ClusterOptions,
     ConcurrencyOptions,
-    FixedWidths,
     OutputOptions,
     PlanOptions,
     Request,
@@ -36,7 +35,6 @@ DECLARING: tuple[type, ...] = (
     ConcurrencyOptions,
     OutputOptions,
     job_options.TextFilesOptions,
-    FixedWidths,
     job_options.ParquetFilesOptions,
     SeatOptions,
     ClusterOptions,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from partition_planner.model import KeySample, TableInfo
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import COMPARING, FixedWidths, Lossless, Projection, ReadColumn, Request
+from unloader.model import COMPARING, Lossless, Projection, ReadColumn, Request, Widths
 from unloader.request.names import Folding, choose_columns, one_column
 from unloader.resolve.resolved import (
     ResolvedOutput,
@@ -324,7 +324,7 @@ def _kept(keys: KeySample | None, shown: set[str]) -> KeySample | None:
 def fixed_fields(
     projection: Projection,
     text: TextFormat,
-    widths: FixedWidths,
+    widths: Widths,
     *,
     declared: Callable[[str], Declared],
     folding: Folding,
@@ -342,7 +342,7 @@ def fixed_fields(
 
     given: dict[str, int] = {}
     names = [column.name for column in projection.columns]
-    for wanted, width in widths.given:
+    for wanted, width in widths:
         name = one_column(names, wanted, folding)
         if name in given:
             raise UsageError(f"--width names {name!r} twice", "name each column once")

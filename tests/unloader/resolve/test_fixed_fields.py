@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from unloader.errors import UsageError
-from unloader.model import FixedWidths, Projection, ReadColumn
+from unloader.model import Projection, ReadColumn
 from unloader.resolve.columns import fixed_fields
 from unloader.sources.registry import source_of
 from writers.model import FixedField, TextFormat
@@ -46,7 +46,7 @@ def laid_out(
     found = fixed_fields(
         Projection(columns=tuple(read), route="arrow", schema=schema_text(pa.schema(fields))),
         TextFormat(header=False, **options),
-        FixedWidths(given=given),
+        given,
         declared=source_of(source).declared,
         folding="any",
     )

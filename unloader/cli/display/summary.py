@@ -11,10 +11,8 @@ from unloader.cli.display import render
 from unloader.manifest.model import (
     ROUTES,
     Manifest,
-    RoutesTotals,
     TablesManifest,
-    TablesTotals,
-    TotalsRecord,
+    Totals,
     totals_of,
 )
 from unloader.model import ReadColumn, Setting, Snapshot
@@ -128,7 +126,7 @@ def _rows(rows: int, settings: Sequence[Setting], filtered: int | None) -> Facts
     yield render.left_out(filtered)
 
 
-def _totals(totals: TotalsRecord | RoutesTotals | TablesTotals, *after: tuple[str, str]) -> Facts:
+def _totals(totals: Totals, *after: tuple[str, str]) -> Facts:
     """Yield what all runs have; `after` comes after the seconds."""
     yield "bytes", render.exact_size(totals.bytes)
     yield "files", totals.files

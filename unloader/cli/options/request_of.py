@@ -31,7 +31,6 @@ from unloader.model import (
     ClusterOptions,
     ConcurrencyOptions,
     EncryptionOptions,
-    FixedWidths,
     OutputOptions,
     PlanOptions,
     Request,
@@ -67,6 +66,7 @@ from unloader.request.settings import (
     parse_assignment,
     parse_key_place,
     parse_mask,
+    parse_width,
     plain_name,
 )
 from unloader.resolve.places import directories_of, in_directory_of_part
@@ -113,7 +113,7 @@ def request_of(
     is_parquet, stream = values["format"] == "parquet", is_one_stream(destination_kind(places))
     fixed = None
     if values["fixed"] and not is_parquet:
-        fixed = FixedWidths(**fields_of(FixedWidths, values))
+        fixed = tuple(map(parse_width, values["width"] or ()))
 
     names = table_names(values)
     # Which of several tables is decided when the source has listed them.
