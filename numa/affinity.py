@@ -3,29 +3,86 @@
 Measured: of a child started so 99.5 % of the pages were on its own node; of one that bound itself
 after its start 0.5 %, as its interpreter stays where it was born. Nothing here raises because a
 machine cannot bind: the report has the actual binding.
+
+The system calls for memory policies are made through libc without a library. Sources:
+set_mempolicy(2), get_mempolicy(2) and the kernel's system-call tables. On aarch64 and riscv64
+number 238 is migrate_pages, so an unknown machine gets no call at all.
 """
 
+import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from typing import Any
 
-from numa import mempolicy
 from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text
 from numa.model import BindReport, Seat, Topology
 from numa.topology import detect, nodes_with_cpus
 
-_MODES = {
-    "local": mempolicy.LOCAL,
-    "preferred": mempolicy.PREFERRED,
-    "bind": mempolicy.BIND,
-    "interleave": mempolicy.INTERLEAVE,
+_DEFAULT = 0
+MODES = {"preferred": 1, "bind": 2, "interleave": 3, "local": 4}
+
+_CALL_NUMBERS = {
+    "x86_64": (238, 239),
+    "aarch64": (237, 236),
+    "riscv64": (237, 236),
+    "ppc64le": (261, 260),
+    "s390x": (270, 269),
 }
+"""Machine to the numbers of set_mempolicy and get_mempolicy."""
+
+MEMS_ALLOWED = 4
+_WORD_BITS = 64
+# Kernels are built for at most 1024 nodes (NODES_SHIFT 10); a shorter mask is refused.
+_WORDS = 1024 // _WORD_BITS
+# The kernel counts one bit more than it reads.
+_MAX_NODE = ctypes.c_long(1024 + 1)
 
 # The most CPUs that a kernel can be built for (NR_CPUS); it ignores missing CPUs.
 _EVERY_CPU = range(8192)
+
+_Restores = list[tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]]
+"""Functions that put a state back, each with its arguments, and those for where these fail."""
+
+
+def policy_of_thread(flags: int = 0) -> tuple[int, frozenset[int]]:
+    """Return the calling thread's memory policy: the mode, with its flags, and the nodes it names.
+
+    With `MEMS_ALLOWED` the nodes are those that a policy of this thread may name. The kernel may
+    refuse with an `OSError`: `ENOSYS` without NUMA, `EPERM` in some containers.
+    """
+    mode, mask = ctypes.c_int(), (ctypes.c_ulong * _WORDS)()
+    _call(1, ctypes.byref(mode), mask, _MAX_NODE, None, ctypes.c_long(flags))
+    named = sum(word << at * _WORD_BITS for at, word in enumerate(mask))
+    bits = enumerate(reversed(f"{named:b}"))
+    return mode.value, frozenset(node for node, bit in bits if bit == "1")
+
+
+def set_policy_of_thread(mode: int, nodes: frozenset[int] = frozenset()) -> None:
+    """Set the policy of the calling thread and of later child processes.
+
+    Refused as `policy_of_thread`, and with `EINVAL` for a node without memory or outside our
+    cpuset.
+    """
+    mask = (ctypes.c_ulong * _WORDS)()
+    for node in nodes:
+        if not 0 <= node < _WORDS * _WORD_BITS:
+            raise OSError(errno.EINVAL, f"node {node} cannot exist")
+        mask[node // _WORD_BITS] |= 1 << (node % _WORD_BITS)
+    used, most = (mask, _MAX_NODE) if nodes else (None, ctypes.c_long(0))
+    _call(0, ctypes.c_long(mode), used, most)
+
+
+def _call(which: int, *arguments: object) -> None:
+    # A plain int would go as a C int, and libc's syscall() reads longs.
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = _CALL_NUMBERS[os.uname().machine][which]
+    if libc.syscall(ctypes.c_long(number), *arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def probe_memory_policy() -> str | None:
@@ -34,17 +91,10 @@ def probe_memory_policy() -> str | None:
     Really sets one on the calling thread and puts the old one back: in some containers reading a
     policy works and setting one does not.
     """
-    reason = mempolicy.unsupported()
-    if reason is not None:
-        return reason
     with _put_back() as restores:
-        try:
-            restores.append(partial(_restore_memory, mempolicy.current()))
-            nodes = frozenset(sorted(mempolicy.allowed_nodes())[:1])
-            mempolicy.apply(mempolicy.PREFERRED, nodes)
-        except OSError as error:
-            return _refusal(error)
-    return None
+        return _set_policy(
+            "preferred", lambda: frozenset(sorted(policy_of_thread(MEMS_ALLOWED)[1])[:1]), restores
+        )
 
 
 def probe_cpu_binding() -> str | None:
@@ -73,13 +123,63 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
         CPUs of its node are taken; without any, the memory policy stays unchanged, too. A refused
         memory policy leaves the CPUs bound. The note names both.
     """
+    notes: list[str] = []
+    cpus: tuple[int, ...] | None = None
+    policy = None
     with _put_back() as restores:
-        cpus, note = _bind_cpus(seat, restores)
-        policy = None
-        if cpus is not None or not seat.cpus:
-            policy, refused = _bind_memory(seat, memory_policy, restores)
-            note = "; ".join(text for text in (note, refused) if text) or None
-        yield BindReport(cpus=cpus, memory_policy=policy, note=note)
+        if seat.cpus and not hasattr(os, "sched_setaffinity"):
+            notes.append("this system cannot bind a process to CPUs: not bound")
+        elif seat.cpus:
+            before = os.sched_getaffinity(0)
+            restores.append((os.sched_setaffinity, (0, before), (0, _EVERY_CPU)))
+            wanted = cpu_list_text(seat.cpus)
+            try:
+                os.sched_setaffinity(0, seat.cpus)
+                # The kernel silently drops CPUs that are offline or outside our cpuset.
+                cpus = tuple(sorted(os.sched_getaffinity(0)))
+                if set(cpus) != set(seat.cpus):
+                    notes.append(f"of CPUs {wanted} only {cpu_list_text(cpus)} could be bound")
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    # All of them are off by now, or no longer ours; others of the node may be left.
+                    with suppress(TopologyError, OSError):
+                        others = (node.cpus for node in detect().nodes if node.id == seat.node)
+                        found = next(others, ())
+                        os.sched_setaffinity(0, found)
+                        cpus = found
+                    instead = (
+                        "not bound"
+                        if cpus is None
+                        else f"bound to CPUs {cpu_list_text(cpus)} of their node"
+                    )
+                    notes.append(f"CPUs {wanted} refused ({_refusal(error)}): {instead}")
+                else:
+                    notes.append(_unbound(_refusal(error)))
+        names_node = memory_policy in ("preferred", "bind")
+        if (seat.cpus and cpus is None) or (memory_policy == "local" and not seat.cpus):
+            pass
+        elif names_node and seat.memory_node is None:
+            # An unbound seat has no memory node by intent; a bound one lacks something.
+            if seat.cpus:
+                notes.append(
+                    f"node {seat.node} has no memory that this process may use: memory policy "
+                    f"{memory_policy} not set"
+                )
+        else:
+
+            def nodes() -> frozenset[int]:
+                if memory_policy == "interleave":
+                    allowed = policy_of_thread(MEMS_ALLOWED)[1]
+                    return allowed & nodes_with_cpus() or allowed
+                return frozenset((seat.memory_node or 0,) if names_node else ())
+
+            refused = _set_policy(memory_policy, nodes, restores)
+            if refused is None:
+                policy = memory_policy
+            # Without a policy the kernel does what `local` asks for.
+            elif memory_policy != "local":
+                notes.append(_unset(memory_policy, refused, bound=bool(seat.cpus)))
+        yield BindReport(cpus=cpus, memory_policy=policy, note="; ".join(notes) or None)
 
 
 def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[str, ...]:
@@ -131,104 +231,45 @@ def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
     return memory_policy == "local"
 
 
-def _bind_cpus(
-    seat: Seat, restores: list[Callable[[], object]]
-) -> tuple[tuple[int, ...] | None, str | None]:
-    """Return the CPUs that the thread is bound to, and a note on the refusal."""
-    if not seat.cpus:
-        return None, None
-    if not hasattr(os, "sched_setaffinity"):
-        return None, "this system cannot bind a process to CPUs: not bound"
-    before = os.sched_getaffinity(0)
-    restores.append(lambda: _set_cpus(before) or _set_cpus(_EVERY_CPU))
-    wanted = cpu_list_text(seat.cpus)
+def _set_policy(name: str, nodes: Callable[[], frozenset[int]], restores: _Restores) -> str | None:
+    """Set a memory policy on the calling thread; return why that is refused, None if it is not."""
+    if sys.platform != "linux":
+        return f"{sys.platform} has no memory policy"
+    if (machine := os.uname().machine) not in _CALL_NUMBERS or sys.maxsize < 2**32:
+        return f"the system call's number on {machine} is unknown"
     try:
-        os.sched_setaffinity(0, seat.cpus)
+        # Where even the earlier policy is refused later, nothing was set.
+        restores.append((set_policy_of_thread, policy_of_thread(), (_DEFAULT,)))
+        set_policy_of_thread(MODES[name], nodes())
     except OSError as error:
-        if error.errno != errno.EINVAL:
-            return None, _unbound(_refusal(error))
-        refused = f"CPUs {wanted} refused ({_refusal(error)})"
-        # All of them are off by now, or no longer ours; others of the node may be left.
-        cpus: tuple[int, ...] = ()
-        with suppress(TopologyError):
-            cpus = next((node.cpus for node in detect().nodes if node.id == seat.node), ())
-        if not _set_cpus(cpus):
-            return None, f"{refused}: not bound"
-        return cpus, f"{refused}: bound to CPUs {cpu_list_text(cpus)} of their node"
-    # The kernel silently drops CPUs that are offline or outside our cpuset.
-    cpus = tuple(sorted(os.sched_getaffinity(0)))
-    if set(cpus) == set(seat.cpus):
-        return cpus, None
-    return cpus, f"of CPUs {wanted} only {cpu_list_text(cpus)} could be bound"
-
-
-def _bind_memory(
-    seat: Seat, name: str, restores: list[Callable[[], object]]
-) -> tuple[str | None, str | None]:
-    """Return the policy that was set, and a note on the refusal."""
-    if name == "local" and not seat.cpus:
-        return None, None
-    nodes: frozenset[int] = frozenset()
-    if name in ("preferred", "bind"):
-        if seat.memory_node is None:
-            # An unbound seat has no memory node by intent; a bound one lacks something.
-            lacking = (
-                f"node {seat.node} has no memory that this process may use: memory policy "
-                f"{name} not set"
-            )
-            return None, lacking if seat.cpus else None
-        nodes = frozenset((seat.memory_node,))
-    reason = mempolicy.unsupported()
-    if reason is None:
-        try:
-            restores.append(partial(_restore_memory, mempolicy.current()))
-            if name == "interleave":
-                allowed = mempolicy.allowed_nodes()
-                nodes = allowed & nodes_with_cpus() or allowed
-            mempolicy.apply(_MODES[name], nodes)
-        except OSError as error:
-            reason = _refusal(error)
-    if reason is None:
-        return name, None
-    # Without a policy the kernel does what `local` asks for.
-    return None, None if name == "local" else _unset(name, reason, bound=bool(seat.cpus))
+        return _refusal(error)
+    return None
 
 
 @contextmanager
-def _put_back() -> Iterator[list[Callable[[], object]]]:
+def _put_back() -> Iterator[_Restores]:
     """Run the functions of the list at the end, each of which puts a state back.
 
     Add it before the state is changed: an interrupt may come right after.
     """
-    restores: list[Callable[[], object]] = []
+    restores: _Restores = []
     try:
         try:
             yield restores
         finally:
-            for restore in restores:
-                restore()
+            _restore(restores)
     finally:
         # Again, because the exception of a signal handler may have interrupted the first time.
-        for restore in restores:
-            restore()
+        _restore(restores)
 
 
-def _restore_memory(before: tuple[int, frozenset[int]]) -> None:
-    try:
-        mempolicy.apply(*before)
-    except OSError:
-        # Where even that is refused, nothing was set.
-        with suppress(OSError):
-            mempolicy.apply(mempolicy.DEFAULT)
-
-
-def _set_cpus(cpus: Iterable[int]) -> bool:
-    """Bind the calling thread; return whether the kernel let us."""
-    try:
-        os.sched_setaffinity(0, cpus)
-    except OSError:
-        return False
-    return True
+def _restore(restores: _Restores) -> None:
+    for put, before, otherwise in restores:
+        try:
+            put(*before)
+        except OSError:
+            with suppress(OSError):
+                put(*otherwise)
 
 
 def _refusal(error: OSError) -> str:

@@ -115,7 +115,7 @@ FLOORS = {
         {"numa.affinity", "numa.placement", "numa.residence"},
         {"numa.topology"},
         {"numa.devices", "numa.quota", "numa.recording"},
-        {"numa.kernel_files", "numa.mempolicy"},
+        {"numa.kernel_files"},
         {"numa.model"},
         {"numa.errors"},
     ),
