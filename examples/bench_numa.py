@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ sys.path.insert(0, str(CHECKOUT))
 
 from progress import say  # noqa: E402
 
-from numa.residence import Residences  # noqa: E402
+from numa.residence import look  # noqa: E402
 from numa.topology import detect  # noqa: E402
 from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
 
@@ -180,14 +181,13 @@ def looks(megabytes: list[int]) -> list[dict[str, Any]]:
     for size in megabytes:
         for kind in ("NOHUGEPAGE", "HUGEPAGE"):
             with holder(size, kind) as pid:
-                residences = Residences()
-                seen = residences.look(0, pid)
+                seen = look(pid, pages=True)
                 found.append(
                     {
                         "megabytes": size,
                         "pages": "huge" if kind == "HUGEPAGE" else "small",
-                        "cpus": timed(residences.glance, pid),
-                        "pages_and_cpus": timed(residences.look, pid),
+                        "cpus": timed(look, pid),
+                        "pages_and_cpus": timed(partial(look, pages=True), pid),
                         "note": seen.note,
                     }
                 )
@@ -211,12 +211,12 @@ def holder(megabytes: int, kind: str) -> Iterator[int]:
             process.kill()
 
 
-def timed(look: Callable[[int, int], object], pid: int) -> float:
+def timed(look: Callable[[int], object], pid: int) -> float:
     """Return the median of how long a look at a process takes, in milliseconds."""
     taken = []
     for _ in range(LOOKS):
         started = time.perf_counter()
-        look(0, pid)
+        look(pid)
         taken.append(time.perf_counter() - started)
     return round(statistics.median(taken) * 1000, 4)
 

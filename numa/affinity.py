@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text
-from numa.model import BindReport, Seat, Topology
+from numa.model import BindReport, Seat, Topology, TopologyError
 from numa.topology import detect, nodes_with_cpus
 
 _DEFAULT = 0

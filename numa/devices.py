@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from numa.errors import TopologyError
 from numa.kernel_files import mounts, text_of
+from numa.model import TopologyError
 
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 _CONTROLLER = re.compile(r"nvme\d+", re.ASCII)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from numa.errors import TopologyError
+from numa.model import TopologyError
 
 # The longest that is read is the mount table of a host full of containers: some 100 KB. A row of
 # 1,024 distances is 4 KB.

@@ -33,9 +33,8 @@ from itertools import cycle, islice
 from math import lcm
 from typing import Literal, NamedTuple
 
-from numa.errors import PlacementError
 from numa.kernel_files import cpu_list_text
-from numa.model import Node, Seat, Topology
+from numa.model import Node, PlacementError, Seat, Topology
 
 # The kernel's distances on a machine that does not report them (LOCAL_, REMOTE_DISTANCE).
 _LOCAL, _REMOTE = 10, 20

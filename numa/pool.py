@@ -40,16 +40,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numa.affinity import seated
-from numa.errors import PoolError, StartError
 from numa.model import (
     BindReport,
     Finished,
     Lost,
     Message,
+    PoolError,
     ProcessLimits,
     Raised,
     Ready,
     Seat,
+    StartError,
     WorkerEvent,
 )
 from numa.processes import member

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text, parse_cpu_list, text_of
+from numa.model import TopologyError
 
 _MACHINE = ("node/online", "cpu/online", "cpu/present", "cpu/offline")
 _NODE = ("cpulist", "meminfo", "distance")

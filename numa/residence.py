@@ -15,19 +15,22 @@ all processes together, so other work on the machine changes them.
 """
 
 import errno
+import math
 import os
 import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.model import Residence
 
 PROC = Path("/proc")
 NODES = Path("/sys/devices/system/node")
+_MAPS = "numa_maps"
 
 MachinePages: TypeAlias = dict[int, dict[str, int]]
 """Node to counter to pages, of the whole machine.
@@ -52,147 +55,89 @@ _PAGE_KIB = re.compile(rb" kernelpagesize_kB=(\d+)")
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
 
 
-class Pages(NamedTuple):
-    """The content of a process's `numa_maps`, in bytes by node."""
+class Pace(Struct, kw_only=True):
+    """When something that costs time may be done again, so that it stays a small share."""
 
-    own: dict[int, int]
-    """Memory without a file."""
-    of_files: dict[int, int]
-
-
-def pages_of(numa_maps: bytes) -> Pages:
-    """Return how much memory is on which node, by the text of a `numa_maps`.
-
-    Pages are counted with the size in their line, which no line has before Linux 4.0. Source:
-    numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c: transparent huge pages are
-    counted as small pages, pages of hugetlbfs as huge ones.
-    """
-    own: dict[int, int] = {}
-    of_files: dict[int, int] = {}
-    for line in numa_maps.splitlines():
-        stated = _PAGE_KIB.search(line)
-        if stated is None:
-            continue
-        page_bytes = int(stated[1]) * 1024
-        of_file = b" file=" in line and not any(name in line for name in _UNNAMED)
-        into = of_files if of_file else own
-        for node, count in _ON_NODE.findall(line):
-            into[int(node)] = into.get(int(node), 0) + int(count) * page_bytes
-    return Pages(own=own, of_files=of_files)
-
-
-class Pace:
-    """Says when something that costs time may be done again, so that it stays a small share."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self._seconds = seconds
-        """From one time to the next where nothing calls for it."""
-        self.due_at = self.affordable_at = -float("inf")
-        """When it is time again, and when it may be done for a reason, by `time.monotonic`."""
-
-    def due(self) -> bool:
-        return time.monotonic() >= self.due_at
-
-    def affordable(self) -> bool:
-        return time.monotonic() >= self.affordable_at
+    seconds: float = 0.0
+    """From one time to the next where nothing calls for it."""
+    due_at: float = -math.inf
+    """When it is time again, by `time.monotonic`."""
+    affordable_at: float = -math.inf
+    """When it may be done for a reason."""
 
     def done(self, took_seconds: float) -> None:
         """Note that it was just done, and how long that took."""
         now = time.monotonic()
         self.affordable_at = now + took_seconds / COST_SHARE
-        self.due_at = max(self.affordable_at, now + self._seconds)
+        self.due_at = max(self.affordable_at, now + self.seconds)
 
 
-class Residences:
-    """The observations of workers, by worker: of each its last process."""
+def look(
+    pid: int, seen: Residence | None = None, *, pages: bool = False, proc_root: Path = PROC
+) -> Residence:
+    """Look at the CPUs of a process, and at its pages if asked; add to the observations so far.
 
-    def __init__(self, proc_root: Path = PROC) -> None:
-        self._root = proc_root
-        self._seen: dict[int, Residence] = {}
-        self._refused: set[int] = set()
-        """Processes whose pages the kernel does not show; it is not asked again."""
-
-    def glance(self, worker: int, pid: int) -> Residence:
-        """Look at the CPUs of a worker's process; return the observations so far.
-
-        A new process of a worker starts without observations. The process must not be reaped yet,
-        or its number may belong to another one by now.
-        """
-        seen = self._seen.get(worker)
-        if seen is None or seen.pid != pid:
-            seen = self._seen[worker] = Residence(pid=pid)
-        folder = self._root / str(pid) / "task"
-        try:
-            threads = os.listdir(folder)
-        except OSError as error:
-            if _lives(pid):
-                # Without the number, or each worker would have a separate line.
-                why = f"{self._root}/PID/task cannot be read ({_why(error)})"
-                seen = replace(seen, note=f"{why}: is /proc mounted hidepid?")
-                self._seen[worker] = seen
-            return seen
-        found: set[int] = set()
-        for thread in threads:
-            # One that has ended has no file, or half of it.
-            with suppress(OSError, IndexError, ValueError):
-                line = (folder / thread / "stat").read_bytes()
-                found.add(int(line.rpartition(b")")[2].split()[_PROCESSOR]))
-        allowed: tuple[int, ...] = ()
-        if hasattr(os, "sched_getaffinity"):
-            with suppress(OSError):
-                allowed = tuple(sorted(os.sched_getaffinity(pid)))
-        seen = self._seen[worker] = replace(
-            seen,
-            cpus=tuple(sorted(found.union(seen.cpus))),
-            looks=seen.looks + bool(found),
-            allowed_cpus=allowed or seen.allowed_cpus,
-            note=seen.note if pid in self._refused else None,
-        )
-        return seen
-
-    def look(self, worker: int, pid: int) -> Residence:
-        """Look at the CPUs and at the pages of a worker's process; arguments as for `glance`."""
-        seen = self.glance(worker, pid)
-        seen = replace(seen, page_looks=seen.page_looks + 1)
-        path = self._root / str(pid) / "numa_maps"
-        if seen.note is None:
-            try:
-                pages = pages_of(path.read_bytes())
-                # A process that is about to end has no pages left; earlier observations count.
-                if pages.own or pages.of_files:
-                    seen = replace(
-                        seen,
-                        memory=tuple(sorted(pages.own.items())),
-                        file_memory=tuple(sorted(pages.of_files.items())),
-                    )
-            except ProcessLookupError:
-                pass
-            except OSError as error:
-                # An ended process has no file, and that is not a refusal.
-                if path.parent.exists():
-                    self._refused.add(pid)
-                    seen = replace(seen, note=f"{path.name} cannot be read ({_why(error)})")
-        self._seen[worker] = seen
-        return seen
-
-    def seen(self, worker: int) -> Residence | None:
-        """Return the observations of a worker's last process, None before the first look."""
-        return self._seen.get(worker)
-
-    def page_looks(self, worker: int, pid: int) -> int:
-        """Return how often the pages of this very process were read, successfully or not."""
-        seen = self._seen.get(worker)
-        return seen.page_looks if seen is not None and seen.pid == pid else 0
-
-
-def _lives(pid: int) -> bool:
+    Observations of another process are dropped. The process must not be reaped yet, or its number
+    may belong to another one by now. Where the kernel did not show the pages once, it is not asked
+    again.
+    """
+    if seen is None or seen.pid != pid:
+        seen = Residence(pid=pid)
+    refused = seen.note if seen.page_looks and (seen.note or "").startswith(_MAPS) else None
+    folder = proc_root / str(pid)
+    note, found, threads = refused, set[int](), list[str]()
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # it is another user's
-    return True
+        threads = os.listdir(folder / "task")
+    except OSError as error:
+        with suppress(ProcessLookupError):
+            with suppress(PermissionError):  # It is another user's, and lives.
+                os.kill(pid, 0)
+            # Without the number, or each worker would have a separate line.
+            why = f"{proc_root}/PID/task cannot be read ({_why(error)})"
+            note = f"{why}: is /proc mounted hidepid?"
+    for thread in threads:
+        # One that has ended has no file, or half of it.
+        with suppress(OSError, IndexError, ValueError):
+            line = (folder / "task" / thread / "stat").read_bytes()
+            found.add(int(line.rpartition(b")")[2].split()[_PROCESSOR]))
+    allowed: tuple[int, ...] = ()
+    if hasattr(os, "sched_getaffinity"):
+        with suppress(OSError):
+            allowed = tuple(sorted(os.sched_getaffinity(pid))) if threads else ()
+    memory, file_memory = seen.memory, seen.file_memory
+    if pages and note is None:
+        try:
+            own, of_files = dict[int, int](), dict[int, int]()
+            # Pages are counted with the size in their line, which no line has before Linux 4.0.
+            # Source: numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c: transparent
+            # huge pages are counted as small pages, pages of hugetlbfs as huge ones.
+            for line in (folder / _MAPS).read_bytes().splitlines():
+                if (stated := _PAGE_KIB.search(line)) is None:
+                    continue
+                of_file = b" file=" in line and not any(name in line for name in _UNNAMED)
+                into = of_files if of_file else own
+                for node, count in _ON_NODE.findall(line):
+                    size = int(count) * int(stated[1]) * 1024
+                    into[int(node)] = into.get(int(node), 0) + size
+            # A process that is about to end has no pages left; earlier observations count.
+            if own or of_files:
+                memory, file_memory = tuple(sorted(own.items())), tuple(sorted(of_files.items()))
+        except ProcessLookupError:
+            pass
+        except OSError as error:
+            # An ended process has no file, and that is not a refusal.
+            if folder.exists():
+                note = f"{_MAPS} cannot be read ({_why(error)})"
+    return replace(
+        seen,
+        cpus=tuple(sorted(found.union(seen.cpus))),
+        looks=seen.looks + bool(found),
+        allowed_cpus=allowed or seen.allowed_cpus,
+        memory=memory,
+        file_memory=file_memory,
+        note=note if note or threads else seen.note,
+        page_looks=seen.page_looks + pages,
+    )
 
 
 def _why(error: OSError) -> str:

@@ -114,10 +114,9 @@ FLOORS = {
         {"numa.processes"},
         {"numa.affinity", "numa.placement", "numa.residence"},
         {"numa.topology"},
-        {"numa.devices", "numa.quota", "numa.recording"},
+        {"numa.devices", "numa.recording"},
         {"numa.kernel_files"},
         {"numa.model"},
-        {"numa.errors"},
     ),
 }
 """Rooms of a package from the top floor down; each imports its own floor and those below."""

@@ -155,10 +155,10 @@ class Interrupted(UnloaderError):
 
 LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "partition_planner.model:PlanError": PlanFailed,
-    "numa.errors:TopologyError": ConfigError,
-    "numa.errors:PlacementError": ConfigError,
-    "numa.errors:PoolError": UnloaderError,
-    "numa.errors:StartError": ConfigError,
+    "numa.model:TopologyError": ConfigError,
+    "numa.model:PlacementError": ConfigError,
+    "numa.model:PoolError": UnloaderError,
+    "numa.model:StartError": ConfigError,
     "writers.errors:FormatError": ConfigError,
     "writers.errors:StoreFailed": StorageUnavailable,
     "writers.errors:Superseded": OutputFailed,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text, parse_cpu_list
+from numa.model import TopologyError
 
 
 @pytest.mark.parametrize(

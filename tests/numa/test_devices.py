@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from numa.devices import DeviceNode, node_of_device
-from numa.errors import TopologyError
+from numa.model import TopologyError
 
 
 class Devices:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from machines.seat_rules import Ledger, shape_of
 from msgspec.structs import replace
 
-from numa.errors import PlacementError
-from numa.model import Node, Seat, Topology
+from numa.model import Node, PlacementError, Seat, Topology
 from numa.placement import place
 
 

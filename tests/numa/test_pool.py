@@ -10,8 +10,7 @@ import pytest
 from pool_tasks import Hostile
 from waiting import PATIENCE_SECONDS
 
-from numa.errors import PoolError
-from numa.model import Finished, Lost, Message, Raised, Ready, Seat, WorkerEvent
+from numa.model import Finished, Lost, Message, PoolError, Raised, Ready, Seat, WorkerEvent
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect

@@ -15,8 +15,7 @@ from processes.program import Program
 from waiting import PATIENCE_SECONDS, alive, until
 
 from numa import affinity
-from numa.errors import PoolError
-from numa.model import Finished, Lost, Message, Raised, Ready, Seat, WorkerEvent
+from numa.model import Finished, Lost, Message, PoolError, Raised, Ready, Seat, WorkerEvent
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect

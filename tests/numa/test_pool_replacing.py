@@ -13,8 +13,17 @@ from long_tests import OTHER_ROUTES
 from processes.program import Program
 from waiting import PATIENCE_SECONDS, alive, until
 
-from numa.errors import PoolError, StartError
-from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready, WorkerEvent
+from numa.model import (
+    Finished,
+    Lost,
+    Message,
+    PoolError,
+    ProcessLimits,
+    Raised,
+    Ready,
+    StartError,
+    WorkerEvent,
+)
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect

@@ -3,8 +3,8 @@
 import pytest
 from sysfs_tree import Machine
 
-from numa.errors import TopologyError
-from numa.quota import throttling
+from numa.model import TopologyError
+from numa.topology import throttling
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from machines.sysfs_trees import recordings
 
-from numa.errors import TopologyError
+from numa.model import TopologyError
 from numa.recording import lay_out, record
 from numa.topology import detect, recorded
 

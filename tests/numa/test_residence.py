@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from processes.program import Program
 
-from numa.residence import COST_SHARE, Pace, Residences
+from numa.model import Residence
+from numa.residence import COST_SHARE, Pace, look
 
 MIB = 1 << 20
 
@@ -89,11 +90,11 @@ def test_a_bound_process_is_seen_on_its_cpu_only() -> None:
         "print('ready', flush=True); threading.Event().wait()"
     )
     with child(code) as (pid, _):
-        residences = Residences()
+        seen: Residence | None = None
         for looks in (1, 2, 3):
-            seen = residences.glance(5, pid)
+            seen = look(pid, seen)
             assert (seen.cpus, seen.allowed_cpus, seen.looks) == ((cpu,), (cpu,), looks)
-        assert residences.seen(5) == seen
+    assert seen is not None
     assert seen.memory == ()
     assert seen.note is None
 
@@ -109,13 +110,14 @@ def test_cpus_add_up_and_names_do_not_matter() -> None:
         "while True: os.sched_setaffinity(0, [int(input())]); print('moved', flush=True)"
     )
     with child(code) as (pid, say):
-        residences = Residences()
+        seen: Residence | None = None
         for number, cpu in enumerate(cpus):
             assert say(str(cpu)) == "moved"
-            seen = residences.glance(0, pid)
+            seen = look(pid, seen)
             assert cpu in seen.cpus
             assert len(set(seen.cpus) - set(cpus[: number + 1])) == 0
             assert seen.allowed_cpus == (cpu,)
+    assert seen is not None
     assert seen.cpus == tuple(cpus)
 
 
@@ -137,11 +139,10 @@ def test_memory_is_found_where_it_was_touched() -> None:
         "print('shared', flush=True); input()\n"
     )
     with child(code) as (pid, say):
-        residences = Residences()
-        sizes = []
+        seen, sizes = None, []
         for word in ("nothing", "own", "theirs", "shared"):
             assert say("go") == word
-            seen = residences.look(0, pid)
+            seen = look(pid, seen, pages=True)
             sizes.append([sum(dict(each).values()) for each in (seen.memory, seen.file_memory)])
     # The kernel may merge the pages around a small one into a huge page at any time.
     huge = 3 * MIB
@@ -151,6 +152,7 @@ def test_memory_is_found_where_it_was_touched() -> None:
         [pytest.approx(64 * MIB, abs=huge), pytest.approx(16 * MIB, abs=MIB)],
         [pytest.approx(72 * MIB, abs=huge), pytest.approx(16 * MIB, abs=MIB)],
     ]
+    assert seen is not None
     assert {node for node, _ in seen.memory} <= set(range(1024))
     assert sum(seen.local_share(node) or 0 for node, _ in seen.memory) == pytest.approx(1)
 
@@ -160,7 +162,7 @@ def test_pages_of_several_nodes_and_sizes(tmp_path: Path) -> None:
     pid = os.getpid()
     folder = folder_of(tmp_path, pid, {pid: ("python", 3), pid + 1: ("a) 7 (b", 11)})
     (folder / "numa_maps").write_text(NUMA_MAPS)
-    seen = Residences(tmp_path).look(0, pid)
+    seen = look(pid, pages=True, proc_root=tmp_path)
     assert seen.cpus == (3, 11)
     assert dict(seen.memory) == OWN
     assert dict(seen.file_memory) == OF_FILES
@@ -174,57 +176,48 @@ def test_a_thread_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
     folder_of(tmp_path, pid, {1: ("a", 1), 2: ("b", 2), 3: ("c", 4)})
     (tmp_path / str(pid) / "task" / "2" / "stat").unlink()
     (tmp_path / str(pid) / "task" / "3" / "stat").write_text("3 (c) S 1")
-    assert Residences(tmp_path).glance(0, pid).cpus == (1,)
+    assert look(pid, proc_root=tmp_path).cpus == (1,)
 
 
 @needs_numa_maps
 def test_a_process_that_has_gone_keeps_what_was_seen() -> None:
     """Looking at an ended process, reaped or not, changes nothing and causes no note."""
     with Program([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        residences = Residences()
-        while not (seen := residences.look(0, process.pid)).memory:
+        while not (seen := look(process.pid, pages=True)).memory:
             time.sleep(0.01)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        dead = residences.look(0, process.pid)
-    gone = residences.look(0, process.pid)
+        dead = look(process.pid, seen, pages=True)
+    gone = look(process.pid, dead, pages=True)
     assert dead.memory == gone.memory == seen.memory
     assert set(gone.cpus) >= set(seen.cpus)
     assert gone.note is None
 
 
 def test_the_next_process_of_a_worker_begins_anew(tmp_path: Path) -> None:
-    """Figures are of a worker's last process; other workers keep their figures."""
+    """Figures of a worker's earlier process do not count."""
     here, parent = os.getpid(), os.getppid()
     for pid, cpu in ((here, 1), (parent, 2)):
         folder = folder_of(tmp_path, pid, {pid: ("python", cpu)})
         (folder / "numa_maps").write_text(f"0 default anon=1 N{cpu}=1 kernelpagesize_kB=4\n")
-    residences = Residences(tmp_path)
-    residences.look(0, here)
-    residences.look(1, here)
-    assert residences.page_looks(0, here) == 1
-    assert residences.page_looks(0, parent) == 0
-    seen = residences.look(0, parent)
+    before = look(here, pages=True, proc_root=tmp_path)
+    assert (before.cpus, before.page_looks) == ((1,), 1)
+    seen = look(parent, before, pages=True, proc_root=tmp_path)
     assert (seen.cpus, seen.memory, seen.looks) == ((2,), ((2, 4096),), 1)
-    other = residences.seen(1)
-    assert other is not None
-    assert other.cpus == (1,)
-    assert residences.seen(2) is None
+    assert (seen.pid, seen.page_looks) == (parent, 1)
 
 
 def test_a_kernel_without_numa_maps_is_a_note(tmp_path: Path) -> None:
     """CPUs are seen all the same; the memory is not known, and the note says why."""
     pid = os.getpid()
     folder_of(tmp_path, pid, {pid: ("python", 0)})
-    residences = Residences(tmp_path)
-    for _ in range(2):
-        seen = residences.look(0, pid)
+    seen = look(pid, look(pid, pages=True, proc_root=tmp_path), pages=True, proc_root=tmp_path)
     assert (seen.cpus, seen.memory, seen.file_memory) == ((0,), (), ())
     assert seen.local_share(0) is None
     assert seen.note is not None
     assert "numa_maps" in seen.note
     assert "ENOENT" in seen.note
-    assert residences.page_looks(0, pid) == 2
+    assert seen.page_looks == 2
 
 
 def test_a_hidden_process_is_a_note(tmp_path: Path) -> None:
@@ -232,12 +225,12 @@ def test_a_hidden_process_is_a_note(tmp_path: Path) -> None:
 
     It may be there the next time, as after a lack of descriptors.
     """
-    residences, pid = Residences(tmp_path), os.getpid()
-    seen = residences.look(0, pid)
+    pid = os.getpid()
+    seen = look(pid, pages=True, proc_root=tmp_path)
     assert (seen.cpus, seen.looks, seen.memory) == ((), 0, ())
     assert "hidepid" in (seen.note or "")
     (folder_of(tmp_path, pid, {pid: ("python", 3)}) / "numa_maps").write_text(NUMA_MAPS)
-    seen = residences.look(0, pid)
+    seen = look(pid, seen, pages=True, proc_root=tmp_path)
     assert (seen.cpus, dict(seen.memory), seen.note) == ((3,), OWN, None)
 
 
@@ -247,9 +240,9 @@ def test_refused_pages_are_a_note() -> None:
     if os.getuid() != 0:
         pytest.skip("becoming another user takes root")
     code = (
-        "import os; from numa.residence import Residences\n"
+        "import os; from numa.residence import look\n"
         "os.setgid(65534); os.setuid(65534)\n"
-        "seen = Residences().look(0, os.getppid())\n"
+        "seen = look(os.getppid(), pages=True)\n"
         "print(len(seen.cpus) > 0, seen.memory, seen.note)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -259,12 +252,10 @@ def test_refused_pages_are_a_note() -> None:
 
 def test_what_costs_time_keeps_its_share() -> None:
     """The first time is free; after it the pause is as long as its cost and its rest ask for."""
-    pace = Pace(10.0)
-    assert pace.due()
+    pace = Pace(seconds=10.0)
+    assert time.monotonic() >= pace.due_at
     before = time.monotonic()
     pace.done(0.02)
-    assert not pace.due()
-    assert not pace.affordable()
     assert pace.affordable_at - before >= 0.02 / COST_SHARE
     assert pace.due_at - before >= 10.0
     pace.done(1.0)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from sysfs_tree import Machine
 
-from numa.errors import TopologyError
-from numa.model import Node, Topology
+from numa.model import Node, Topology, TopologyError
 from numa.topology import detect, recorded
 
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from machines.sysfs_trees import SCRATCH, NodeSpec, TreeSpec, files_of, write_tree
 from msgspec import structs
 
-from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text
-from numa.model import Topology
+from numa.model import Topology, TopologyError
 from numa.recording import lay_out, record
 from numa.topology import recorded
 

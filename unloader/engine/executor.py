@@ -17,8 +17,7 @@ from typing import Protocol, Self, TypeAlias
 
 from msgspec import Struct
 
-from numa.errors import PoolError
-from numa.model import Finished, Lost, ProcessLimits, Raised, Ready, WorkerEvent
+from numa.model import Finished, Lost, PoolError, ProcessLimits, Raised, Ready, WorkerEvent
 from numa.pool import Pool
 from unloader.errors import (
     ConfigError,

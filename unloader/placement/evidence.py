@@ -25,7 +25,7 @@ from numa.model import BindReport, Ready, Residence, Seat
 from numa.residence import (
     MachinePages,
     Pace,
-    Residences,
+    look,
     machine_pages,
     machine_pages_since,
 )
@@ -274,10 +274,11 @@ class Watch:
         self._looks = looks
         self.bound: dict[int, BindReport] = {}
         """Result of each worker's binding, by worker."""
-        self._residences = Residences()
+        self._residences: dict[int, Residence] = {}
+        """Where the last process of each worker was seen."""
         self._machine_before: MachinePages = machine_pages() if looks else {}
         self._machine_grown: MachinePages = {}
-        self._cpu_pace = Pace(CPU_SECONDS)
+        self._cpu_pace = Pace(seconds=CPU_SECONDS)
         self._page_pace = Pace()
         self._page_paces: dict[int, Pace] = {}
         self._noted: set[str] = set()
@@ -290,7 +291,7 @@ class Watch:
         """
         self.bound[event.worker] = event.bound
         if self._looks and pids.get(event.worker) == event.pid:
-            pace = self._page_paces[event.worker] = Pace(PAGE_SECONDS)
+            pace = self._page_paces[event.worker] = Pace(seconds=PAGE_SECONDS)
             # Its memory right after its start shows little.
             pace.done(0.0)
 
@@ -299,7 +300,7 @@ class Watch:
         pace = self._page_paces.get(worker)
         if pace is None or worker not in pids or self._seen_enough(worker, pids[worker]):
             return
-        if pace.affordable() and self._page_pace.affordable():
+        if time.monotonic() >= max(pace.affordable_at, self._page_pace.affordable_at):
             self._look(worker, pids[worker])
 
     def tick(self, pids: Mapping[int, int]) -> None:
@@ -310,20 +311,22 @@ class Watch:
         """
         if not self._looks:
             return
-        if self._page_pace.due():
+        now = time.monotonic()
+        if now >= self._page_pace.due_at:
             here = self._page_paces.keys() & pids.keys()
             due = [
                 worker
                 for worker in here
-                if self._page_paces[worker].due() and not self._seen_enough(worker, pids[worker])
+                if now >= self._page_paces[worker].due_at
+                and not self._seen_enough(worker, pids[worker])
             ]
             # The worker that has waited longest, or the first few would take every turn.
             for worker in sorted(due, key=lambda each: self._page_paces[each].due_at)[:1]:
                 self._look(worker, pids[worker])
-        if self._cpu_pace.due():
+        if time.monotonic() >= self._cpu_pace.due_at:
             started = time.perf_counter()
             for worker in pids.keys() & self.bound.keys():
-                self._residences.glance(worker, pids[worker])
+                self._glance(worker, pids[worker])
             self._note_deviations()
             self._cpu_pace.done(time.perf_counter() - started)
 
@@ -339,9 +342,9 @@ class Watch:
         if not self._looks:
             return
         for worker, pid in pids.items():
-            self._residences.glance(worker, pid)
-            if not self._residences.page_looks(worker, pid):
-                self._residences.look(worker, pid)
+            seen = self._residences.get(worker)
+            unseen = seen is None or seen.pid != pid or not seen.page_looks
+            self._glance(worker, pid, pages=unseen)
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
         self._note_deviations()
 
@@ -357,24 +360,28 @@ class Watch:
         return WorkerEvidence(
             seat=seat,
             bound=self.bound.get(seat.worker),
-            residence=self._residences.seen(seat.worker),
+            residence=self._residences.get(seat.worker),
             restarts=restarts.get(seat.worker, 0),
         )
 
     def _seen_enough(self, worker: int, pid: int) -> bool:
         """Return whether another look at the pages of a process can tell nothing new."""
-        return len(self._machine_before) == 1 and self._residences.page_looks(worker, pid) > 0
+        seen = self._residences.get(worker)
+        looked = seen is not None and seen.pid == pid and seen.page_looks > 0
+        return looked and len(self._machine_before) == 1
+
+    def _glance(self, worker: int, pid: int, *, pages: bool = False) -> None:
+        self._residences[worker] = look(pid, self._residences.get(worker), pages=pages)
 
     def _look(self, worker: int, pid: int) -> None:
         started = time.perf_counter()
-        self._residences.look(worker, pid)
+        self._glance(worker, pid, pages=True)
         took = time.perf_counter() - started
         self._page_pace.done(took)
         self._page_paces[worker].done(took)
 
     def _note_deviations(self) -> None:
-        seen = (self._residences.seen(seat.worker) for seat in self._seats)
-        notes = {each.note for each in seen if each and each.note}
+        notes = {each.note for each in self._residences.values() if each.note}
         for note in sorted(notes - self._unseen.keys()):
             self._unseen[note] = None
             # With one node there is nothing to miss.

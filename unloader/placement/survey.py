@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from numa.errors import TopologyError
 from numa.kernel_files import cpu_list_text, text_of
-from numa.model import Seat, Topology
+from numa.model import Seat, Topology, TopologyError
 from numa.recording import lay_out, record
 from numa.topology import detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError

@@ -23,10 +23,8 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numa.errors import TopologyError
-from numa.model import Topology
-from numa.quota import throttling
-from numa.topology import detect
+from numa.model import Topology, TopologyError
+from numa.topology import detect, throttling
 from unloader.placement.evidence import node_times
 from unloader.storage.storage_lookup import storage_at
 from unloader.tuning.points import Load

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from numa.affinity import probe_memory_policy
 from numa.devices import node_of_device
-from numa.errors import PlacementError, TopologyError
-from numa.model import Node, Topology
+from numa.model import Node, PlacementError, Topology, TopologyError
 from numa.topology import detect
 from unloader.errors import ConfigError
 from unloader.model import SeatOptions

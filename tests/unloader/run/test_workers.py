@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from processes.program import below, reads_units
 
 import numa.topology
-from numa.errors import PlacementError
-from numa.model import Node, Ready, Topology
+from numa.model import Node, PlacementError, Ready, Topology
 from unloader import api
 from unloader.engine.executor import ExecutorEvent, LocalExecutor
 from unloader.events import Event, UnitFinished

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from numa.errors import TopologyError
+from numa.model import TopologyError
 from numa.topology import detect
 from unloader.cli.display import render
 from unloader.cli.display.render import megabytes
