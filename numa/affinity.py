@@ -91,9 +91,7 @@ def probe_memory_policy() -> str | None:
     policy works and setting one does not.
     """
     with _put_back() as restores:
-        return _set_policy(
-            "preferred", lambda: frozenset(sorted(policy_of_thread(MEMS_ALLOWED)[1])[:1]), restores
-        )
+        return _set_policy("preferred", None, restores)
 
 
 def probe_cpu_binding() -> str | None:
@@ -165,14 +163,7 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
                     f"{memory_policy} not set"
                 )
         else:
-
-            def nodes() -> frozenset[int]:
-                if memory_policy == "interleave":
-                    allowed = policy_of_thread(MEMS_ALLOWED)[1]
-                    return allowed & nodes_with_cpus() or allowed
-                return frozenset((seat.memory_node or 0,) if names_node else ())
-
-            refused = _set_policy(memory_policy, nodes, restores)
+            refused = _set_policy(memory_policy, seat.memory_node, restores)
             if refused is None:
                 policy = memory_policy
             # Without a policy the kernel does what `local` asks for.
@@ -230,8 +221,11 @@ def policy_is_idle(topology: Topology, memory_policy: str) -> bool:
     return memory_policy == "local"
 
 
-def _set_policy(name: str, nodes: Callable[[], frozenset[int]], restores: _Restores) -> str | None:
-    """Set a memory policy on the calling thread; return why that is refused, None if it is not."""
+def _set_policy(name: str, node: int | None, restores: _Restores) -> str | None:
+    """Set a memory policy on the calling thread; return why that is refused, None if it is not.
+
+    One that names a node takes the first allowed one if none is given.
+    """
     if sys.platform != "linux":
         return f"{sys.platform} has no memory policy"
     if (machine := os.uname().machine) not in _CALL_NUMBERS or sys.maxsize < 2**32:
@@ -239,7 +233,13 @@ def _set_policy(name: str, nodes: Callable[[], frozenset[int]], restores: _Resto
     try:
         # Where even the earlier policy is refused later, nothing was set.
         restores.append((set_policy_of_thread, policy_of_thread(), (_DEFAULT,)))
-        set_policy_of_thread(MODES[name], nodes())
+        nodes = frozenset[int]()
+        if name != "local":
+            allowed = policy_of_thread(MEMS_ALLOWED)[1]
+            nodes = frozenset(sorted(allowed)[:1] if node is None else (node,))
+            if name == "interleave":
+                nodes = allowed & nodes_with_cpus() or allowed
+        set_policy_of_thread(MODES[name], nodes)
     except OSError as error:
         return _refusal(error)
     return None

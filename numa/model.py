@@ -226,9 +226,3 @@ class ProcessLimits(Struct, frozen=True, kw_only=True):
     """A process that holds more after a task is replaced before its next one. Linux."""
     task_memory_bytes: int = 0
     """A process that holds more is ended in the middle of its task, as the kernel would. Linux."""
-
-    def __post_init__(self) -> None:
-        """Refuse a value below 0 with a `PoolError`."""
-        for name in self.__struct_fields__:
-            if getattr(self, name) < 0:
-                raise PoolError(f"{name} is below 0.", "give 0 for no limit.")

@@ -1,10 +1,10 @@
 """A process pool on seats: it keeps one process on each seat that is wanted, with a pipe to each.
 
-It runs any importable function and knows nothing of what that does. A process that dies costs the
-one task it was on: the others never notice, and the task is the caller's to repeat. A process that
-is lost, late or too large is replaced on the same seat. What its tasks have started dies with it,
-unless that has made another process group. Only `wait` and `close` block, as long as the caller
-says. Use a pool from one thread; only `wake` is for any.
+It runs any importable function. A process that dies costs the one task it was on: the others never
+notice, and the task is the caller's to repeat. A process that is lost, late or too large is
+replaced on the same seat. What its tasks have started dies with it, unless that has made another
+process group. Only `wait` and `close` block, as long as the caller says. Use a pool from one
+thread; only `wake` is for any.
 
     with Pool(seats, "package.module:function") as pool:
         pool.keep(seat.worker for seat in seats)
@@ -117,14 +117,16 @@ class Pool:
         self.limits = limits or ProcessLimits()
         self._memory_policy = memory_policy
         self._warm_up = _pickled(warm_up, "the warm-up")
-        self._servers: dict[int | None, ForkServer] = {}
-        """One for each node with seats, bound to the CPUs of all of them; see `_home`."""
-        for home in dict.fromkeys(map(_home, seats)):
-            here = [seat for seat in seats if _home(seat) == home]
-            whole = replace(
-                here[0], cpus=tuple(sorted({cpu for each in here for cpu in each.cpus}))
-            )
-            self._servers[home] = ForkServer(whole, memory_policy, entry, self._warm_up)
+        # One server for each node with seats, and one for the seats that are bound to none.
+        homes: dict[int | None, list[Seat]] = {}
+        for seat in seats:
+            homes.setdefault(seat.node if seat.cpus else None, []).append(seat)
+        self._servers: dict[int, ForkServer] = {}
+        """By worker: the server of its node, bound to the CPUs of all seats there."""
+        for here in homes.values():
+            cpus = tuple(sorted({cpu for each in here for cpu in each.cpus}))
+            server = ForkServer(replace(here[0], cpus=cpus), memory_policy, entry, self._warm_up)
+            self._servers |= {each.worker: server for each in here}
         self.idle: set[int] = set()
         """Workers that can be given a task; changed by `wait` and `assign`."""
         self._members: dict[int, Member] = {}
@@ -153,7 +155,7 @@ class Pool:
     def prepare(self) -> None:
         """Let the fork servers of all seats load what workers need. Returns immediately."""
         self._check_open()
-        for server in self._servers.values():
+        for server in dict.fromkeys(self._servers.values()):
             server.begin()
 
     def keep(self, workers: Iterable[int]) -> None:
@@ -166,7 +168,7 @@ class Pool:
         self._lose([each for worker, each in self._members.items() if worker not in self._kept])
         self._vacant = {each: due for each, due in self._vacant.items() if each in self._kept}
         for worker in sorted(self._kept - self._members.keys() - self._vacant.keys()):
-            if self._server(worker).is_prepared():
+            if self._servers[worker].is_prepared():
                 self.start(worker)
             else:
                 self._vacant[worker] = 0.0
@@ -204,7 +206,7 @@ class Pool:
                 fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
                 process: _Process
                 with theirs:
-                    forked = self._server(worker).fork(seat, (theirs.fileno(), stderr.fileno()))
+                    forked = self._servers[worker].fork(seat, (theirs.fileno(), stderr.fileno()))
                     if forked:
                         process, bound = forked
                         undo.callback(_end, process)
@@ -228,7 +230,7 @@ class Pool:
         self._members[worker] = Member(
             worker=worker, process=process, channel=channel, stderr=stderr, bound=bound
         )
-        self._selector.register(channel, selectors.EVENT_READ, worker)
+        self._selector.register(ours, selectors.EVENT_READ, worker)
         self._starts[worker] += 1
         self._kept.add(worker)
         self._vacant.pop(worker, None)
@@ -272,16 +274,26 @@ class Pool:
         ending, self._ending = self._ending, []
         self._lose([child for child in ending if self._members.get(child.worker) is child])
         while True:
-            self._start_vacant()
+            now = time.monotonic()
+            for worker in [worker for worker, due in self._vacant.items() if due <= now]:
+                if not self._servers[worker].is_prepared():
+                    continue
+                del self._vacant[worker]
+                try:
+                    self.start(worker)
+                except StartError as error:
+                    self._leave_vacant(
+                        Lost(worker=worker, reason="refused", detail=error.message, hint=error.hint)
+                    )
             now = time.monotonic()
             # A seat that is due waits for its fork server, whose readiness ends the wait.
             waits = [due - now for due in self._vacant.values() if due > now]
             longest = 0.0 if self._events else max(0.0, min(deadline - now, _LOOK_SECONDS, *waits))
             with ExitStack() as after:
-                for server in self._servers.values():
-                    if server.is_starting:
-                        self._selector.register(server, selectors.EVENT_READ, server)
-                        after.callback(self._selector.unregister, server)
+                for server in dict.fromkeys(self._servers.values()):
+                    if (starting := server.starting) is not None:
+                        self._selector.register(starting, selectors.EVENT_READ, server)
+                        after.callback(self._selector.unregister, starting)
                 ready = self._selector.select(longest)
             woken = False
             for key, mask in ready:
@@ -311,8 +323,16 @@ class Pool:
                 self._lingering = [child for child in self._lingering if not child.reap(0)]
             # Only after what workers had sent was read: the caller may have been away for long.
             if now >= self._next_look:
-                self._next_look = now + _LOOK_SECONDS
-                self._end_beyond(now)
+                self._next_look, late = now + _LOOK_SECONDS, self.limits.start_seconds
+                doomed = []
+                for worker, child in self._members.items():
+                    if late and not child.is_up and now - child.started > late:
+                        detail = f"worker {worker} did not start within {late:g} s"
+                        child.reason = Lost(worker=worker, reason="not up", detail=detail)
+                        doomed.append(child)
+                    elif child.busy and child.is_too_large(self.limits.task_memory_bytes):
+                        doomed.append(child)
+                self._lose(doomed)
             if self._events or woken or now >= deadline:
                 events = tuple(self._events)
                 self._events.clear()
@@ -386,14 +406,15 @@ class Pool:
                 deadline = time.monotonic() + _LAST_EXIT_SECONDS
                 for child in children:
                     child.reap(deadline - time.monotonic())
-                    child.release()
+                    child.channel.sock.close()
+                    child.stderr.close()
                 self._members.clear()
                 self._selector.close()
                 with self._wake_lock:
                     self._waking.close()
                     self._woken.close()
             finally:
-                for server in self._servers.values():
+                for server in dict.fromkeys(self._servers.values()):
                     server.close()
 
     def __enter__(self) -> Self:
@@ -401,9 +422,6 @@ class Pool:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _server(self, worker: int) -> ForkServer:
-        return self._servers[_home(self._seats[worker])]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -413,33 +431,7 @@ class Pool:
         wanted = selectors.EVENT_READ
         if child.channel.unsent:
             wanted |= selectors.EVENT_WRITE
-        self._selector.modify(child.channel, wanted, child.worker)
-
-    def _start_vacant(self) -> None:
-        now = time.monotonic()
-        for worker in [worker for worker, due in self._vacant.items() if due <= now]:
-            if not self._server(worker).is_prepared():
-                continue
-            del self._vacant[worker]
-            try:
-                self.start(worker)
-            except StartError as error:
-                self._leave_vacant(
-                    Lost(worker=worker, reason="refused", detail=error.message, hint=error.hint)
-                )
-
-    def _end_beyond(self, now: float) -> None:
-        """End the processes that are beyond a limit."""
-        late = self.limits.start_seconds
-        doomed = []
-        for worker, child in self._members.items():
-            if late and not child.is_up and now - child.started > late:
-                detail = f"worker {worker} did not start within {late:g} s"
-                child.reason = Lost(worker=worker, reason="not up", detail=detail)
-                doomed.append(child)
-            elif child.busy and child.is_too_large(self.limits.task_memory_bytes):
-                doomed.append(child)
-        self._lose(doomed)
+        self._selector.modify(child.channel.sock, wanted, child.worker)
 
     def _receive(self, child: Member, bodies: Iterable[bytes]) -> None:
         for body in bodies:
@@ -486,7 +478,7 @@ class Pool:
             if not child.reap(deadline - time.monotonic()):
                 self._lingering.append(child)
             self._receive(child, child.channel.receive(everything=True))
-            self._selector.unregister(child.channel)
+            self._selector.unregister(child.channel.sock)
             del self._members[worker]
             self.idle.discard(worker)
             code = child.process.returncode
@@ -494,7 +486,8 @@ class Pool:
             lost = replace(
                 lost, exit_code=-signal.SIGKILL if code is None else code, task=child.task
             )
-            child.release()
+            child.channel.sock.close()
+            child.stderr.close()
             if worker not in self._kept:
                 continue
             # One that had a task, or was ended by us once it was up, has shown that it can start.
@@ -620,15 +613,6 @@ class Member(Struct, kw_only=True, eq=False):
             start = min(start, crashed)
         words = tail[max(0, start) :][:_DETAIL_BYTES]
         return f"{line}\n{words.decode(errors='replace')}".strip()
-
-    def release(self) -> None:
-        self.channel.close()
-        self.stderr.close()
-
-
-def _home(seat: Seat) -> int | None:
-    """Return the node of a seat; None if it is bound to none."""
-    return seat.node if seat.cpus else None
 
 
 def _pickled(value: object, what: str) -> bytes:

@@ -240,15 +240,12 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
-        self._sock = sock
+        self.sock = sock
         self._inbox = bytearray()
         self.unsent = bytearray()
         """Bytes that the pipe has not taken yet."""
         self.ended = False
         """The other end is closed and everything it had sent is read."""
-
-    def fileno(self) -> int:
-        return self._sock.fileno()
 
     def post(self, *parts: bytes) -> None:
         """Send a frame: as much as the pipe takes now, the rest with later calls of `flush`."""
@@ -260,7 +257,7 @@ class Channel:
         try:
             while self.unsent:
                 with memoryview(self.unsent) as view:
-                    sent = self._sock.send(view[:_CHUNK_BYTES], _SEND_FLAGS)
+                    sent = self.sock.send(view[:_CHUNK_BYTES], _SEND_FLAGS)
                 del self.unsent[:sent]
         except BlockingIOError:
             pass
@@ -274,7 +271,7 @@ class Channel:
         """
         while not self.ended:
             try:
-                data = self._sock.recv(_CHUNK_BYTES)
+                data = self.sock.recv(_CHUNK_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -295,7 +292,3 @@ class Channel:
             start = end
         del self._inbox[:start]
         return bodies
-
-    def close(self) -> None:
-        """Close the socket; the child then reads the end of the pipe."""
-        self._sock.close()

@@ -63,17 +63,20 @@ class Served:
         self.pid = pid
         self.returncode: int | None = None
         self._server = server
+        # A server that was started later does not know this worker.
         self._parent = server.pid
 
     def has_ended(self) -> bool:
         """Return whether it has ended, without reaping it."""
-        return self.returncode is not None or bool(self._ask("ended", True))
+        ended = self.returncode is not None
+        return ended or bool(self._server.ask(("ended", self.pid), True, of=self._parent))
 
     def poll(self) -> int | None:
         """Return its exit status and reap it, or None while it runs."""
         if self.returncode is None:
             # The kernel kills the workers of a server that has died.
-            self.returncode = self._ask("reap", -signal.SIGKILL)
+            otherwise = -signal.SIGKILL
+            self.returncode = self._server.ask(("reap", self.pid), otherwise, of=self._parent)
         return self.returncode
 
     def kill(self) -> None:
@@ -81,12 +84,6 @@ class Served:
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-
-    def _ask(self, what: str, otherwise: Any) -> Any:
-        # A server that was started later does not know this worker.
-        if self._server.pid != self._parent:
-            return otherwise
-        return self._server.ask((what, self.pid), otherwise)
 
 
 class ForkServer:
@@ -103,28 +100,16 @@ class ForkServer:
         self._warm_up = warm_up
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
-        self._is_ready = False
+        self.starting: socket.socket | None = None
+        """Set while the process loads what workers need: the end of that makes it readable."""
         self._deadline = 0.0
         self._is_refused = False
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the process, or None."""
-        return None if self._process is None else self._process.pid
-
-    @property
-    def is_starting(self) -> bool:
-        """Whether the process loads what workers need: the end of that makes it readable."""
-        return self._sock is not None and not self._is_ready
-
-    def fileno(self) -> int:
-        """Return the descriptor to wait on while it is starting."""
-        assert self._sock is not None
-        return self._sock.fileno()
+        self.pid: int | None = None
+        """Of the process; None without one."""
 
     def begin(self) -> None:
         """Start the process, unless it runs or cannot be used here. Returns immediately."""
-        if self._is_refused or self.is_starting:
+        if self._is_refused or self.starting is not None:
             return
         if self._process is not None and self._process.poll() is None:
             return
@@ -144,8 +129,10 @@ class ForkServer:
                 self._process = start_interpreter(
                     __name__, name, self._entry, theirs, subprocess.DEVNULL
                 )
+                self.pid = self._process.pid
             start = pickle.dumps((self._memory_policy, self._warm_up))
             self._sock.send(start, socket.MSG_NOSIGNAL)
+            self.starting = self._sock
         except OSError as error:
             self._refuse(str(error))
         except BaseException:
@@ -156,14 +143,14 @@ class ForkServer:
     def is_prepared(self, timeout_seconds: float = 0.0) -> bool:
         """Return whether `fork` would not have to wait for the imports of the process."""
         self.begin()
-        if not self.is_starting:
+        if self.starting is None:
             return True
-        assert self._sock is not None
         readable = select.poll()
-        readable.register(self._sock, select.POLLIN)
+        readable.register(self.starting, select.POLLIN)
         if readable.poll(timeout_seconds * 1000):
-            self._is_ready = self.ask(None, False)
-            if not self._is_ready:
+            is_ready = self.ask(None, False)
+            self.starting = None
+            if not is_ready:
                 self._refuse("the fork server ended while it loaded what workers need")
             return True
         if time.monotonic() >= self._deadline:
@@ -190,13 +177,18 @@ class ForkServer:
         return None
 
     def ask(
-        self, call: tuple[str, object] | None, otherwise: Any, fds: tuple[int, ...] = ()
+        self,
+        call: tuple[str, object] | None,
+        otherwise: Any,
+        fds: tuple[int, ...] = (),
+        *,
+        of: int | None = None,
     ) -> Any:
-        """Return the answer to a call, or the other value where the process has ended.
+        """Return the answer to a call, or the other value where the process `of` has ended.
 
         None calls nothing: the answer is the one to the warm-up.
         """
-        if self._sock is None:
+        if self._sock is None or of not in (None, self.pid):
             return otherwise
         received = b""
         try:
@@ -218,8 +210,7 @@ class ForkServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._sock = self._process = None
-        self._is_ready = False
+        self._sock = self._process = self.pid = self.starting = None
 
     def _refuse(self, reason: str) -> None:
         logger.info("each worker is a new interpreter: %s", reason)

@@ -331,9 +331,3 @@ def test_a_program_that_is_ended_leaves_no_process(number: signal.Signals, tmp_p
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" in said
     until(lambda: not any(map(alive, pids)))
-
-
-def test_bad_values_are_refused() -> None:
-    """Limits below 0 are errors with a way out."""
-    with pytest.raises(PoolError, match="start_seconds is below 0"):
-        ProcessLimits(start_seconds=-1)
