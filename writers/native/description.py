@@ -1,6 +1,6 @@
 """The library's description of a format and its columns: the bytes that `Format::read` takes.
 
-All rules are in `writers.text.marks`; the library receives the marks and their treatment, and
+All rules are in `writers.text.enclosing`; the library receives the marks and their treatment, and
 decides nothing itself. Numbers are little-endian, texts UTF-8 behind their length.
 
 Output encodings as the native encoder takes them: tables made of Python's own codecs.
@@ -33,19 +33,8 @@ from writers.model import FixedField, TextFormat
 from writers.schema import text_class
 from writers.text.datetime_texts import fixed_offset, mask_of
 from writers.text.dialects import OutputEncoding
-from writers.text.enclosing import Enclosing
+from writers.text.enclosing import Enclosing, endings
 from writers.text.fixed_width import is_free_text
-from writers.text.marks import (
-    bare_escapes,
-    behind_bare,
-    enclosed_escapes,
-    enclosed_for,
-    forbidden_bare,
-    not_bare,
-    overlaps_itself,
-    protected_null,
-    refused_anywhere,
-)
 from writers.text.mask_texts import UNIT_DIGITS, year_range
 from writers.text.masks import ERAS, GROUPS, Element, Mask, element_text
 from writers.text.text_values import alphabet_of, content_of_field, format_for, plain_type
@@ -110,16 +99,15 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
 
     The kind is None for a column that the library is to be given as text, string or large_string.
     """
-    enclosing = Enclosing(format, single=len(schema) == 1)
-    apart = not_bare(format, single=len(schema) == 1)
-    columns = [_column(field, format, enclosing, apart) for field in schema]
-    charset = b"" if OutputEncoding(format.encoding).is_utf8 else charset_description(format)
     # Nothing is enclosed or escaped where places tell the values apart.
     rules = replace(format, enclose="none", escape="none") if format.fixed else format
+    enclosing = Enclosing(rules, single=len(schema) == 1)
+    columns = [_column(field, format, enclosing) for field in schema]
+    charset = b"" if OutputEncoding(format.encoding).is_utf8 else charset_description(format)
     description = b"".join(
         (
             _marks(format),
-            _rules(rules, single=len(schema) == 1),
+            _rules(rules, enclosing),
             _text(charset or b""),
             _list(_field(*pair) for pair in zip(format.fixed, schema, strict=bool(format.fixed))),
             _list(packed for _, packed in columns),
@@ -144,33 +132,30 @@ def _marks(format: TextFormat) -> bytes:
     return b"".join(map(_text, texts)) + struct.pack("<BI", binary, format.record_length_digits)
 
 
-def _rules(format: TextFormat, *, single: bool) -> bytes:
+def _rules(format: TextFormat, rules: Enclosing) -> bytes:
     """Return what `writers.text.enclosing` does about values that hold marks."""
-    backslash, mark = format.escape == "backslash", format.enclosure
-    bare = format.enclose == "none"
+    backslash, bare, mark = rules.backslash, rules.is_bare, format.enclosure
     protection = _ENCLOSED if not bare else _ESCAPED if backslash else _REFUSED
-    enclosed = () if bare else enclosed_escapes(format) if backslash else ((mark, mark * 2),)
+    enclosed = () if bare else rules.enclosed_escapes if backslash else ((mark, mark * 2),)
     # A backslash before a text that could run into the next mark keeps the two apart.
-    runs = behind_bare(format) if bare else (format.delimiter,)
+    runs = rules.after_bare if bare else (format.delimiter,)
     return b"".join(
         (
             struct.pack("<BB", protection, format.escape == "none"),
-            _texts(refused_anywhere(format)),
-            _texts(() if bare else enclosed_for(format)),
-            _texts(not_bare(format, single=single)),
-            _texts(forbidden_bare(format)),
-            _texts(mark for mark in runs if overlaps_itself(mark)),
-            struct.pack("<B", not backslash and overlaps_itself(mark)),
+            _texts(rules.refused),
+            _texts(() if bare else rules.enclosed_for),
+            _texts(rules.not_bare),
+            _texts(rules.forbidden_bare),
+            _texts(filter(endings, runs)),
+            struct.pack("<B", not backslash and bool(endings(mark))),
             _pairs(enclosed),
-            _pairs(bare_escapes(format) if backslash else ()),
-            _text((backslash and protected_null(format.null)) or ""),
+            _pairs(rules.bare_escapes if backslash else ()),
+            _text(rules.protected_null if backslash else ""),
         )
     )
 
 
-def _column(
-    field: pa.Field, format: TextFormat, enclosing: Enclosing, apart: tuple[str, ...]
-) -> tuple[Kind | None, bytes]:
+def _column(field: pa.Field, format: TextFormat, enclosing: Enclosing) -> tuple[Kind | None, bytes]:
     index, stored = Kind.NONE, storage_type(field.type)
     if pa.types.is_dictionary(stored):
         index, stored = _INTEGERS[stored.index_type], storage_type(stored.value_type)
@@ -191,7 +176,7 @@ def _column(
         format.enclose == "all"
         or (format.enclose == "strings" and content_of_field(field) == "text"),
         enclosing.leaves(alphabet),
-        any(_may_be(text, field, format, alphabet) for text in apart),
+        any(_may_be(text, field, format, alphabet) for text in enclosing.not_bare),
     )
     return kind, fixed + _text(program)
 

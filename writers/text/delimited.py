@@ -6,6 +6,7 @@ are joined row by row. A large value is written piece by piece, and so is the he
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,8 +17,8 @@ from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import TextFormat
 from writers.schema import pc
-from writers.text.dialects import OutputEncoding, character_of, check
-from writers.text.enclosing import Enclosing, LargeEnclosing, Pieces, large_alphabet, large_text
+from writers.text.dialects import OutputEncoding, check
+from writers.text.enclosing import Enclosing, Pieces, large_alphabet, large_text
 from writers.text.fixed_width import FixedRecords
 from writers.text.string_arrays import STRING_LIMIT, Place, compact, joined, value_bytes, with_room
 from writers.text.text_values import alphabet_of, check_field, content_of_field, text_of
@@ -42,10 +43,10 @@ class PlainEncoder:
             check_field(field, format)
         self._schema = schema
         self._format = format
+        self._end = (format.delimiter if format.trailing_delimiter else "") + format.eol
         self._encoding = OutputEncoding(format.encoding)
         self._fixed = FixedRecords(schema, format, self._encoding) if format.fixed else None
         self._enclosing = Enclosing(format, single=len(schema) == 1)
-        self._large_enclosing = LargeEnclosing(format, single=len(schema) == 1)
         self._substitutes = (
             Substitutes(self._encoding, format.substitute)
             if format.substitute is not None and not self._encoding.holds_all
@@ -134,9 +135,7 @@ class PlainEncoder:
         self, pieces: Pieces, field: pa.Field, row: int, alphabet: frozenset[str] | None = None
     ) -> Pieces:
         place = Place(column=field.name, first_row=row)
-        return self._large_enclosing.cell(
-            pieces, place, always=self._always(field), alphabet=alphabet
-        )
+        return self._enclosing.cell(pieces, place, always=self._always(field), alphabet=alphabet)
 
     def _large_pieces(self, value: LargeValue, field: pa.Field) -> Pieces:
         number = content_of_field(field) == "number"
@@ -157,14 +156,12 @@ class PlainEncoder:
         """
         if digits := self._format.record_length_digits:
             length = sum(map(len, self._record_pieces(cells, row)))
-            if len(str(length)) > digits:
-                raise _too_long(row, length, digits)
-            yield self._encoding.encode(f"{length:0{digits}}")
+            yield self._encoding.encode(_length_text(length, digits, row))
         yield from self._record_pieces(cells, row)
 
     def _record_pieces(self, cells: Sequence[str | Pieces], row: int) -> Iterator[bytes]:
         # One for the record, as a few encodings join a character with the one before it.
-        stream = self._encoding.stream()
+        stream = EncodingStream(self._encoding)
         for index, (name, cell) in enumerate(zip(self._schema.names, cells, strict=True)):
             try:
                 if index:
@@ -172,10 +169,14 @@ class PlainEncoder:
                 for piece in [cell] if isinstance(cell, str) else cell():
                     yield stream.encode(piece)
                 if index == len(cells) - 1:
-                    yield stream.encode(_end_of_record(self._format), last=True)
+                    yield stream.encode(self._end, last=True)
             except UnicodeError as error:
+                # What a stream failed at: nothing if that is not known.
+                character = str(error)
+                if isinstance(error, UnicodeEncodeError):
+                    character = error.object[error.start]
                 place = Place(column=name, first_row=row)
-                raise place.no_character(0, character_of(error), self._encoding.name) from None
+                raise place.no_character(0, character, self._encoding.name) from None
 
     def _always(self, field: pa.Field) -> bool:
         enclose = self._format.enclose
@@ -187,28 +188,29 @@ class PlainEncoder:
             texts = [self._texts(column, field, first_row) for column, field in columns]
             return self._fixed.encoded(texts, first_row)
         cells = [self._cells(column, field, first_row) for column, field in columns]
-        lines = _records(cells, self._format)
         digits = self._format.record_length_digits
         if self._encoding.is_utf8:
+            lines = self._joined(cells)
             if digits:
-                prefixes = self._prefixes(pc.binary_length(lines), first_row)
+                lengths = pc.binary_length(lines)
+                if pc.max(lengths).as_py() >= 10**digits:
+                    row = pc.index(pc.greater_equal(lengths, 10**digits), pa.scalar(True)).as_py()
+                    _length_text(lengths[row].as_py(), digits, first_row + row)
+                prefixes = pc.ascii_lpad(pc.cast(lengths, pa.string()), digits, "0")
                 lines = joined(prefixes, with_room(lines, more=digits))
             return value_bytes(lines)
-        text = str(value_bytes(lines), "utf-8")
-        try:
-            parts = [
-                self._encoding.encode(part) for part in (lines.to_pylist() if digits else [text])
-            ]
-            encoded = b"".join(parts)
-            if not self._encoding.reads_back(text, encoded):
-                raise UnicodeError
-        except UnicodeError:
-            raise self._unfit(cells, first_row) from None
         if not digits:
-            return encoded
-        prefixes = self._prefixes(pa.array(map(len, parts), pa.int64()), first_row)
-        pairs = zip(map(self._encoding.encode, prefixes.to_pylist()), parts, strict=True)
-        return b"".join(prefix + part for prefix, part in pairs)
+            text = str(value_bytes(self._joined(cells)), "utf-8")
+            with suppress(UnicodeError):
+                encoded = self._encoding.encode(text)
+                if self._encoding.reads_back(text, encoded):
+                    return encoded
+        # Row by row, which names the first value that the encoding cannot hold.
+        null = self._format.null
+        rows = zip(*(pc.fill_null(cell, null).to_pylist() for cell in cells), strict=True)
+        return b"".join(
+            piece for row, texts in enumerate(rows, first_row) for piece in self._record(texts, row)
+        )
 
     def _cells(self, column: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
         alphabet = alphabet_of(field, self._format)
@@ -224,30 +226,19 @@ class PlainEncoder:
         texts = text_of(column, field, self._format, first_row=first_row)
         return texts if self._substitutes is None else self._substitutes.array(texts)
 
-    def _prefixes(self, lengths: pa.Array, first_row: int) -> pa.Array:
-        """Return the lengths of records as text."""
-        digits = self._format.record_length_digits
-        longest = pc.max(lengths).as_py()
-        if len(str(longest)) > digits:
-            index = pc.index(pc.greater_equal(lengths, 10**digits), pa.scalar(True)).as_py()
-            raise _too_long(first_row + index, lengths[index].as_py(), digits)
-        return pc.ascii_lpad(pc.cast(lengths, pa.string()), digits, "0")
-
-    def _unfit(self, cells: list[pa.Array], first_row: int) -> ValueNotRepresentable:
-        """Find the value in the first row that the output encoding cannot hold."""
-        name = self._encoding.name
-        found = [
-            (unfit[0], column, unfit[1])
-            for cell, column in zip(cells, self._schema.names, strict=True)
-            if (unfit := self._encoding.first_unfit(cell)) is not None
-        ]
-        if not found:
-            return ValueNotRepresentable(
-                f"rows from {first_row} on hold text that {name} would read back as another text.",
-                "use --encoding utf-8.",
-            )
-        index, column, character = min(found, key=lambda item: item[0])
-        return Place(column=column, first_row=first_row).no_character(index, character, name)
+    def _joined(self, cells: list[pa.Array]) -> pa.Array:
+        """Return each record, string or large_string, of cells as `Enclosing.cells` has them."""
+        format, end = self._format, self._end
+        between = len(format.delimiter.encode()) * (len(cells) - 1) + len(end.encode())
+        nulls = len(format.null.encode()) * len(cells)
+        size = len(cells[0]) * (between + nulls) + sum(len(value_bytes(cell)) for cell in cells)
+        kind = pa.large_string() if size > STRING_LIMIT else pa.string()
+        join = partial(
+            pc.binary_join_element_wise, null_handling="replace", null_replacement=format.null
+        )
+        columns = [pc.cast(cell, kind) for cell in cells]
+        columns[-1] = join(columns[-1], pa.scalar(end, kind), pa.scalar("", kind))
+        return join(*columns, pa.scalar(format.delimiter, kind)) if len(columns) > 1 else columns[0]
 
 
 class Substitutes(dict[int, "int | str"]):
@@ -281,35 +272,40 @@ class Substitutes(dict[int, "int | str"]):
         return compact(pa.array(replaced, pa.large_string()))
 
 
-def _end_of_record(format: TextFormat) -> str:
-    return (format.delimiter if format.trailing_delimiter else "") + format.eol
+class EncodingStream:
+    """Encodes one text piece by piece, to the bytes that the whole text has."""
+
+    def __init__(self, encoding: OutputEncoding) -> None:
+        self._encoder = codecs.getincrementalencoder(encoding.codec)()
+        self._decoder = (
+            None if encoding.is_utf8 else codecs.getincrementaldecoder(encoding.codec)("replace")
+        )
+        self._given = self._read = ""
+
+    def encode(self, text: str, *, last: bool = False) -> bytes:
+        """Return the next bytes; a codec may hold a character back until it sees the next.
+
+        Raises:
+            UnicodeError: The encoding has no code for a character, or reads it back as another.
+        """
+        encoded = self._encoder.encode(text, last)
+        if self._decoder is not None:
+            self._given += text
+            self._read += self._decoder.decode(encoded, last)
+            common = min(len(self._given), len(self._read))
+            if self._given[:common] != self._read[:common] or (last and self._given != self._read):
+                pairs = zip(self._given, self._read, strict=False)
+                raise UnicodeError(next((a for a, b in pairs if a != b), ""))
+            self._given, self._read = self._given[common:], self._read[common:]
+        return encoded
 
 
-def _records(cells: list[pa.Array], format: TextFormat) -> pa.Array:
-    """Return each record, string or large_string.
-
-    Args:
-        cells: For each column the texts between two delimiters, null for NULL; string or
-            large_string, at least one row.
-        format: Its delimiter, end of line and NULL text are used.
-    """
-    end = _end_of_record(format)
-    between = len(format.delimiter.encode()) * (len(cells) - 1) + len(end.encode())
-    nulls = len(format.null.encode()) * len(cells)
-    size = len(cells[0]) * (between + nulls) + sum(len(value_bytes(cell)) for cell in cells)
-    kind = pa.large_string() if size > STRING_LIMIT else pa.string()
-    join = partial(
-        pc.binary_join_element_wise, null_handling="replace", null_replacement=format.null
-    )
-    columns = [pc.cast(cell, kind) for cell in cells]
-    columns[-1] = join(columns[-1], pa.scalar(end, kind), pa.scalar("", kind))
-    return join(*columns, pa.scalar(format.delimiter, kind)) if len(columns) > 1 else columns[0]
-
-
-def _too_long(row: int, length: int, digits: int) -> ValueNotRepresentable:
-    """Return the error for a record of more bytes than its length prefix can say."""
-    return ValueNotRepresentable(
-        f"row {row}: the record has {length} bytes, too many for a record length of {digits} "
-        "digits.",
-        "raise --record-length.",
-    )
+def _length_text(length: int, digits: int, row: int) -> str:
+    """Return the length of a record as written before it."""
+    if length >= 10**digits:
+        raise ValueNotRepresentable(
+            f"row {row}: the record has {length} bytes, too many for a record length of {digits} "
+            "digits.",
+            "raise --record-length.",
+        )
+    return f"{length:0{digits}}"

@@ -15,17 +15,10 @@ from __future__ import annotations
 import codecs
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from writers.errors import FormatError
 from writers.model import TextFormat
 from writers.text.masks import parse
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-_BACKSLASH = "\\"
 
 DIALECTS: dict[str, TextFormat] = {
     # RFC 4180 asks for CR LF. The tools around a Unix pipe expect LF, and every reader of the RFC's
@@ -117,7 +110,7 @@ def check(format: TextFormat) -> None:
             "use --enclose minimal, or another --delimiter.",
         )
     for option, text in marks.items() if backslash else ():
-        if _BACKSLASH in text:
+        if "\\" in text:
             raise FormatError(
                 f"{option} {text!r} holds the escape character itself.",
                 f"use --escape double, or another {option}.",
@@ -133,7 +126,7 @@ def check(format: TextFormat) -> None:
         raise FormatError(f"the end of {null} runs into the delimiter.", "give another --null.")
     if set(format.null) & (set(format.eol) | {"\r", "\n"}):
         raise FormatError(f"{null} holds an end of line.", "give another --null.")
-    backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
+    backslashes = len(format.null) - len(format.null.rstrip("\\"))
     if format.escape == "backslash" and backslashes % 2:
         raise FormatError(
             f"{null} ends with the escape character, so a reader would take the next mark for "
@@ -234,39 +227,26 @@ class OutputEncoding:
             ) from None
         except UnicodeError:
             raise _unfit(name) from None
-        self._codec, self.preamble = _BYTE_ORDER_MARKS.get(canonical, (canonical, b""))
+        self.codec, self.preamble = _BYTE_ORDER_MARKS.get(canonical, (canonical, b""))
         """`preamble` is the byte order mark at the start of each file, or nothing."""
-        if canonical.replace("_", "-") in _LOSSY or not _is_piecewise(self._codec):
+        if canonical.replace("_", "-") in _LOSSY or not _is_piecewise(self.codec):
             raise _unfit(name)
 
     @property
     def is_utf8(self) -> bool:
-        return self._codec == "utf-8"
+        return self.codec == "utf-8"
 
     @property
     def holds_all(self) -> bool:
         """Whether every character of Unicode can be written."""
-        return self._codec.startswith("utf-")
+        return self.codec.startswith("utf-")
 
     def encode(self, text: str) -> bytes:
         """Return the text without a byte order mark, or raise UnicodeEncodeError."""
-        return text.encode(self._codec)
-
-    def stream(self) -> EncodingStream:
-        return EncodingStream(self._codec, checked=not self.is_utf8)
+        return text.encode(self.codec)
 
     def reads_back(self, text: str, encoded: bytes) -> bool:
-        return encoded.decode(self._codec, "replace") == text
-
-    def first_unfit(self, texts: pa.Array) -> tuple[int, str] | None:
-        """Return index and first character of the first text that this encoding cannot hold."""
-        for index, text in enumerate(texts.to_pylist()):
-            if text is None:
-                continue
-            for character in text:
-                if not self.holds(character):
-                    return index, character
-        return None
+        return encoded.decode(self.codec, "replace") == text
 
     def check_text(self, text: str, option: str) -> None:
         """Make sure that the text of an option can be written."""
@@ -284,44 +264,6 @@ class OutputEncoding:
             return self.reads_back(character, self.encode(character))
         except UnicodeEncodeError:
             return False
-
-
-class EncodingStream:
-    """Encodes one text piece by piece, to the bytes that the whole text has.
-
-    Args:
-        codec: Its Python name.
-        checked: Make sure that the bytes read back as the text.
-    """
-
-    def __init__(self, codec: str, *, checked: bool) -> None:
-        self._encoder = codecs.getincrementalencoder(codec)()
-        self._decoder = codecs.getincrementaldecoder(codec)("replace") if checked else None
-        self._given = self._read = ""
-
-    def encode(self, text: str, *, last: bool = False) -> bytes:
-        """Return the next bytes; a codec may hold a character back until it sees the next.
-
-        Raises:
-            UnicodeError: The encoding has no code for a character, or reads it back as another.
-        """
-        encoded = self._encoder.encode(text, last)
-        if self._decoder is not None:
-            self._given += text
-            self._read += self._decoder.decode(encoded, last)
-            common = min(len(self._given), len(self._read))
-            if self._given[:common] != self._read[:common] or (last and self._given != self._read):
-                pairs = zip(self._given, self._read, strict=False)
-                raise UnicodeError(next((a for a, b in pairs if a != b), ""))
-            self._given, self._read = self._given[common:], self._read[common:]
-        return encoded
-
-
-def character_of(error: UnicodeError) -> str:
-    """Return the character an `EncodingStream` failed at, or nothing if it is not known."""
-    if isinstance(error, UnicodeEncodeError):
-        return error.object[error.start]
-    return str(error)
 
 
 def _unfit(name: str) -> FormatError:

@@ -1,10 +1,18 @@
-"""When a value is enclosed or escaped, so that a reader gets back exactly it.
+r"""When a value is enclosed or escaped, so that a reader gets back exactly it.
 
-The rules of `writers.text.marks`, for whole arrays of values and for one value in pieces; the bytes
-are the same. Where only some values are enclosed (`minimal`) a value in pieces is read once before
-it is written, up to where that is decided. A refusal may come in the middle of a record: the file
-is given up then. The end of a piece is held back if it may begin a mark, or is an odd byte of
-base64.
+`minimal` encloses what PostgreSQL's COPY does in CSV: a value with the delimiter, the enclosure or
+an end of line in it, one equal to the NULL text, and a lone `\.` in a table of one column. In a
+table of one column it encloses an empty text as well: many programs skip an empty line. Where
+backslashes escape, it encloses a value with a backslash: some programs read escapes only between
+enclosures, others everywhere. There it also encloses NULL, which MySQL reads as a null.
+
+Marks of several characters are found from left to right, without overlap; a value whose end would
+run together with the mark after it is enclosed, escaped or refused, too.
+
+One value is written from pieces of its text. Where only some values are enclosed (`minimal`) it is
+read once before it is written, up to where that is decided. A refusal may come in the middle of a
+record: the file is given up then. The end of a piece is held back if it may begin a mark, or is an
+odd byte of base64. Of an array only the values that hold marks are written one by one.
 
 A program such as Excel runs a field of a CSV file that begins with one of `STARTS` as a formula. An
 attacker may have written that field into the database. With a quote before it, the field is text.
@@ -15,7 +23,7 @@ from __future__ import annotations
 
 import binascii
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
 from typing import TYPE_CHECKING, cast
 
@@ -23,32 +31,29 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
+from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeValue
 from writers.model import BinaryForm, TextFormat
 from writers.schema import pc, text_class
-from writers.text.marks import (
-    bare_escapes,
-    behind_bare,
-    enclosed_escapes,
-    enclosed_for,
-    forbidden_bare,
-    holds_bare,
-    holds_enclosure,
-    holds_refused,
-    meets_bare,
-    meets_enclosure,
-    not_bare,
-    overlaps_itself,
-    protected_null,
-    reads_as_null,
-    refused_anywhere,
-    runs_into,
-    special_characters,
-)
 from writers.text.string_arrays import Place, joined, value_bytes, with_room
 
 if TYPE_CHECKING:
-    from writers.large_rows import LargeRow, LargeValue
+    from writers.large_rows import LargeRow
+
+Pieces = Callable[[], Iterator[str]]
+"""Reads a text from its start, at every call."""
+
+Refuse = Callable[[str, str], ValueNotRepresentable]
+"""Makes the error for a value of a reason and an advice."""
+
+Escapes = tuple[tuple[str, str], ...]
+"""Characters and what replaces each, in this order: the backslash first, as others bring new ones.
+"""
+
+_CODES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+_IDENTITY_LETTERS = frozenset("ABCDEFGHIJKLMOPQRSTUVWXY")
+r"""Upper-case letters that a backslash changes for no reader (\N is NULL, \Z is Ctrl-Z)."""
+_BARE_ADVICE = "use --enclose minimal, --escape backslash, or another --delimiter"
 
 
 class Enclosing:
@@ -56,13 +61,45 @@ class Enclosing:
 
     def __init__(self, format: TextFormat, *, single: bool) -> None:
         self._format = format
-        self._backslash = format.escape == "backslash"
-        self._enclosed_for = enclosed_for(format)
-        self._not_bare = not_bare(format, single=single)
-        self._refused = refused_anywhere(format)
-        self._special = special_characters(format)
+        mark, null = format.enclosure, format.null
+        self.is_bare = format.enclose == "none"
+        self.backslash = format.escape == "backslash"
+        escape = {"\\"} if self.backslash else set()
+        line = {"\r", "\n", *format.eol}
+        self.enclosed_for = tuple(sorted(({format.delimiter, mark} | line | escape) - {""}))
+        """The marks for which `minimal` encloses a value that holds one."""
+        self.not_bare: tuple[str, ...] = (null,)
+        """The texts that may not be written bare."""
+        if not self.is_bare:
+            self.not_bare += ("NULL",) * self.backslash + ("", "\\.") * single
+        ends_always = format.eol_ends_always and not format.record_length_digits
+        self.refused = (*format.refused, *((format.eol,) if ends_always else ()))
+        """The texts that no value may hold, enclosed or not."""
+        codes = set(_CODES) if self.backslash else set()
+        self._special = {*line, *format.delimiter, *mark, *format.refused} | escape | codes
+        line_ends = ("\r", "\n") if set(format.eol) <= {"\r", "\n"} else (format.eol,)
+        self.forbidden_bare = tuple(filter(None, (format.delimiter, *line_ends, mark)))
+        """The marks that a value may not hold without enclosing and escaping."""
+        self.after_bare = (format.delimiter, *(line_ends if line_ends == (format.eol,) else ()))
+        """The marks that a bare value's end may run into."""
+        firsts = {each[0] for each in (format.delimiter, format.eol, mark) if each}
+        # As PostgreSQL's COPY does in its text format.
+        self.bare_escapes: Escapes = tuple(
+            (each, _CODES.get(each, "\\" + each)) for each in ("\\", *sorted(firsts | set(_CODES)))
+        )
+        # Of the enclosure its first character only: no part is then left that could join the next.
+        self.enclosed_escapes: Escapes = (("\\", "\\\\"), (mark[:1], "\\" + mark[:1]))
+        self.protected_null = "" if "\\" in null else _protected(null)
+        """The NULL text spelled with a backslash, so that it reads as text; empty if none can."""
+        inside = [each for each, _ in self.enclosed_escapes] if self.backslash else [mark[:1]]
+        bare = [each for each, _ in self.bare_escapes] if self.backslash else self.forbidden_bare
+        before_bare = () if self.backslash else endings(*self.after_bare)
+        odd = bare if self.is_bare else inside
+        self._odd = (*odd, *self.refused), before_bare if self.is_bare else ()
+        """Values that hold one of the first marks or end in the second are written one by one."""
 
     def leaves(self, alphabet: frozenset[str] | None) -> bool:
+        """Return whether texts of an alphabet hold no character of a mark."""
         return alphabet is not None and not alphabet & self._special
 
     def cells(
@@ -77,202 +114,191 @@ class Enclosing:
             alphabet: Characters the texts are made of, None if any.
         """
         # Escaping at most doubles a value, which is then enclosed.
-        texts = with_room(texts, factor=2, more=2 * len(self._format.enclosure.encode()))
-        for mark in _found(texts, self._refused):
-            found = pc.match_substring(texts, mark)
-            place.refuse_where(found, *holds_refused(self._format, mark))
-        if self.leaves(alphabet):
-            if always:
-                return self._wrapped(texts)
-            if not any(_has(texts, text) for text in self._not_bare):
+        mark = self._format.enclosure
+        texts = with_room(texts, factor=2, more=2 * len(mark.encode()))
+        leaves = self.leaves(alphabet)
+        if not (always or self.is_bare):
+            marks = () if leaves else (*self.enclosed_for, *self.refused)
+            need = _where(texts, marks, endings(self._format.delimiter), self.not_bare)
+            if need is None:
                 return texts
-        if self._format.enclose == "none":
-            return self._escaped(texts, place) if self._backslash else self._checked(texts, place)
-        if always:
-            return self._wrapped(self._inside(texts, place))
-        return self._enclosed_where_needed(texts, place)
-
-    def _wrapped(self, texts: pa.Array) -> pa.Array:
-        mark = self._format.enclosure
-        return joined(mark, texts, mark)
-
-    def _enclosed_where_needed(self, texts: pa.Array, place: Place) -> pa.Array:
-        tests = [pc.match_substring(texts, mark) for mark in _found(texts, self._enclosed_for)]
-        tests += _running_into(texts, self._format.delimiter)
-        tests += [pc.equal(texts, text) for text in self._not_bare if _has(texts, text)]
-        if not tests:
-            return texts
-        need = pc.fill_null(reduce(pc.or_, tests), False)
-        if not pc.any(need).as_py():
-            return texts
-        rows = pc.indices_nonzero(need)
-        enclosed = self._wrapped(self._inside(texts.take(rows), place.at(rows)))
-        return pc.replace_with_mask(texts, need, enclosed)
-
-    def _inside(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Escape the enclosures in values that will be enclosed."""
-        mark = self._format.enclosure
-        if self._backslash:
-            return _replaced(texts, enclosed_escapes(self._format))
-        found = _found(texts, (mark,))
-        if found and self._format.escape == "none":
-            place.refuse_where(pc.match_substring(texts, mark), *holds_enclosure(self._format))
-        for runs in _running_into(texts, mark):
-            place.refuse_where(runs, *meets_enclosure(self._format))
-        return pc.replace_substring(texts, mark, mark * 2) if found else texts
-
-    def _escaped(self, texts: pa.Array, place: Place) -> pa.Array:
-        null = self._format.null
-        result = _replaced(texts, bare_escapes(self._format))
-        if not _has(result, null):
-            return result
-        like_null = pc.equal(result, null)
-        protected = protected_null(null)
-        if protected is None:
-            place.refuse_where(like_null, *reads_as_null(self._format))
-        return pc.if_else(like_null, pa.scalar(protected, result.type), result)
-
-    def _checked(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Return bare values that need neither enclosure nor escape; refuse the others."""
-        format = self._format
-        for mark in _found(texts, forbidden_bare(format)):
-            place.refuse_where(pc.match_substring(texts, mark), *holds_bare(format, mark))
-        for mark in behind_bare(format):
-            for runs in _running_into(texts, mark):
-                place.refuse_where(runs, *meets_bare(mark))
-        place.refuse_where(pc.equal(texts, format.null), *reads_as_null(format))
-        return texts
-
-
-def _replaced(texts: pa.Array, pairs: tuple[tuple[str, str], ...]) -> pa.Array:
-    for old, new in pairs:
-        if _found(texts, (old,)):
-            texts = pc.replace_substring(texts, old, new)
-    return texts
-
-
-def _found(texts: pa.Array, marks: tuple[str, ...]) -> list[str]:
-    """Return the marks that occur anywhere in the values: one fast search over their bytes."""
-    data = bytes(value_bytes(texts))
-    # One byte is searched for many times faster than several.
-    return [mark for mark in marks if (b := mark.encode())[:1] in data and b in data]
-
-
-def _has(texts: pa.Array, text: str) -> bool:
-    if not text:
-        return bool(pc.min(pc.binary_length(texts)).as_py() == 0)
-    return bool(_found(texts, (text,))) and bool(pc.any(pc.equal(texts, text)).as_py())
-
-
-def _running_into(texts: pa.Array, mark: str) -> list[pa.Array]:
-    """Return where the first `mark` that a reader finds at a value's end begins inside the value,
-    or nothing."""
-    if not overlaps_itself(mark) or not _found(texts, (mark[0],)):
-        return []
-    stand_in = "\x01" if "\x01" not in mark else next(c for c in "\x02\x03\x04" if c not in mark)
-    followed = joined(texts, mark)
-    return [pc.invert(pc.ends_with(pc.replace_substring(followed, mark, stand_in), stand_in))]
-
-
-class LargeEnclosing:
-    """The same rules for one value in pieces."""
-
-    def __init__(self, format: TextFormat, *, single: bool) -> None:
-        self._format = format
-        self._backslash = format.escape == "backslash"
-        self._not_bare = not_bare(format, single=single)
-        self._refused = refused_anywhere(format)
+            rows = pc.indices_nonzero(need)
+            found = self.cells(texts.take(rows), place.at(rows), always=True, alphabet=alphabet)
+            return pc.replace_with_mask(texts, need, found)
+        cells = texts if self.is_bare else joined(mark, texts, mark)
+        marks, ends = ((), ()) if leaves else self._odd
+        odd = _where(texts, marks, ends, self.not_bare if self.is_bare else ())
+        if odd is None:
+            return cells
+        rows = pc.indices_nonzero(odd)
+        place = place.at(rows)
+        made = [
+            "".join(self.cell(partial(iter, (text,)), place, index, always=True)())
+            for index, text in enumerate(texts.take(rows).to_pylist())
+        ]
+        return pc.replace_with_mask(cells, odd, pa.array(made, cells.type))
 
     def cell(
-        self, pieces: Pieces, place: Place, *, always: bool, alphabet: frozenset[str] | None
+        self,
+        pieces: Pieces,
+        place: Place,
+        index: int = 0,
+        *,
+        always: bool,
+        alphabet: frozenset[str] | None = None,
     ) -> Pieces:
-        """Return a reader of the text between two delimiters, for a value that is not NULL.
+        """Return a reader of the text between two delimiters, for one value that is not NULL.
 
-        The arguments are those of `Enclosing.cells`. Reading may raise `ValueNotRepresentable`.
+        Args:
+            pieces: Of the value.
+            place: Named with `index` when the value is refused, while it is read.
+            always: As for `cells`, like `alphabet`.
         """
-        if self._refused:
-            pieces = partial(self._allowed, pieces, place)
-        if self._format.enclose == "none":
-            return partial(self._escaped if self._backslash else self._checked, pieces, place)
+        refuse = partial(place.refusal, index)
+        if self.refused:
+            pieces = partial(self._allowed, pieces, refuse)
+        if self.is_bare:
+            return partial(self._escaped if self.backslash else self._checked, pieces, refuse)
         if always or self._needs_enclosing(pieces, alphabet):
-            return partial(self._enclosed, pieces, place)
+            return partial(self._enclosed, pieces, refuse)
         return pieces
 
-    def _allowed(self, pieces: Pieces, place: Place) -> Iterator[str]:
-        tail = _Tail(self._refused)
+    def _allowed(self, pieces: Pieces, refuse: Refuse) -> Iterator[str]:
+        tail = _Tail(self.refused)
         for piece in pieces():
-            if mark := tail.found(piece):
-                raise place.refusal(0, *holds_refused(self._format, mark))
+            if (mark := tail.found(piece)) == self._format.eol:
+                raise refuse(
+                    f"the value holds the end of a record {mark!r}, and SQL*Loader ends a record "
+                    "there even inside an enclosure",
+                    "use another --eol, or write the length of each record with --record-length 10",
+                )
+            if mark:
+                raise refuse(
+                    f"the value holds U+{ord(mark):04X}, which the program that loads this dialect "
+                    "cannot read",
+                    "use another dialect, such as --dialect rfc4180, or replace the character with "
+                    "--query",
+                )
             yield piece
 
     def _needs_enclosing(self, pieces: Pieces, alphabet: frozenset[str] | None) -> bool:
-        format = self._format
-        marks = enclosed_for(format)
-        harmless = alphabet is not None and not alphabet & set("".join(marks))
-        longest = max(map(len, self._not_bare))
-        start, tail = "", _Tail(marks)
+        harmless = alphabet is not None and not alphabet & set("".join(self.enclosed_for))
+        longest = max(map(len, self.not_bare))
+        start, tail = "", _Tail(self.enclosed_for)
         for piece in pieces():
             start += piece[: longest + 1 - len(start)]
             if tail.found(piece):
                 return True
             if harmless and len(start) > longest:
                 return False
-        return start in self._not_bare or runs_into(tail.text, format.delimiter)
+        return start in self.not_bare or tail.text.endswith(endings(self._format.delimiter))
 
-    def _enclosed(self, pieces: Pieces, place: Place) -> Iterator[str]:
-        mark = self._format.enclosure
-        yield mark
-        if self._backslash:
-            yield from replaced(pieces, enclosed_escapes(self._format))
-        else:
-            yield from self._doubled(pieces, place)
-        yield mark
-
-    def _doubled(self, pieces: Pieces, place: Place) -> Iterator[str]:
+    def _enclosed(self, pieces: Pieces, refuse: Refuse) -> Iterator[str]:
         mark, held = self._format.enclosure, ""
-        for piece in pieces():
-            *before, rest = (held + piece).split(mark)
-            if before and self._format.escape == "none":
-                raise place.refusal(0, *holds_enclosure(self._format))
-            # As much as may be the beginning of a mark.
-            cut = max(0, len(rest) - len(mark) + 1)
-            held = rest[cut:]
-            yield (mark * 2).join([*before, rest[:cut]])
-        if runs_into(held, mark):
-            raise place.refusal(0, *meets_enclosure(self._format))
-        yield held
+        yield mark
+        if self.backslash:
+            yield from _replaced(pieces, self.enclosed_escapes)
+        else:
+            for piece in pieces():
+                *before, rest = (held + piece).split(mark)
+                if before and self._format.escape == "none":
+                    raise refuse(
+                        f"the value holds the enclosure {mark!r}, which --escape none cannot write",
+                        "use --escape double, or another --enclosure",
+                    )
+                # As much as may be the beginning of a mark.
+                cut = max(0, len(rest) - len(mark) + 1)
+                held = rest[cut:]
+                yield (mark * 2).join([*before, rest[:cut]])
+            if held.endswith(endings(mark)):
+                raise refuse(
+                    f"the end of the value runs into the enclosure {mark!r} after it, so a reader "
+                    "would end the value too early",
+                    "use another --enclosure, such as a single character",
+                )
+            yield held
+        yield mark
 
-    def _escaped(self, pieces: Pieces, place: Place) -> Iterator[str]:
-        null = self._format.null
+    def _escaped(self, pieces: Pieces, refuse: Refuse) -> Iterator[str]:
         start: str | None = ""
-        for piece in replaced(pieces, bare_escapes(self._format)):
+        for piece in _replaced(pieces, self.bare_escapes):
             if start is None:
                 yield piece
                 continue
             start += piece
-            if len(start) > len(null):
+            if len(start) > len(self._format.null):
                 yield start
                 start = None
-        if start == null:
-            start = protected_null(null)
-            if start is None:
-                raise place.refusal(0, *reads_as_null(self._format))
+        if start == self._format.null:
+            start = self.protected_null
+            if not start:
+                raise self._reads_as_null(refuse)
         if start is not None:
             yield start
 
-    def _checked(self, pieces: Pieces, place: Place) -> Iterator[str]:
+    def _checked(self, pieces: Pieces, refuse: Refuse) -> Iterator[str]:
         format = self._format
-        start, tail = "", _Tail(forbidden_bare(format))
+        start, tail = "", _Tail(self.forbidden_bare)
         for piece in pieces():
             start += piece[: len(format.null) + 1 - len(start)]
             if mark := tail.found(piece):
-                raise place.refusal(0, *holds_bare(format, mark))
+                raise refuse(
+                    f"the value holds {mark!r}, which --enclose none with --escape {format.escape} "
+                    "cannot write",
+                    _BARE_ADVICE,
+                )
             yield piece
-        for mark in behind_bare(format):
-            if runs_into(tail.text, mark):
-                raise place.refusal(0, *meets_bare(mark))
+        for mark in self.after_bare:
+            if tail.text.endswith(endings(mark)):
+                raise refuse(f"the end of the value runs into {mark!r} after it", _BARE_ADVICE)
         if start == format.null:
-            raise place.refusal(0, *reads_as_null(format))
+            raise self._reads_as_null(refuse)
+
+    def _reads_as_null(self, refuse: Refuse) -> ValueNotRepresentable:
+        return refuse(
+            f"the value would read as NULL, which is written {self._format.null!r}",
+            "use another --null, or --enclose minimal",
+        )
+
+
+def _protected(null: str) -> str:
+    for index, character in enumerate(null):
+        if not character.isalnum() or character in _IDENTITY_LETTERS:
+            return f"{null[:index]}\\{null[index:]}"
+    return ""
+
+
+def endings(*marks: str) -> tuple[str, ...]:
+    """Return the ends of a value in which a reader would find the beginning of a mark after it.
+
+    Only a mark whose beginning is also its end, such as `~~` or `aba`, has any.
+    """
+    return tuple(
+        mark[:size]
+        for mark in marks
+        for size in range(1, len(mark))
+        if (mark[:size] + mark).startswith(mark)
+    )
+
+
+def _where(
+    texts: pa.Array, marks: Iterable[str], endings: Iterable[str], equal: Iterable[str]
+) -> pa.Array | None:
+    """Return which values hold a mark, end in an ending or equal a text; None if no value does."""
+    data = bytes(value_bytes(texts))
+
+    def occurs(mark: str) -> bool:
+        # One byte is searched for many times faster than several.
+        encoded = mark.encode()
+        return encoded[:1] in data and encoded in data
+
+    tests = [pc.match_substring(texts, mark) for mark in marks if occurs(mark)]
+    tests += [pc.ends_with(texts, ending) for ending in endings if occurs(ending)]
+    tests += [pc.equal(texts, text) for text in equal if occurs(text)]
+    if not tests:
+        return None
+    found = pc.fill_null(reduce(pc.or_, tests), False)
+    return found if pc.any(found).as_py() else None
 
 
 class _Tail:
@@ -289,9 +315,6 @@ class _Tail:
         self.text = window[max(0, len(window) - self._kept) :]
         return next((mark for mark in self._marks if mark in window), "")
 
-
-Pieces = Callable[[], Iterator[str]]
-"""Reads a text from its start, at every call."""
 
 _HEX_LETTERS = frozenset(string.hexdigits.lower() + "\\x")
 _BASE64_LETTERS = frozenset(string.ascii_letters + string.digits + "+/=")
@@ -318,7 +341,7 @@ def large_alphabet(value: LargeValue, form: BinaryForm) -> frozenset[str] | None
     return _BASE64_LETTERS if form == "base64" else _HEX_LETTERS
 
 
-def replaced(pieces: Pieces, pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
+def _replaced(pieces: Pieces, pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
     for piece in pieces():
         text = piece
         for old, new in pairs:
@@ -359,14 +382,13 @@ def guarded_name(name: str) -> str:
 def is_guarded(field: pa.Field) -> bool:
     """Return whether a column has texts that may be taken for formulas: no numbers, dates or
     timestamps."""
-    return _is_text(_plain(field.type)) and not text_class(field)
+    return _plain(field.type) in (pa.string(), pa.large_string()) and not text_class(field)
 
 
 class FormulaGuard:
     """Puts a quote before texts of one schema that begin like a formula."""
 
     def __init__(self, schema: pa.Schema) -> None:
-
         self._guarded = tuple(map(is_guarded, schema))
         fields = [
             field.with_name(guarded_name(field.name)).with_type(
@@ -378,13 +400,13 @@ class FormulaGuard:
         """Of the guarded batches, its names guarded, too."""
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-
-        columns = [
-            _guard(pc.cast(column, field.type)) if guarded else column
-            for column, field, guarded in zip(
-                batch.columns, self.schema, self._guarded, strict=True
-            )
-        ]
+        columns = list(batch.columns)
+        for index, field in enumerate(self.schema):
+            if self._guarded[index]:
+                texts = columns[index] = pc.cast(columns[index], field.type)
+                found = pc.match_substring_regex(texts, _PATTERN)
+                if pc.any(found).as_py():
+                    columns[index] = pc.if_else(found, joined(GUARD, texts), texts)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def row(self, row: LargeRow) -> LargeRow:
@@ -406,30 +428,13 @@ class _GuardedValue(Struct, frozen=True):
 
     def pieces(self) -> Iterator[str]:
         begun = False
-        for piece in self.value.pieces():
-            assert isinstance(piece, str)
+        for piece in cast("Iterator[str]", self.value.pieces()):
             yield piece if begun else guarded_name(piece)
             begun = begun or bool(piece)
 
 
-def _guard(column: pa.Array) -> pa.Array:
-
-    found = pc.match_substring_regex(column, _PATTERN)
-    if not pc.any(found).as_py():
-        return column
-    quote = pa.scalar(GUARD, column.type)
-    quoted = pc.binary_join_element_wise(quote, column, pa.scalar("", column.type))
-    return pc.if_else(found, quoted, column)
-
-
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type for texts taken out of a column; Arrow has functions for this type."""
-
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     return pa.large_string() if kind == pa.string_view() else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-
-    return kind in (pa.string(), pa.large_string())

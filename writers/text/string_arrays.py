@@ -147,6 +147,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def at(self, rows: pa.Array) -> Place:
         """Return the place of an array that was taken at these indices."""
+        rows = rows if self.rows is None else self.rows.take(rows)
         return Place(column=self.column, first_row=self.first_row, rows=rows)
 
     def refusal(self, index: int, reason: str, hint: str) -> ValueNotRepresentable:

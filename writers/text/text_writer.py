@@ -27,9 +27,8 @@ from writers.native.encoder import NativeEncoder, library, why_not
 from writers.schema import check_schema
 from writers.text.delimited import PlainEncoder
 from writers.text.dialects import OutputEncoding
-from writers.text.enclosing import FormulaGuard
+from writers.text.enclosing import FormulaGuard, endings
 from writers.text.fixed_width import record_bytes
-from writers.text.marks import overlaps_itself
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -379,7 +378,7 @@ class FirstCell:
                 return b""
             self.is_over = True
             return text
-        if not self._enclosure or overlaps_itself(self._format.enclosure):
+        if not self._enclosure or endings(self._format.enclosure):
             raise ValueNotRepresentable(
                 f"column {self._column}, row 1: the first value of the file begins with U+FEFF, "
                 "which readers drop at the start of a file.",

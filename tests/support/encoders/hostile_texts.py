@@ -14,7 +14,7 @@ from writers import built_library
 from writers.model import TextFormat
 from writers.native import encoder as library
 from writers.native.description import moment_program
-from writers.text.marks import refused_anywhere
+from writers.text.enclosing import Enclosing
 
 RUN_CHARACTERS = 64
 SURROGATES = range(0xD800, 0xE000)
@@ -121,7 +121,7 @@ def hostile_texts(format: TextFormat) -> list[str]:
     found: Iterable[str] = (*FIXED, *of_marks(format), *every_plane())
     controls = (text for code in CONTROLS for text in placed(chr(code)))
     unique = dict.fromkeys((*found, *controls))
-    refused = refused_anywhere(format)
+    refused = Enclosing(format, single=False).refused
     written = [text for text in unique if not any(mark in text for mark in refused)]
     return [text for text in written if not _meets(text, format)]
 
