@@ -1,12 +1,8 @@
-"""Delimited text from record batches through the native library.
+"""Delimited text from record batches through the native library, which is loaded on first use.
 
 It writes what `writers.text.delimited` writes. Columns of types that the library does not know are
 made text by `writers.text.text_values` first. Where the library stops at a value, the plain encoder
 takes the whole batch: it has the bytes, or the error that names column and row.
-
-The shared library of the native encoder: where it lies, and whether it can be used.
-
-It is loaded on first use, once a process.
 """
 
 from __future__ import annotations
@@ -29,11 +25,56 @@ from writers.text.delimited import PlainEncoder
 from writers.text.number_texts import holds_infinity
 from writers.text.text_values import text_of
 
+ABI_VERSION = 3
+"""Of the interface in `encoder.cpp`, which has the same number."""
+NAME = "writers.native._encoder"
+OVERRIDE = "UNLOADER_NATIVE_LIBRARY"
+"""An environment variable that names the file of another build, such as one for a sanitizer."""
+
 _DONE, _FULL, _REFUSED, _UNDECIDED = range(4)
 """Why the library stopped: `Status` in `records.h`."""
 _ALL_ROWS = 2**63 - 1
 _FEW_RECORDS_ROOM = 4096
 """Bytes. One record alone leaves a rest of the caller's buffer, often too small for the next."""
+_LEAST_ROOM, _MOST_ROOM = 64 * 1024, 64 * 1024 * 1024
+
+
+class Progress(ctypes.Structure):
+    """How far the encoder came in a batch; as `records.h` has it."""
+
+    _fields_ = (
+        ("rows", ctypes.c_int64),
+        ("bytes", ctypes.c_uint64),
+        ("needed", ctypes.c_uint64),
+        ("column", ctypes.c_int64),
+    )
+
+
+_POINTER = ctypes.c_void_p
+_FUNCTIONS = {
+    "open": (_POINTER, (ctypes.c_char_p, ctypes.c_size_t)),
+    "close": (None, (_POINTER,)),
+    "begin": (_POINTER, (_POINTER, ctypes.POINTER(ArrowArray), ctypes.c_char_p)),
+    "fill": (
+        ctypes.c_int32,
+        (_POINTER, _POINTER, ctypes.c_size_t, ctypes.c_int64, ctypes.POINTER(Progress)),
+    ),
+    "end": (None, (_POINTER,)),
+    "count_records": (
+        ctypes.c_int64,
+        (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char, ctypes.POINTER(ctypes.c_uint8)),
+    ),
+}
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """Return the library, loaded and of the right version, or raise Unusable."""
+    return built_library.load(NAME, OVERRIDE, "unloader_", ABI_VERSION, _FUNCTIONS)
+
+
+why_not = partial(built_library.reason, library)
+"""Returns why the library cannot be used, None if it can."""
 
 
 class NativeEncoder:
@@ -47,17 +88,12 @@ class NativeEncoder:
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
         self._style = _style(schema.serialize().to_pybytes(), format)
         self._plain = copy(self._style.plain)
+        self.preamble, self.header = self._plain.preamble, self._plain.header
 
     @property
     def rows_encoded(self) -> int:
         """Rows of all batches so far; the row named in an error is counted from their start."""
         return self._plain.rows_encoded
-
-    def preamble(self) -> bytes:
-        return self._plain.preamble()
-
-    def header(self) -> bytes:
-        return self._plain.header()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:
         """Return the records of a batch; see `PlainEncoder.encode`."""
@@ -81,10 +117,6 @@ class NativeEncoder:
         return BatchRows(self._style, self._plain, batch)
 
 
-_LEAST_ROOM = 64 * 1024
-_MOST_ROOM = 64 * 1024 * 1024
-
-
 class _Style:
     """What all encoders of one schema and format have in common; none of it changes."""
 
@@ -93,11 +125,11 @@ class _Style:
         """One that has encoded nothing yet."""
         self.schema, self.format = schema, format
         self.library = library()
-        self.is_known = is_known(format)
         self._handle: int | None = None
         self.kinds: tuple[Kind | None, ...] = ()
         self.takes_all = b""
         """The kinds of all columns, where none is ever to be made text before; else empty."""
+        self.is_known = is_known(format)
         if self.is_known:
             description, self.kinds = describe_format(schema, format)
             known = [kind for kind in self.kinds if kind is not None]
@@ -107,8 +139,29 @@ class _Style:
             if not self._handle:
                 raise RuntimeError("the native encoder does not accept its own description")
 
-    def begin(self, batch: pa.RecordBatch, kinds: bytes) -> int:
-        """Hand a batch over; the library keeps its memory alive until the end."""
+    def begin(self, batch: pa.RecordBatch) -> int | None:
+        """Hand a batch over and return its records, None if a value has no text.
+
+        The library keeps the memory of the batch alive until the end.
+        """
+        if self.takes_all:
+            # Python for each column took a tenth of the time of a batch.
+            batch.validate()
+            kinds = self.takes_all
+        else:
+            columns, found = [], bytearray()
+            try:
+                for kind, column, field in zip(self.kinds, batch.columns, self.schema, strict=True):
+                    if kind is None or (has_infinities(field) and holds_infinity(column)):
+                        column = text_of(column, field, self.format)
+                        large = pa.types.is_large_string(column.type)
+                        kind = Kind.TEXT64 if large else Kind.TEXT32
+                    columns.append(column)
+                    found.append(kind)
+            except ValueNotRepresentable:
+                # One of another column or row may come first.
+                return None
+            batch, kinds = pa.RecordBatch.from_arrays(columns, [""] * len(columns)), bytes(found)
         array = ArrowArray()
         batch._export_to_c(ctypes.addressof(array))
         records = self.library.unloader_begin(self._handle, array, kinds)
@@ -131,30 +184,37 @@ class BatchRows:
     """The rows of a batch on their way into buffers; made by `NativeEncoder.rows`."""
 
     def __init__(self, style: _Style, plain: PlainEncoder, batch: pa.RecordBatch) -> None:
-        self._style = style
+        self._library = style.library
         self._plain = plain
         self._batch = batch
-        self._first = 0
-        """Row of the batch that the library was given as its first."""
         self._records: int | None = None
         self._bytes = 0
         self._ready: memoryview | None = None
-        self._undecided: set[int] = set()
+        """What the plain encoder has made of the batch, as far as it is not taken."""
         self._progress = Progress()
         self.done = not batch.num_rows
         """Whether all rows are encoded."""
         self.needed = 0
         """Bytes of room with which the next record fits for sure, known once one did not."""
-        if not self.done and not (style.is_known and self._begin()):
-            self._ready = self._plainly(0)
+        if not self.done:
+            self._records = style.begin(batch) if style.is_known else None
+            if self._records is None:
+                self._encode_plainly()
 
     def __enter__(self) -> BatchRows:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._end()
+        if self._records is not None:
+            self._library.unloader_end(self._records)
+            self._records = None
 
-    def fill(self, room: memoryview) -> int:
+    def next_records(self) -> memoryview:
+        """Return the next record, or the next few short ones, in separate memory."""
+        room = memoryview(bytearray(max(self.needed, _FEW_RECORDS_ROOM)))
+        return room[: self.fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
+
+    def fill(self, room: memoryview, most_rows: int = _ALL_ROWS) -> int:
         """Put the next records into a buffer, as many whole ones as are sure to fit.
 
         Returns:
@@ -164,14 +224,6 @@ class BatchRows:
         Raises:
             ValueNotRepresentable: A value cannot be written without a change.
         """
-        return self._fill(room, _ALL_ROWS)
-
-    def next_records(self) -> memoryview:
-        """Return the next record, or the next few short ones, in separate memory."""
-        room = memoryview(bytearray(max(self.needed, _FEW_RECORDS_ROOM)))
-        return room[: self._fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
-
-    def _fill(self, room: memoryview, most_rows: int) -> int:
         full, progress = not room.nbytes, self._progress
         while not (full or self.done):
             if self._ready is not None:
@@ -183,118 +235,25 @@ class BatchRows:
             # One byte serves all sizes: an array type of each size would be a separate class, and
             # wait for the garbage collector.
             memory = ctypes.c_char.from_buffer(room)
-            status = self._style.library.unloader_fill(
+            status = self._library.unloader_fill(
                 self._records, ctypes.addressof(memory), room.nbytes, most_rows, progress
             )
             self.needed = progress.needed
+            self._bytes += progress.bytes
             full = status == _FULL
             if status == _DONE:
                 self.done = True
                 self._plain.rows_encoded += self._batch.num_rows
-                self._end()
-            elif status == _UNDECIDED:
-                self._undecided.add(progress.column)
-                self._first += progress.rows
-                if not self._begin():
-                    self._ready = self._plainly(self._bytes + progress.bytes)
-            elif status == _REFUSED:
-                self._ready = self._plainly(self._bytes + progress.bytes)
+                self.__exit__()
+            elif status in (_REFUSED, _UNDECIDED):
+                self._encode_plainly()
             elif not full:
                 raise MemoryError("there is not enough memory for the text of a record")
-            self._bytes += progress.bytes
             if progress.bytes:
                 return int(progress.bytes)
         return 0
 
-    def _begin(self) -> bool:
-        """Give the rows from `_first` on to the library, unless a value has no text."""
-        self._end()
-        batch = self._batch.slice(self._first)
-        if self._style.takes_all and not self._undecided:
-            # Python for each column took a tenth of the time of a batch.
-            batch.validate()
-            self._records = self._style.begin(batch, self._style.takes_all)
-            return True
-        columns, kinds = [], bytearray()
-        try:
-            for index, (column, field) in enumerate(
-                zip(batch.columns, self._style.schema, strict=True)
-            ):
-                kind = self._style.kinds[index]
-                infinite = has_infinities(field) and holds_infinity(column)
-                if kind is None or infinite or index in self._undecided:
-                    column = text_of(column, field, self._style.format)
-                    large = pa.types.is_large_string(column.type)
-                    kind = Kind.TEXT64 if large else Kind.TEXT32
-                columns.append(column)
-                kinds.append(kind)
-        except ValueNotRepresentable:
-            # One of another column or row may come first.
-            return False
-        names = [""] * len(columns)
-        given = pa.RecordBatch.from_arrays(columns, names)
-        self._records = self._style.begin(given, bytes(kinds))
-        return True
-
-    def _plainly(self, done_bytes: int) -> memoryview:
-        """Return the plain encoder's bytes of the batch, after that number of bytes."""
-        self._end()
+    def _encode_plainly(self) -> None:
+        self.__exit__()
         self.needed = 1
-        return memoryview(self._plain.encode(self._batch))[done_bytes:]
-
-    def _end(self) -> None:
-        if self._records is not None:
-            self._style.library.unloader_end(self._records)
-            self._records = None
-
-
-ABI_VERSION = 3
-"""Of the interface in `encoder.cpp`, which has the same number."""
-
-NAME = "writers.native._encoder"
-
-
-class Progress(ctypes.Structure):
-    """How far the encoder came in a batch; as `records.h` has it."""
-
-    _fields_ = (
-        ("rows", ctypes.c_int64),
-        ("bytes", ctypes.c_uint64),
-        ("needed", ctypes.c_uint64),
-        ("column", ctypes.c_int64),
-    )
-
-
-OVERRIDE = "UNLOADER_NATIVE_LIBRARY"
-"""An environment variable that names the file of another build, such as one for a sanitizer."""
-
-
-_POINTER = ctypes.c_void_p
-_FUNCTIONS = {
-    "open": (_POINTER, (ctypes.c_char_p, ctypes.c_size_t)),
-    "close": (None, (_POINTER,)),
-    "begin": (_POINTER, (_POINTER, ctypes.POINTER(ArrowArray), ctypes.c_char_p)),
-    "fill": (
-        ctypes.c_int32,
-        (_POINTER, _POINTER, ctypes.c_size_t, ctypes.c_int64, ctypes.POINTER(Progress)),
-    ),
-    "end": (None, (_POINTER,)),
-    "count_records": (
-        ctypes.c_int64,
-        (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char, ctypes.POINTER(ctypes.c_uint8)),
-    ),
-}
-
-
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL:
-    """Return the library, loaded and of the right version.
-
-    Raises:
-        Unusable: The library is missing, cannot be loaded, or is another version.
-    """
-    return built_library.load(NAME, OVERRIDE, "unloader_", ABI_VERSION, _FUNCTIONS)
-
-
-why_not = partial(built_library.reason, library)
-"""Returns why the library cannot be used, None if it can."""
+        self._ready = memoryview(self._plain.encode(self._batch))[self._bytes :]

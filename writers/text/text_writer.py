@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
-from pyarrow import types
 
 from writers.built_library import Unusable, advice
 from writers.errors import FormatError, ValueNotRepresentable
@@ -169,11 +168,10 @@ class TextWriter(_TextFiles):
             return self._encode_large(wide)
         if self._first_cell is not None:
             first, self._first_cell = self._first_cell, None
-            if first.concerns(piece):
-                text = bytes(self._encoder.encode(piece.slice(0, 1)))
-                self._files.sink().write(first.passed(text))
-                rest = piece.slice(1)
-                return len(text) + (self._encode(rest) if rest.num_rows else 0)
+            text = bytes(self._encoder.encode(piece.slice(0, 1)))
+            self._files.sink().write(first.passed(text))
+            rest = piece.slice(1)
+            return len(text) + (self._encode(rest) if rest.num_rows else 0)
         size, seconds = encode_into(self._files.sink(), self._encoder, piece)
         self._encode_seconds += seconds
         return size
@@ -200,8 +198,8 @@ class TextWriter(_TextFiles):
         self._file_rows = 0
         self._next_look = self._size_limit
         self._files.sink().write(self._start)
-        if not self._format.header:
-            self._first_cell = FirstCell(self._format, self._schema.names[0])
+        first = FirstCell(self._format, self._schema.names[0])
+        self._first_cell = None if self._format.header or first.is_over else first
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch into pieces of about `_piece_bytes` of text, guessed from earlier ones."""
@@ -349,17 +347,6 @@ class FirstCell:
         self._is_inside = False
         self.is_over = not unicode
         """Whether all further text is passed on as it is."""
-
-    def concerns(self, batch: pa.RecordBatch) -> bool:
-
-        column = getattr(batch.column(0), "storage", batch.column(0))
-        kind = column.type
-        if types.is_dictionary(kind):
-            kind = kind.value_type
-        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-            return False
-        value = column[0].as_py()
-        return value is not None and value.startswith(BYTE_ORDER_MARK)
 
     def passed(self, text: bytes) -> bytes:
         """Return the bytes to write from the next bytes; some may be kept until the next call.
