@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -24,7 +24,6 @@ from partition_planner.model import (
     KeyRange,
     KeySample,
     PartitionInfo,
-    PartitionKind,
     Plan,
     PlanError,
     RowExtent,
@@ -70,12 +69,8 @@ class Addresses:
         found = bisect_right(self._before, offset) - 1
         return self._filled[found].first + offset - self._before[found]
 
-    def span(self, first: int | None, last: int | None) -> tuple[int, int]:
-        """Return the offsets at which the range [first, last) starts and ends; None is open."""
-        start = 0 if first is None else self._below(first)
-        return start, self.weight if last is None else self._below(last)
-
-    def _below(self, address: int) -> int:
+    def below(self, address: int) -> int:
+        """Return the offset at which a range from or up to an address starts or ends."""
         found = bisect_right(self._filled, address, key=lambda extent: extent.first) - 1
         if found < 0:
             return 0
@@ -119,13 +114,9 @@ class Keys:
         """Return the key at one of the inner `cuts`."""
         return self._sample[offset - 1]
 
-    def span(self, first: str | None, last: str | None) -> tuple[int, int]:
-        """Return the offsets at which the range [first, last) starts and ends; None is open.
-
-        A key outside the sample gets the sample's start.
-        """
-        start = 0 if first is None else self._offsets.get(first, 0)
-        return start, self.weight if last is None else self._offsets.get(last, 0)
+    def below(self, key: str) -> int:
+        """Return the offset of a key; a key outside the sample gets the sample's start."""
+        return self._offsets.get(key, 0)
 
 
 class Part(NamedTuple):
@@ -133,11 +124,7 @@ class Part(NamedTuple):
 
     name: str | None
     """None for the whole table."""
-    kind: PartitionKind
-    relation: tuple[str, str] | None
-    object_id: int | None
-    rows: int | None
-    bytes: int | None
+    info: PartitionInfo | TableInfo
     spread: Addresses | Keys | None
     """Where it can be cut: by extents sooner than by keys; None if neither is known."""
 
@@ -145,26 +132,16 @@ class Part(NamedTuple):
 def parts_of(table: TableInfo) -> tuple[Part, ...]:
     """Return the partitions by position (then name), or the table itself as the only part."""
     leaves = sorted(table.partitions, key=lambda leaf: (leaf.position, leaf.name))
-    known: list[tuple[PartitionInfo | None, PartitionInfo | TableInfo]]
-    known = [(leaf, leaf) for leaf in leaves] or [(None, table)]
+    known: list[tuple[str | None, PartitionInfo | TableInfo]]
+    known = [(leaf.name, leaf) for leaf in leaves] or [(None, table)]
     found = []
-    for leaf, each in known:
+    for name, each in known:
         spread: Addresses | Keys | None = None
         if each.extents:
             spread = Addresses(each.extents)
         elif each.keys is not None and each.keys.keys:
             spread = Keys(each.keys)
-        found.append(
-            Part(
-                name=leaf.name if leaf else None,
-                kind=leaf.kind if leaf else "partition",
-                relation=leaf.relation if leaf else None,
-                object_id=each.object_id,
-                rows=each.rows,
-                bytes=each.bytes,
-                spread=spread,
-            )
-        )
+        found.append(Part(name, each, spread))
     return tuple(found)
 
 
@@ -186,13 +163,6 @@ class Costs(Struct, frozen=True, kw_only=True):
     bytes_each: int
     """How many bytes a cost of 1 is taken for, at least 1."""
 
-    def reported(self, cost: float, units: int) -> float:
-        """Return a cost in `unit`, for a plan of this number of units.
-
-        Where neither bytes nor rows are known, 1.0 is the cost of a unit of average size.
-        """
-        return float(cost) if self.unit != "units" else cost * units / self.total
-
 
 def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
     """Return the costs of a table's parts in the best measure known.
@@ -204,8 +174,8 @@ def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
     if table.bytes and table.rows:
         row_bytes = max(1, table.bytes // table.rows)
     candidates: list[tuple[CostUnit, list[int | None], int]] = [
-        ("bytes", [part.bytes for part in parts], 1),
-        ("rows", [part.rows for part in parts], row_bytes),
+        ("bytes", [part.info.bytes for part in parts], 1),
+        ("rows", [part.info.rows for part in parts], row_bytes),
     ]
     # Where only addresses are known they address rows: sources that count blocks know bytes.
     for kind, size in ((Addresses, row_bytes), (Keys, ASSUMED_KEY_BYTES)):
@@ -239,31 +209,37 @@ def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list
 
     def cost_of(selector: Selector) -> int:
         spread, cost = known.get(selector.partition, (None, costs.total))
-        if isinstance(selector, RowRange) and isinstance(spread, Addresses) and spread.weight:
-            return share(cost, spread.span(selector.first, selector.last), spread.weight)
-        if isinstance(selector, KeyRange) and isinstance(spread, Keys):
-            return share(cost, spread.span(selector.first, selector.last), spread.weight)
-        return cost
+        kinds = {RowRange: Addresses, KeyRange: Keys}
+        if spread is None or not spread.weight or kinds.get(type(selector)) is not type(spread):
+            return cost
+        assert isinstance(selector, (RowRange, KeyRange))
+        below: Callable[[Any], int] = spread.below
+        start = 0 if selector.first is None else below(selector.first)
+        stop = spread.weight if selector.last is None else below(selector.last)
+        return share(cost, (start, stop), spread.weight)
 
     return costs, [sum(map(cost_of, unit.selectors)) for unit in units]
 
 
-def dealt(costs: Sequence[float], workers: int) -> list[int]:
-    """Return for each cost the number of its worker, from 0: the one with least to do so far.
+def dealt(costs: Sequence[int], workers: int) -> tuple[list[int], list[int]]:
+    """Return for each cost the number of its worker, from 0, and the sum of each worker's costs.
 
-    Of equals it is the worker with the fewest units, and then the first. So units of cost 0 spread
-    out, too. With the largest cost first it is LPT, which needs at most 4/3 - 1/(3p) of the best
-    possible time (Graham, "Bounds on multiprocessing timing anomalies", 1969), takes O(n log p),
-    and is what really happens when idle workers take the next unit of a list sorted by size.
+    A cost goes to the worker with least to do so far; of equals to the one with the fewest units,
+    and then the first. So units of cost 0 spread out, too. With the largest cost first it is LPT,
+    which needs at most 4/3 - 1/(3p) of the best possible time (Graham, "Bounds on multiprocessing
+    timing anomalies", 1969), takes O(n log p), and is what really happens when idle workers take
+    the next unit of a list sorted by size.
     """
-    busy = max(1, min(workers, len(costs)))
-    heap: list[tuple[float, int, int]] = [(0, 0, worker) for worker in range(busy)]
-    found = []
+    heap: list[tuple[int, int, int]] = [
+        (0, 0, worker) for worker in range(max(1, min(workers, len(costs))))
+    ]
+    found, sums = [], [0] * workers
     for cost in costs:
         load, units, worker = heap[0]
         heapq.heapreplace(heap, (load + cost, units + 1, worker))
         found.append(worker)
-    return found
+        sums[worker] += cost
+    return found, sums
 
 
 def shares(plan: Plan, among: int) -> dict[str, int]:
@@ -273,21 +249,13 @@ def shares(plan: Plan, among: int) -> dict[str, int]:
     """
     if among == 1:
         return {unit.id: 0 for unit in plan.units}
-    _, costs = unit_costs(plan.table, plan.units)
-    return {unit.id: at for unit, at in zip(plan.units, dealt(costs, among), strict=True)}
-
-
-def finish_times(costs: Sequence[int], parallelism: int) -> list[int]:
-    """Return for each worker the cost at which it finishes if idle ones take costs in order."""
-    times = [0] * parallelism
-    for worker, cost in zip(dealt(costs, parallelism), costs, strict=True):
-        times[worker] += cost
-    return times
+    numbers, _ = dealt(unit_costs(plan.table, plan.units)[1], among)
+    return {unit.id: at for unit, at in zip(plan.units, numbers, strict=True)}
 
 
 def makespan(costs: Iterable[int], parallelism: int) -> int:
     """Return the cost at which the last worker finishes if idle ones take the largest cost."""
-    return max(finish_times(sorted(costs, reverse=True), parallelism))
+    return max(dealt(sorted(costs, reverse=True), parallelism)[1])
 
 
 class Simulation(Struct, frozen=True, kw_only=True):
@@ -302,31 +270,33 @@ class Simulation(Struct, frozen=True, kw_only=True):
     finish_times: tuple[float, ...]
     """Cost at which each worker finishes, by worker; 0 for one that gets no unit."""
 
-    @classmethod
-    def of(cls, costs: Costs, each: Sequence[int], parallelism: int) -> Simulation:
-        """Return how units of these costs, taken in their order, keep the workers busy."""
-        times = finish_times(each, parallelism)
-        last = max(times)
-        makespan = costs.reported(last, len(each))
-        bound = max(sum(each) / parallelism, max(each, default=0))
-        return cls(
-            makespan=makespan,
-            # Rounded apart, the two may cross by the last bit.
-            lower_bound=min(costs.reported(bound, len(each)), makespan),
-            idle_share=(last * parallelism - sum(each)) / (last * parallelism) if last else 0.0,
-            finish_times=tuple(costs.reported(time, len(each)) for time in times),
-        )
+
+def simulated(costs: Costs, each: Sequence[int], parallelism: int) -> Simulation:
+    """Return how units of these costs, taken in their order, keep the workers busy.
+
+    Where neither bytes nor rows are known, 1.0 is the cost of a unit of average size.
+    """
+
+    def reported(cost: float) -> float:
+        return float(cost) if costs.unit != "units" else cost * len(each) / costs.total
+
+    times = dealt(each, parallelism)[1]
+    last = max(times)
+    bound = max(sum(each) / parallelism, max(each, default=0))
+    return Simulation(
+        makespan=reported(last),
+        # Rounded apart, the two may cross by the last bit.
+        lower_bound=min(reported(bound), reported(last)),
+        idle_share=(last * parallelism - sum(each)) / (last * parallelism) if last else 0.0,
+        finish_times=tuple(map(reported, times)),
+    )
 
 
 def simulate(plan: Plan, parallelism: int) -> Simulation:
-    """Return how the plan's units, taken in their order, keep this number of workers busy.
-
-    Raises:
-        PlanError: The parallelism is below 1.
-    """
+    """Return how the plan's units keep this number of workers busy; PlanError if it is below 1."""
     if parallelism < 1:
         raise PlanError(
             f"Parallelism {parallelism} is below 1.",
             "give --parallelism 1 or more.",
         )
-    return Simulation.of(*unit_costs(plan.table, plan.units), parallelism)
+    return simulated(*unit_costs(plan.table, plan.units), parallelism)

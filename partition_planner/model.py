@@ -13,17 +13,13 @@ from msgspec import Meta, Struct, field
 
 
 class PlanError(Exception):
-    """The table cannot be planned as asked, or a stored plan cannot be trusted.
-
-    All arguments are positional texts, so that it survives pickling.
-    """
+    """The table cannot be planned as asked, or a stored plan cannot be trusted."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
         self.message = message
         self.hint = hint
         """What to do about it; empty if nothing is known."""
-
     def __str__(self) -> str:
         return f"{self.message} Next: {self.hint}" if self.hint else self.message
 
@@ -58,10 +54,7 @@ class RowExtent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, a
 
 
 def coalesced(extents: Iterable[RowExtent]) -> tuple[RowExtent, ...]:
-    """Return the same addresses as the fewest extents: ascending, none empty, no two touching.
-
-    The given ones may come in any order, repeat, touch or overlap. All empty, all forgotten.
-    """
+    """Return the same addresses as the fewest extents: ascending, none empty, no two touching."""
     made: list[RowExtent] = []
     for extent in sorted((each for each in extents if each.addresses), key=lambda each: each.first):
         if made and extent.first <= made[-1].last:
@@ -167,10 +160,9 @@ class RowRange(_Selector, frozen=True, kw_only=True, tag="row_range"):
 
     partition: str | None = None
     kind: PartitionKind = field(default="partition", name="partition_kind")
-    """The field of `NamedPartition`."""
     relation: tuple[str, str] | None = None
     object_id: int | None = None
-    """The segment that the addresses belong to; a fact that only the source interprets."""
+    """As in `PartitionInfo`."""
     first: int | None
     last: int | None
 
@@ -185,7 +177,6 @@ class KeyRange(_Selector, frozen=True, kw_only=True, tag="key_range"):
 
     partition: str | None = None
     kind: PartitionKind = field(default="partition", name="partition_kind")
-    """The field of `NamedPartition`."""
     relation: tuple[str, str] | None = None
     column: str
     first: str | None
@@ -211,17 +202,12 @@ class WorkUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The selectors that it reads, one after the other; at least one. Several are chosen partitions
     that are read as one unit: no single selector covers only some of the partitions."""
     rows: int | None = None
-    """Estimate; the units of a partition sum to the partition's own."""
+    """Estimate, as `bytes`; the units of a partition sum to the partition's own."""
     bytes: int | None = None
-    """Estimate; the units of a partition sum to the partition's own."""
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that it reads, or reads a part of; empty if it is not read by partition.
-
-        A unit without partitions has only the rows of its selectors: all of the table, or a range
-        of a table without partitions.
-        """
+        """The partitions that it reads, or reads a part of; empty if it is not read by partition."""
         names = (selector.partition for selector in self.selectors)
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
@@ -315,8 +301,8 @@ class Plan(
     part: PlanPart | None = None
     """The units belong to one machine; None for all units."""
     digest: str
-    """SHA-256, in hex, of the canonical JSON of table, partitions, units and limits, and of the
-    sample and the part if there is one."""
+    """SHA-256, in hex, of the canonical JSON of the six fields above; a sample and a part only if
+    there is one."""
     makespan: float
     """Cost at which the last worker finishes, if the estimates hold, in `cost_unit`."""
     lower_bound: float

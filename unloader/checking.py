@@ -15,8 +15,8 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.cutting import estimated_bytes, unit_bytes
 from partition_planner.model import PlanLimits
+from partition_planner.planner import estimated_bytes, unit_bytes
 from unloader.errors import OutputFailed, UnloaderError, translate
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Extract, ReadColumn, Request

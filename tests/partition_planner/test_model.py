@@ -27,8 +27,7 @@ from partition_planner.model import (
     TableInfo,
     coalesced,
 )
-from partition_planner.planner import check_plan, plan, plan_of_units
-from partition_planner.subsets import plan_part
+from partition_planner.planner import check_plan, plan, plan_of_units, plan_part
 
 MIB = 1 << 20
 

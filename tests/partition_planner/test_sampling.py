@@ -21,8 +21,7 @@ from partition_planner.model import (
     RowRange,
     TableInfo,
 )
-from partition_planner.planner import check_plan, plan
-from partition_planner.subsets import LEAST_UNIT_BYTES, sampled_plan
+from partition_planner.planner import LEAST_UNIT_BYTES, check_plan, plan, sampled_plan
 
 COLUMNS = (ColumnInfo(name="id", native_type="BIGINT", nullable=False),)
 MIB = 1 << 20

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from partition_planner.model import KeyRange, Plan, PlanLimits, RowRange, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
-from partition_planner.planner import plan_of_units
-from partition_planner.subsets import sampled_plan
+from partition_planner.planner import plan_of_units, sampled_plan
 from unloader.errors import PlanFailed, SnapshotGone, UsageError
 from unloader.model import (
     EncryptionOptions,

@@ -17,10 +17,9 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.cutting import estimated_bytes
-from partition_planner.cutting import unit_bytes as common_unit_bytes
 from partition_planner.model import Plan, PlanError, TableInfo
-from partition_planner.subsets import plan_part
+from partition_planner.planner import estimated_bytes, plan_part
+from partition_planner.planner import unit_bytes as common_unit_bytes
 from unloader.errors import (
     ConfigError,
     Interrupted,
