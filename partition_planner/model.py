@@ -20,6 +20,7 @@ class PlanError(Exception):
         self.message = message
         self.hint = hint
         """What to do about it; empty if nothing is known."""
+
     def __str__(self) -> str:
         return f"{self.message} Next: {self.hint}" if self.hint else self.message
 
@@ -207,7 +208,7 @@ class WorkUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that it reads, or reads a part of; empty if it is not read by partition."""
+        """The partitions that it reads, or reads a part of; empty if not read by partition."""
         names = (selector.partition for selector in self.selectors)
         return tuple(dict.fromkeys(name for name in names if name is not None))
 

@@ -39,7 +39,7 @@ from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
-from unloader.resolve.run_record import find_broken_run
+from unloader.resolve.resuming import find_broken_run
 from unloader.retention import clear
 from unloader.run import starting
 from unloader.selection.choice import TablesRequest

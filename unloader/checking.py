@@ -24,11 +24,16 @@ from unloader.placement.seating import seat_request
 from unloader.request.name_templates import directory_name, has_fields
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
-from unloader.resolve.places import at_home, checked_encryption, directory_values, placed
+from unloader.resolve.places import (
+    at_home,
+    checked_encryption,
+    directory_values,
+    is_finished,
+    placed,
+)
 from unloader.resolve.planning import check_sampling, limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.resolve.resolved import projection_of_output
-from unloader.resolve.run_record import is_finished
 from unloader.selection.choice import AskedTables
 from unloader.sources.base import Catalog
 from unloader.sources.registry import open_unless

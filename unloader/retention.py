@@ -39,8 +39,13 @@ from unloader.manifest.read import (
 from unloader.redaction import redact
 from unloader.request.name_templates import beside, home_template, is_dated
 from unloader.resolve.places import directory_values, home_above, is_followed
-from unloader.resolve.resolved import ResolvedTable
-from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
+from unloader.resolve.resolved import (
+    ResolvedTable,
+    first_of,
+    is_of_tables,
+    options_of,
+    recorded_tables,
+)
 from unloader.storage.directories.directory_records import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at

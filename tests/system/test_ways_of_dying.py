@@ -86,7 +86,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
     assert [column.name for column in run.extract.projection.columns] == ["k", "v"]
     assert run.output.compression == Compression(codec="gzip", level=3)
     assert run.output.options.destination == str(dest)
-    assert (run.request.retry.retries, run.withheld) == (7, ())
+    assert (run.request.retry.retries, run.session_sql_proof) == (7, "")
     assert len(run.seating.seats) == 2
 
 

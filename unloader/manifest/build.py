@@ -181,7 +181,8 @@ def options_record(run: ResolvedTable) -> OptionsRecord:
     output, shape = run.output.options, run.output.spec("").format
     compression, choice = run.output.spec("").compression, run.output.choice
     name = "csv" if isinstance(shape, TextFormat) else "parquet"
-    steps = None if run.output.transform is None else run.output.transform.options.steps
+    transform = run.output.options.transform
+    steps = None if transform is None else transform.steps
     found = recorded(run.request, OptionsRecord.__struct_fields__)
     concurrency, encryption = run.request.concurrency, output.encryption
     if concurrency is not None:

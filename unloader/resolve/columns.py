@@ -6,7 +6,7 @@ columns before the first row is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from unloader.sources.questions import project
 from unloader.sources.readings import Declared, OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.transforms.masking_keys import masking_keys, with_proof
-from unloader.transforms.model import OutputColumn, TransformOptions
+from unloader.transforms.model import TransformOptions
 from writers.errors import FormatError
 from writers.model import Compression, FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
@@ -48,11 +48,8 @@ def columns_of(
     """Return the columns of the scan, and the outputs with their formats and transforms.
 
     The outputs have the places of the request. A codec that is measured later is still "none".
-
-    Raises:
-        SourceError: A column cannot be read exactly.
-        UsageError: A format, a filter or a transform does not fit the columns.
-        ConfigError: The key of a mask is missing.
+    Raises SourceError if a column cannot be read exactly, UsageError if a format, a filter or a
+    transform does not fit the columns, and ConfigError if the key of a mask is missing.
     """
     selection, folding = request.selection, catalog.capabilities.folding
     names = [column.name for column in table.columns]
@@ -103,19 +100,27 @@ def columns_of(
             checked_filter(each.output.filter, selected(read_schema(read.schema), columns))
     outputs = []
     for number, each in enumerate(asked):
-        own_columns, transform, codec = read, None, each.output.compression
+        options, own_columns, transform = each.output, read, None
         if len(read.outputs) > 1 or read.filters:
             own_columns = projection_of_output(read, number)
-        if each.output.transform is None:
-            shape = _format_of(each, own_columns, catalog)
-        else:
-            transform = _resolved_transform(each.output.transform, own_columns)
-            shape = _format_of(each, transform.declared, catalog)
+        if options.transform is not None:
+            steps, transform = _resolved_transform(options.transform, own_columns)
+            options = replace(options, transform=steps)
+            own_columns = transform.written
+            # Changed values have no type of the source.
+            known = tuple(
+                replace(column, source_type="") if how.changes or how.masked else column
+                for column, how in zip(own_columns.columns, transform.columns, strict=True)
+            )
+            own_columns = replace(own_columns, columns=known)
+        shape = _format_of(each, own_columns, catalog)
+        if transform is not None:
             _check_order(shape, transform)
             transform = replace(transform, written=marked(transform.written, shape))
+        codec = options.compression
         outputs.append(
             ResolvedOutput(
-                options=each.output,
+                options=options,
                 format=shape,
                 compression=codec if isinstance(codec, Compression) else Compression(),
                 choice=None,
@@ -139,7 +144,7 @@ def _shared(projection: Projection) -> Projection:
 def _format_of(
     request: Request, projection: Projection, catalog: Catalog
 ) -> TextFormat | ParquetFormat:
-    """Return the format with what could not be decided before the columns were known."""
+    """Return the format with what the columns decide: fields, and names as the database has."""
     shape, folding = request.output.format, catalog.capabilities.folding
     if isinstance(shape, TextFormat):
         if request.fixed is None:
@@ -153,7 +158,6 @@ def _format_of(
             # Such as a --width that no number of characters fills.
             raise UsageError(error.message, error.hint) from error
         return shape
-    # With the names of columns as the database writes them.
     names = [column.name for column in projection.columns]
     blooms = tuple(one_column(names, name, folding) for name in shape.bloom_filters)
     order = tuple(
@@ -175,8 +179,8 @@ def _columns_as_values(
 ) -> frozenset[str]:
     """Return the columns that are read as values, even where the output is text.
 
-    These are the columns that a step uses: a date is a date in every format. The others are read
-    as they would be without the transform, as `projected` returns them for the needs of outputs.
+    A step uses these columns: a date is a date in every format. The others are read as without the
+    transform.
     """
     from unloader.transforms.transformer import check
 
@@ -205,10 +209,7 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 
 
 def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform) -> None:
-    """Refuse a declared order of values that are hashed or encrypted.
-
-    Only the first column counts: whether rows are in the order of a further one follows from them.
-    """
+    """Refuse a declared order of hashed or encrypted values; only its first column counts."""
     order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
     for column in transform.columns if order else ():
         if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
@@ -219,29 +220,44 @@ def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform
             )
 
 
-def _resolved_transform(options: TransformOptions, read: Projection) -> ResolvedTransform:
-    """Return a transform checked against the columns that are read.
+def _resolved_transform(
+    options: TransformOptions, read: Projection
+) -> tuple[TransformOptions, ResolvedTransform]:
+    """Return a transform with the proofs of its keys, checked against the columns that are read.
 
-    Raises:
-        UsageError: A step names no column or several, does not suit its type, or is invalid.
-        ConfigError: A key is missing or unsuitable for its mask, or a library is missing.
+    Raises UsageError if a step names no column or several, does not suit its type, or is invalid,
+    and ConfigError if a key is missing or unsuitable for its mask, or a library is missing.
     """
     from unloader.transforms.transformer import Transformer, check
 
-    proven = replace(options, keys=tuple(map(with_proof, options.keys)))
+    options = replace(options, keys=tuple(map(with_proof, options.keys)))
     schema = read_schema(read.schema)
-    found = check(proven, schema)
+    found = check(options, schema)
     # With the keys: one of a wrong size for its mask is known now.
     Transformer(options, schema, masking_keys(options.keys)).close()
     sources = {column.name: column for column in read.columns}
     written = []
     for column in found.columns:
-        own, masked = sources.get(column.source), column.masked
+        own, masked, notes = sources.get(column.source), column.masked, []
         lossless: Lossless = all(sources[name].lossless for name in column.inputs)
         if masked is not None:
             lossless = "masked"
         elif not column.source:
             lossless = "changed"
+        if own is not None and own.note and masked is None:
+            notes.append(own.note)
+        if own is not None and own.name != column.name:
+            notes.append(f"{own.name} in the source")
+        for change in column.changes:
+            computed = change == "computed" and column.inputs
+            notes.append(f"computed from {', '.join(column.inputs)}" if computed else change)
+        if masked is not None and masked.method == "derived":
+            notes.append("derived from masked values")
+        elif masked is not None:
+            key = f", key {masked.key_name}" if masked.key_name else ""
+            notes.append(f"masked by {masked.method} ({masked.detail}{key})")
+        if column.unmasked_inputs:
+            notes.append(f"has clear values of {', '.join(column.unmasked_inputs)}")
         same = own if masked is None and not column.changes else None
         written.append(
             ReadColumn(
@@ -251,32 +267,13 @@ def _resolved_transform(options: TransformOptions, read: Projection) -> Resolved
                 output_type=column.output_type,
                 nullable=None if same is None else same.nullable,
                 lossless=lossless,
-                note="; ".join(_notes(column, own)),
+                note="; ".join(notes),
             )
         )
-    return ResolvedTransform(
-        options=proven,
+    return options, ResolvedTransform(
         written=Projection(columns=tuple(written), route="arrow", schema=schema_text(found.schema)),
         columns=found.columns,
     )
-
-
-def _notes(column: OutputColumn, own: ReadColumn | None) -> Iterator[str]:
-    masked = column.masked
-    if own is not None and own.note and masked is None:
-        yield own.note
-    if own is not None and own.name != column.name:
-        yield f"{own.name} in the source"
-    for change in column.changes:
-        computed = change == "computed" and column.inputs
-        yield f"computed from {', '.join(column.inputs)}" if computed else change
-    if masked is not None and masked.method == "derived":
-        yield "derived from masked values"
-    elif masked is not None:
-        key = f", key {masked.key_name}" if masked.key_name else ""
-        yield f"masked by {masked.method} ({masked.detail}{key})"
-    if column.unmasked_inputs:
-        yield f"has clear values of {', '.join(column.unmasked_inputs)}"
 
 
 def without_masked_ranges(
@@ -284,16 +281,15 @@ def without_masked_ranges(
 ) -> TableInfo:
     """Return a table without the ranges whose ends are values that some output masks or leaves out.
 
-    Raises:
-        PlanFailed: It is to be cut into ranges, and can only be by such values.
+    Raises PlanFailed if it is to be cut into ranges, and can only be by such values.
     """
-    transforms = [each.transform for each in outputs if each.transform is not None]
-    masking = [each for each in transforms if each.options.masked_columns]
-    if not masking:
-        return table
     clear = [
-        {column.source for column in each.columns if column.masked is None} for each in masking
+        {column.source for column in each.transform.columns if column.masked is None}
+        for each in outputs
+        if each.transform and each.options.transform and each.options.transform.masked_columns
     ]
+    if not clear:
+        return table
     shown = set.intersection(*clear)
     column = catalog.address_column(table) if table.extents else None
     samples = [table.keys, *(each.keys for each in table.partitions)]
@@ -308,17 +304,16 @@ def without_masked_ranges(
             "not show these values, because the column is masked or not written",
             "run with --split auto",
         )
-    parts = tuple(replace(each, keys=_kept(each.keys, shown)) for each in table.partitions)
+
+    def kept(keys: KeySample | None) -> KeySample | None:
+        return keys if keys is not None and keys.column in shown else None
+
     return replace(
         table,
         extents=() if column in hidden else table.extents,
-        keys=_kept(table.keys, shown),
-        partitions=parts,
+        keys=kept(table.keys),
+        partitions=tuple(replace(each, keys=kept(each.keys)) for each in table.partitions),
     )
-
-
-def _kept(keys: KeySample | None, shown: set[str]) -> KeySample | None:
-    return keys if keys is not None and keys.column in shown else None
 
 
 def fixed_fields(
@@ -331,12 +326,9 @@ def fixed_fields(
 ) -> tuple[FixedField, ...]:
     """Return the field of each column of the projection, in its order and without gaps.
 
-    Args:
-        text: Its encoding, masks and forms are used; NULL's text has room in every field whose
-            width is not given.
-
-    Raises:
-        UsageError: Columns have no known width (all are named), or a width is for no column.
+    The encoding, masks and forms of `text` are used; NULL's text has room in every field whose
+    width is not given. UsageError names all columns without a known width, or a width for no
+    column.
     """
     from writers.text.text_values import content_of_field
 
@@ -391,25 +383,25 @@ def _known_width(field: Any, declared: Declared, text: TextFormat) -> int | None
         return len(OutputEncoding(text.encoding).encode(sample))
 
     kind, carried = str(field.type), text_class(field)
-    longest: str | None
+    longest: str | None = None
     width = None
-    if kind == "string" and not carried and declared.utf8_bytes is not None:
+    if carried == "number" and declared.digits is not None:
+        longest = decimal_text(*declared.digits, text.decimal_separator)
+    elif carried == "timestamp":
+        zone = None if declared.zone is None else "" if declared.zone == "region" else "offset"
+        longest = timestamp_text(text, digits=declared.second_digits, zone=zone)
+    elif carried == "moment":
+        longest = moment_text(zoned=declared.zone is not None, dated=declared.dated)
+    elif kind == "string" and not carried and declared.utf8_bytes is not None:
         width = most_bytes_of_utf8(text.encoding, declared.utf8_bytes)
     elif kind == "string" and not carried and declared.characters is not None:
         width = most_bytes_of_characters(text.encoding, declared.characters)
+    elif kind == "binary" and declared.binary_bytes is not None:
+        longest = binary_text(declared.binary_bytes, text.binary)
+    elif kind == "string":
+        longest = declared.longest or None
     else:
-        if carried == "number" and declared.digits is not None:
-            longest = decimal_text(*declared.digits, text.decimal_separator)
-        elif carried == "timestamp":
-            zone = None if declared.zone is None else "" if declared.zone == "region" else "offset"
-            longest = timestamp_text(text, digits=declared.second_digits, zone=zone)
-        elif carried == "moment":
-            longest = moment_text(zoned=declared.zone is not None, dated=declared.dated)
-        elif kind == "binary" and declared.binary_bytes is not None:
-            longest = binary_text(declared.binary_bytes, text.binary)
-        elif kind == "string":
-            longest = declared.longest or None
-        else:
-            longest = longest_text(field, text)
-        width = None if longest is None else bytes_of(longest)
+        longest = longest_text(field, text)
+    if longest is not None:
+        width = bytes_of(longest)
     return None if width is None else max(width, bytes_of(text.null), bytes_of(" "))

@@ -41,7 +41,8 @@ from unloader.storage.place_names import (
     pipe_template,
     real,
 )
-from unloader.storage.storage_protocol import RUN, Storage
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN, Storage
 from writers.encryption.age import check_recipients
 from writers.encryption.parquet import check_format
 from writers.model import Compression, ParquetFormat
@@ -331,6 +332,13 @@ def at_home(what: str, home: str) -> UsageError:
         f"{what} would be written to {home}, which is for the manifest of the run",
         f"give it a separate directory: {home}/NAME",
     )
+
+
+def is_finished(destination: str) -> bool:
+    try:
+        return MANIFEST in storage_at(destination).names(destination)
+    except OSError:
+        return False
 
 
 def is_dropped(home: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from partition_planner.model import KeyRange, Plan, PlanLimits, RowRange, TableInfo, WholeTable
 from partition_planner.planner import plan as make_plan
 from partition_planner.planner import plan_of_units, sampled_plan
-from unloader.errors import PlanFailed, SnapshotGone, UsageError
+from unloader.errors import PlanFailed, SnapshotGone, UnloaderError, UsageError
 from unloader.model import (
     EncryptionOptions,
     Extract,
@@ -52,9 +52,7 @@ SHOWN_NAMES = 5
 def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> SampledKeys | None:
     """Return the sample of keys that was asked for; None if rows of all keys are read.
 
-    Raises:
-        UsageError: The column does not exist or cannot be a key, or the source has no samples.
-        SourceError: The source refused.
+    Raises UsageError if the column does not exist or cannot be a key, or the source has no samples.
     """
     share = selection.sampled_share
     if share is None or selection.sample_by is None:
@@ -80,15 +78,15 @@ def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> Sampled
 
 
 def takes_units(selection: Selection) -> bool:
+    """Return whether a sample is of work units, and not of keys."""
     return selection.sampled_share is not None and selection.sample_by is None
 
 
 def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None) -> PlanLimits:
     """Return the limits of a plan.
 
-    Args:
-        unit_bytes: The size of the units of all tables, if there are several. A size that the user
-            gave has priority. The units of a sample are as small as it needs them.
+    `unit_bytes` is the size of the units of all tables, if there are several. A size that the user
+    gave has priority. The units of a sample are as small as it needs them.
     """
     asked = request.limits
     if unit_bytes is None or asked.unit_bytes is not None or takes_units(request.selection):
@@ -97,19 +95,15 @@ def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None)
 
 
 def check_sampling(catalog: Catalog, selection: Selection) -> None:
-    """Check that the source can read the part of the rows that is asked for.
-
-    Raises:
-        UsageError: It cannot.
-    """
-    if selection.sampled_share is not None:
-        check_able(catalog, "sample")
-    if selection.part is not None:
-        check_able(catalog, "part")
-    if selection.limit_rows is None:
-        return
-    check_able(catalog, "limit-rows")
-    if takes_units(selection):
+    """Raise UsageError if the source cannot read the part of the rows that is asked for."""
+    for asked, what in (
+        (selection.sampled_share, "sample"),
+        (selection.part, "part"),
+        (selection.limit_rows, "limit-rows"),
+    ):
+        if asked is not None:
+            check_able(catalog, what)
+    if selection.limit_rows is not None and takes_units(selection):
         raise UsageError(
             "--sample takes whole work units, but --limit-rows takes a number of rows",
             "leave out one of the two, or add --sample-by",
@@ -120,10 +114,7 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
     """Return the plan of the requested rows of a table.
 
     Rows that are limited in number are one unit, because a unit cannot count the rows of others.
-
-    Raises:
-        PlanFailed: A pattern matches no partition.
-        PlanError: From the planner itself.
+    Raises PlanFailed if a pattern matches no partition, and PlanError as the planner.
     """
     wanted = _partitions(table, selection.partitions) if selection.partitions else None
     if selection.limit_rows is not None:
@@ -171,7 +162,7 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
     )
 
 
-_AGAIN = (
+AGAIN = (
     "make the plan again and run all its parts again; on PostgreSQL with --keep-snapshot, on "
     "Oracle with enough undo"
 )
@@ -183,10 +174,7 @@ def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
     """Check that an earlier plan still describes the table, and suits the current request.
 
     Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
-    a partition that no unit knows would be missing from the output.
-
-    Raises:
-        PlanFailed: It does not.
+    a partition that no unit knows would be missing from the output. Raises PlanFailed.
     """
     was, now = plan.table, table
 
@@ -231,6 +219,24 @@ def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
         raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
 
 
+@contextmanager
+def gone(what: str, hint: str, *errors: type[UnloaderError]) -> Iterator[None]:
+    """Raise SnapshotGone, for the snapshot of a plan or a run, in place of some errors."""
+    try:
+        yield
+    except errors as error:
+        raise SnapshotGone(
+            f"the snapshot of {what} cannot be read any more: {error.message}", hint
+        ) from error
+
+
+def source_at(source: SourceSpec, snapshot: Snapshot) -> SourceSpec | None:
+    """Return a source as it is opened at a snapshot; None if this kind of source cannot be."""
+    if snapshot.kind == "none":
+        return source  # The user accepts rows of different moments.
+    return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
+
+
 def check_planned(request: Request, planned: ResolvedTable) -> None:
     """Refuse to write files that are not encrypted, if the plan is for encrypted files."""
     for was, each in zip(planned.outputs, request.of_outputs(), strict=True):
@@ -241,36 +247,10 @@ def check_planned(request: Request, planned: ResolvedTable) -> None:
             )
 
 
-def check_same_transform(outputs: Sequence[ResolvedOutput], planned: ResolvedTable) -> None:
-    """Refuse to write other rows than the plan, such as clear values instead of masked values."""
-    # The places of keys may differ.
-    was, now = (
-        [each.transform and each.transform.options.steps for each in of]
-        for of in (planned.outputs, outputs)
-    )
-    if was != now:
-        raise PlanFailed(
-            "the plan transforms the rows in another way than these options do",
-            "give the options of the plan again, or make a new plan",
-        )
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """Add to the error of a lost snapshot that it is the snapshot of the plan, and what to do."""
-    try:
-        yield
-    except SnapshotGone as error:
-        raise SnapshotGone(
-            f"the snapshot of the plan cannot be read any more: {error.message}", _AGAIN
-        ) from error
-
-
 def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceSpec:
     """Return the source for a part, as it is opened at the snapshot of its plan.
 
-    Raises:
-        UsageError: The plan is missing, or this kind of source cannot go back to its snapshot.
+    Raises UsageError if the plan is missing, or this kind of source cannot go back to its snapshot.
     """
     if planned is None:
         raise UsageError(
@@ -278,9 +258,7 @@ def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceS
             "make one with unloader plan SOURCE --output plan.json, and run plan.json",
         )
     snapshot = _snapshot_of(planned)
-    if snapshot.kind == "none":
-        return source  # The user accepts rows of different moments.
-    found = source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
+    found = source_at(source, snapshot)
     if found is None:
         raise UsageError(
             f"{source.kind} cannot go back to the snapshot of the plan, {snapshot.kind} "
@@ -291,11 +269,7 @@ def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceS
 
 
 def in_snapshot_of_plan(extract: Extract, planned: ResolvedTable) -> Extract:
-    """Return the extract of a part, if it is at the plan's snapshot.
-
-    Raises:
-        SnapshotGone: It is at another one.
-    """
+    """Return the extract of a part; SnapshotGone if it is not at the plan's snapshot."""
     was, now = _snapshot_of(planned), extract.snapshot
     if not was.is_same(now):
         found = "none" if now is None else f"{now.kind} {now.value}".strip()
@@ -307,29 +281,26 @@ def in_snapshot_of_plan(extract: Extract, planned: ResolvedTable) -> Extract:
 def with_keys_of_plan(
     outputs: tuple[ResolvedOutput, ...], planned: ResolvedTable
 ) -> tuple[ResolvedOutput, ...]:
-    """Return the outputs of a part with the proofs of the plan's keys, if the keys are the same.
+    """Return the outputs of a part with the proofs of the plan's keys.
 
     A proof has a salt, so each run would have another proof. The manifests of the parts would not
-    show whether they were masked and encrypted with one key.
-
-    Raises:
-        PlanFailed: A key differs from the key of the plan.
+    show whether they were masked and encrypted with one key. Raises PlanFailed if a key differs.
     """
     found = []
     for output, was in zip(outputs, planned.outputs, strict=True):
-        transform, before = output.transform, was.transform
-        if transform is not None and before is not None and before.options.keys:
-            if not has_same_keys(before.options, transform.options):
+        options, had = output.options, was.options
+        if options.transform is not None and had.transform is not None and had.transform.keys:
+            if not has_same_keys(had.transform, options.transform):
                 raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
-            options = with_key_places(before.options, transform.options.keys)
-            output = replace(output, transform=replace(before, options=options))
-        encryption, had = output.options.encryption, was.options.encryption
-        if encryption is not None and had is not None and had.key_proof:
-            encryption = replace(encryption, key_proof=had.key_proof)
+            transform = with_key_places(had.transform, options.transform.keys)
+            options = replace(options, transform=transform)
+            output = replace(output, transform=was.transform)
+        if options.encryption is not None and had.encryption and had.encryption.key_proof:
+            encryption = replace(options.encryption, key_proof=had.encryption.key_proof)
             if not check_key(encryption):
                 raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)
-            output = replace(output, options=replace(output.options, encryption=encryption))
-        found.append(output)
+            options = replace(options, encryption=encryption)
+        found.append(replace(output, options=options))
     return tuple(found)
 
 
@@ -345,7 +316,7 @@ def is_of_plan(run: ResolvedTable, planned: ResolvedTable) -> bool:
 
 def _snapshot_of(planned: ResolvedTable) -> Snapshot:
     if planned.extract.snapshot is None:
-        raise PlanFailed("the plan has no snapshot that its parts could share", _AGAIN)
+        raise PlanFailed("the plan has no snapshot that its parts could share", AGAIN)
     return planned.extract.snapshot
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TypeVar
@@ -20,15 +20,17 @@ from msgspec.structs import replace
 from partition_planner.model import Plan, PlanError, TableInfo
 from partition_planner.planner import estimated_bytes, plan_part
 from partition_planner.planner import unit_bytes as common_unit_bytes
+from unloader.engine.schedule import delay_seconds, spread
 from unloader.errors import (
     ConfigError,
     Interrupted,
     PlanFailed,
+    SnapshotGone,
     UnloaderError,
     UsageError,
     translate,
 )
-from unloader.events import Notice, Observer, PhaseStarted, silent
+from unloader.events import Notice, Observer, PhaseStarted, Tick, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import (
     Extract,
@@ -36,14 +38,15 @@ from unloader.model import (
     OutputOptions,
     Projection,
     Request,
+    RetryOptions,
     Snapshot,
     SourceSpec,
+    TablesOptions,
 )
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.request.names import one_column
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
-from unloader.resolve.opening import OpenRun, Patience, closing_after_failure
 from unloader.resolve.places import (
     at_absolute_places,
     check_places,
@@ -53,11 +56,11 @@ from unloader.resolve.places import (
     placed,
 )
 from unloader.resolve.planning import (
+    AGAIN,
     check_fits,
     check_planned,
-    check_same_transform,
     check_sampling,
-    explained,
+    gone,
     in_snapshot_of_plan,
     keys_of,
     limits_of,
@@ -78,6 +81,72 @@ from writers.objects.location import below
 from writers.schema import read_schema
 
 T = TypeVar("T")
+
+_POLL_SECONDS = 0.1
+
+
+class OpenRun(Struct, frozen=True, kw_only=True):
+    """A resolved run; its catalog holds the snapshot while the context is open."""
+
+    run_id: str
+    tables: tuple[ResolvedTable, ...]
+    catalog: Catalog
+    started: float
+    """When the preparation began, by `time.perf_counter`."""
+    options: TablesOptions
+    is_single: bool
+    problems: tuple[TableProblem, ...] = ()
+    resumed_in: str = ""
+    """The directory with the record of the interrupted run that continues; empty for a new run."""
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """Asks the source again while it fails for a cause that may pass, as units are retried.
+
+    A nightly job must not fail because the database restarts when it begins, or because the session
+    that counts was ended.
+    """
+
+    retry: RetryOptions
+    run_id: str
+    """Spreads the delays: many jobs may begin at one minute."""
+    stop: Callable[[], bool]
+    """Asked several times a second; True ends a wait."""
+    observe: Observer
+
+    def with_retries(
+        self,
+        what: str | Callable[[], str],
+        act: Callable[[], T],
+        check: Callable[[], object] = lambda: None,
+    ) -> T:
+        """Return what an act returns, trying again after each error that may pass.
+
+        `what` names the act in the log, such as `connecting`; it is called after each failure where
+        an act has several steps. `check` is called after an error that may pass; it raises what
+        ends the attempts. Interrupted is raised if `stop` returned True during a wait.
+        """
+        jitter = spread(self.run_id)
+        for failures in range(1, self.retry.retries + 1):
+            try:
+                return act()
+            except UnloaderError as error:
+                if not error.retryable:
+                    raise
+                check()
+                name = what if isinstance(what, str) else what()
+                delay = delay_seconds(self.retry, failures, jitter(name, failures))
+                text = f"{name}, attempt {failures} failed: {error.message}"
+                self.observe(Notice(text=f"{text} (next attempt in {delay:.3g} s)"))
+            until = time.monotonic() + delay
+            while (left := until - time.monotonic()) > 0:
+                if self.stop():
+                    raise Interrupted(
+                        f"stopped by a signal while waiting for the next attempt: {name}"
+                    )
+                self.observe(Tick())
+                time.sleep(min(left, _POLL_SECONDS))
+        return act()
 
 
 @contextmanager
@@ -111,7 +180,7 @@ def resolved(
         check_planned(first, planned)
     is_part = first.selection.part is not None
     with ExitStack() as opened:
-        with explained() if is_part else nullcontext():
+        with gone("the plan", AGAIN, *(SnapshotGone,) * is_part):
             ready = opened.enter_context(
                 prepared(
                     asked,
@@ -128,7 +197,16 @@ def resolved(
                 extract = in_snapshot_of_plan(table.extract, planned)
                 ready.tables[0] = replace(table, extract=extract)
         if planned is not None:
-            check_same_transform(ready.tables[0].outputs, planned)
+            # The places of keys may differ.
+            was, now = (
+                [each.options.transform and each.options.transform.steps for each in of.outputs]
+                for of in (planned, ready.tables[0])
+            )
+            if was != now:
+                raise PlanFailed(
+                    "the plan transforms the rows in another way than these options do",
+                    "give the options of the plan again, or make a new plan",
+                )
         measured: dict[object, Choice] = {}
         # A preset is measured on the largest table.
         for number, table in sorted(
@@ -286,16 +364,10 @@ def prepared(
 ) -> Iterator[PreparedRun]:
     """Open the source, take the snapshot, plan all tables and hold them.
 
-    The catalog is closed, and the snapshot released, at the end of the context.
-
-    Args:
-        source: The source at the snapshot of a plan; None is the source of the request.
-        run_id: Names the run in the sessions of the source; empty outside a run.
-        planned: The plan of the only table, made earlier; None makes one.
-
-    Raises:
-        ConfigError: The requested seats are unavailable.
-        UnloaderError: As `resolved`, for the only table.
+    The catalog is closed, and the snapshot released, at the end of the context. `source` is at the
+    snapshot of a plan; None is the source of the request. `run_id` names the run in the sessions of
+    the source; it is empty outside a run. `planned` is an earlier plan of the only table. Raises
+    ConfigError if the requested seats are unavailable, and other errors as `resolved`.
     """
     started, first = time.perf_counter(), asked.common
     if seats is None:
@@ -314,7 +386,8 @@ def prepared(
         step = "connecting"
         catalog = open_unless(stop, source)
         step = "planning"
-        with closing_after_failure(catalog), cancelled_by(stop, catalog):
+        with ExitStack() as failed, cancelled_by(stop, catalog):
+            failed.callback(_closed_quietly, catalog)
             observe(PhaseStarted(phase="snapshot"))
             snapshot = catalog.snapshot(first.consistency)
             observe(PhaseStarted(phase="table"))
@@ -358,6 +431,7 @@ def prepared(
                 if error.retryable and asked.options.on_failure == "stop":
                     raise error
                 run.refuse(number, error)
+            failed.pop_all()
             return run
 
     # Nothing is decided yet: the findings of a lost session are looked for again. Seats that are
@@ -366,6 +440,11 @@ def prepared(
     ready = patience.with_retries(lambda: step, prepare, seats)
     with closing(ready.catalog):
         yield ready
+
+
+def _closed_quietly(catalog: Catalog) -> None:
+    with suppress(UnloaderError):
+        catalog.close()
 
 
 def prepared_table(
@@ -381,9 +460,8 @@ def prepared_table(
 ) -> ResolvedTable:
     """Return a described table with its columns, its formats and its plan.
 
-    Args:
-        planned: A plan made earlier; None makes one from the table as it is now.
-        unit_bytes: The size of the units of all tables, if there are several.
+    `planned` is an earlier plan, or None. `unit_bytes` is the size of the units of all tables, if
+    there are several.
     """
     request, selection, table = found.request, found.request.selection, found.table
     read, outputs = columns_of(request, catalog, table)
@@ -394,16 +472,15 @@ def prepared_table(
         plan = plan_of(table, selection, limits_of(request, seats.parallelism, unit_bytes))
     else:
         check_fits(planned, table, selection.partitions)
-        plan, part = planned, selection.part
-        if part is not None:
-            found_part = plan_part(planned, part.number, part.of)
-            if found_part is None:
-                raise PlanFailed(
-                    f"the plan has {len(plan.units)} work units, so part {part.number} of "
-                    f"{part.of} is empty",
-                    "run fewer parts",
-                )
-            plan = found_part
+        part = selection.part
+        found_part = planned if part is None else plan_part(planned, part.number, part.of)
+        if part is not None and found_part is None:
+            raise PlanFailed(
+                f"the plan has {len(planned.units)} work units, so part {part.number} of "
+                f"{part.of} is empty",
+                "run fewer parts",
+            )
+        plan = found_part or planned
     extract = extract_of(request, table, read, catalog, source, snapshot)
     if any(isinstance(each.format, ParquetFormat) for each in outputs):
         extract = with_origin(extract)
@@ -477,10 +554,8 @@ def _with_codec(
 def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOutput, ...]:
     """Return the outputs of a table, with their real places.
 
-    Raises:
-        UsageError: Two outputs would have one place, or one cannot be encrypted as asked.
-        ConfigError: A key is missing.
-        OutputFailed: A name is too long.
+    Raises UsageError if two outputs would have one place, or one cannot be encrypted as asked,
+    ConfigError if a key is missing, and OutputFailed if a name is too long.
     """
     found = []
     for number, output in enumerate(table.outputs):
@@ -502,10 +577,9 @@ def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOut
 def _in_table(options: OutputOptions, table: ResolvedTable, catalog: Catalog) -> OutputOptions:
     """Return the output with its real place: below the table's data, named by the run.
 
-    Raises:
-        UsageError: The name of the table cannot be read, or it lacks a column to partition by.
-        ConfigError: A library is missing, or a catalog is not configured.
-        OutputFailed: The files cannot become part of the table, as far as that is known now.
+    Raises UsageError if the name cannot be read or a column to partition by is missing, ConfigError
+    for a missing library or a catalog that is not configured, and OutputFailed if the files cannot
+    become part of the table, as far as that is known now.
     """
     name, shape, written = options.destination, table.output.format, table.written
     kind = lake_kind(name)

@@ -1,25 +1,28 @@
 """A table of a run in which nothing is left to decide: what `plan` writes and `run` executes.
 
-Frozen, complete and without a secret. It is written to `_run/` of the destination before the first
-row is read, and the manifest is made from it. Its JSON is read back as an equal run.
+Frozen, complete and without a secret. The record of a run has its tables and what holds for all of
+them. It is written to `_run/` of the destination before the first row is read. Its JSON is read
+back as equal tables, and the manifest is made from them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, to_builtins
-from msgspec.json import Encoder
+from msgspec import Raw, Struct, ValidationError, convert, to_builtins
+from msgspec.json import Decoder, Encoder, decode, encode
 from msgspec.structs import replace
 
 from numa.model import Topology
 from partition_planner.model import Plan, PlanError
 from partition_planner.planner import check_plan
-from unloader.errors import ConfigError, PlanFailed
+from unloader.errors import ConfigError, OutputFailed, PlanFailed
 from unloader.model import (
     Extract,
     OutputOptions,
@@ -27,15 +30,26 @@ from unloader.model import (
     Request,
     SecretReference,
     SourceSpec,
+    TablesOptions,
 )
 from unloader.placement.seating import Seating, SeatPlan
-from unloader.redaction import holds_sql_password
+from unloader.redaction import holds_sql_password, redact
 from unloader.secrets.secret_places import is_proof_of, proof_of
-from unloader.storage.place_names import destination_kind, is_kept
+from unloader.selection.listing import TableProblem
+from unloader.storage.place_names import (
+    absolute,
+    destination_kind,
+    is_kept,
+    path_of,
+    real,
+    relative,
+)
+from unloader.storage.storage_protocol import RUN_RECORD, Storage
 from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.model import MaskingKey, OutputColumn, TransformOptions
 from writers import built_library
 from writers.model import Choice, Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.objects.location import is_location
 from writers.registry import name_of
 from writers.schema import read_schema, schema_text, selected
 
@@ -45,31 +59,18 @@ _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 
 
 class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The transform of one output, with nothing left to be decided. It holds no key."""
+    """The columns that the transform of one output leaves."""
 
-    options: TransformOptions
     written: Projection
     columns: tuple[OutputColumn, ...]
     """The same columns, each with its origin and its mask."""
-
-    @property
-    def declared(self) -> Projection:
-        """The columns that are written; changed values have no type of the source."""
-        known = zip(self.written.columns, self.columns, strict=True)
-        return replace(
-            self.written,
-            columns=tuple(
-                replace(read, source_type="") if column.changes or column.masked else read
-                for read, column in known
-            ),
-        )
 
 
 class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One output of a run."""
 
     options: OutputOptions
-    """The user's options: the place, the names of files, their size, how they are written."""
+    """The user's options, with the real places and the proofs of keys."""
     format: TextFormat | ParquetFormat
     """With the fields of records of fixed width, and columns named as the source names them."""
     compression: Compression
@@ -80,10 +81,6 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def written(self, read: Projection) -> Projection:
         """Return the columns that are written, out of the columns that are read for the output."""
         return read if self.transform is None else self.transform.written
-
-    @property
-    def task_transform(self) -> TransformOptions | None:
-        return None if self.transform is None else self.transform.options
 
     def spec(self, directory: str) -> OutputSpec:
         return self.options.spec(directory, self.format, self.compression)
@@ -109,10 +106,9 @@ class ResolvedTable(
     outputs: tuple[ResolvedOutput, ...]
     topology: Topology
     seating: Seating
-    withheld: tuple[str, ...] = ()
-    """Options whose value may contain a password. They are not stored, and must be given again."""
     session_sql_proof: str = ""
-    """Shows whether statements that are given again are the same, without the statements."""
+    """Shows whether statements that are given again are the same, without the statements. Empty if
+    none is left out; a statement that may contain a password must be given again."""
 
     @property
     def output(self) -> ResolvedOutput:
@@ -124,7 +120,7 @@ class ResolvedTable(
 
     @property
     def task_transform(self) -> TransformOptions | None:
-        return self.output.task_transform
+        return self.output.options.transform
 
     @property
     def written(self) -> Projection:
@@ -142,21 +138,10 @@ class ResolvedTable(
             if is_kept((place,))
         )
 
-    def without_secrets(self) -> ResolvedTable:
-        """Return the run as a plan file may contain it."""
-        statements = self.request.source.session.session_sql
-        return self._with_session_sql(
-            tuple(each for each in statements if not holds_sql_password(each))
-        )
-
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
     ) -> ResolvedTable:
-        """Return the run with what its record does not contain.
-
-        Args:
-            secret: Where the password is found now; None is where it was.
-        """
+        """Return the run with what its record does not contain; without `secret` with its own."""
 
         def now(source: SourceSpec) -> SourceSpec:
             session = replace(source.session, session_sql=session_sql)
@@ -188,44 +173,24 @@ class ResolvedTable(
         """Return whether these are the statements that the run's sessions had."""
         return is_proof_of(_encoded(statements), self.session_sql_proof)
 
-    def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedTable:
+    def without_secrets(self, *, keeps_statements: bool = True) -> ResolvedTable:
+        """Return the run as a plan file may contain it, or without all statements of a session."""
         had = self.request.source.session.session_sql
+        kept = tuple(each for each in had if keeps_statements and not holds_sql_password(each))
         if kept == had:
             return self
-        return replace(
-            self.with_source(None, kept),
-            withheld=(*self.withheld, "session-sql"),
-            session_sql_proof=proof_of(_encoded(had)),
-        )
+        return replace(self.with_source(None, kept), session_sql_proof=proof_of(_encoded(had)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON-able values, with the digest by which an edit is found."""
         return {**to_builtins(self), "run_digest": _digest(_encoded(self))}
 
-    def record(self) -> bytes:
-        """Return the text of the file in `_run/` from which the run can be resumed.
-
-        The user did not ask for that file, so it has no session statement: any may have a password.
-
-        Raises:
-            ConfigError: A name, such as the current directory's, is not text in UTF-8.
-        """
-        try:
-            text = _encoded(self._with_session_sql(()))
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                f"{error.object!r} is not text in UTF-8, so no record of the run can be written",
-                "rename it, or run the command in another directory",
-            ) from error
-        return b'%b,"run_digest":"%b"}\n' % (text[:-1], _digest(text).encode())
-
     @classmethod
     def from_json(cls, value: object) -> ResolvedTable:
         """Return the run that `to_json` wrote.
 
-        Raises:
-            PlanFailed: It is of another format version, is incomplete, has a key or a value that
-                does not belong there, or was changed after it was made.
+        Raises PlanFailed if it is of another format version, is incomplete, has a key or a value
+        that does not belong there, or was changed after it was made.
         """
         parts = checked_version(value)
         digest = parts.pop("run_digest", None)
@@ -247,11 +212,7 @@ class ResolvedTable(
 
 
 def checked_version(document: object) -> dict[str, Any]:
-    """Return a copy of a document that is of the format version of this program.
-
-    Raises:
-        PlanFailed: It is of another one, or no plan at all.
-    """
+    """Return a copy of a document of this format version; PlanFailed if it is of another."""
     if not isinstance(document, dict) or type(document.get("format_version")) is not int:
         raise PlanFailed("this is not a plan: it has no format version", _AGAIN)
     version = document["format_version"]
@@ -339,14 +300,13 @@ def with_key_places(options: TransformOptions, keys: Iterable[MaskingKey]) -> Tr
 def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
     """Return whether a request has the masking keys of a run, by their proofs.
 
-    Raises:
-        ConfigError: A key is missing or invalid.
+    Raises ConfigError if a key is missing or invalid.
     """
-
     now = masking_keys(asked.keys)
     return all(is_proof_of(now.get(key.name, b""), key.proof) for key in had.keys)
 
 
+_library = cache(built_library.find)
 _FILE_NAME = re.compile(r"\.(csv|tsv|txt|parquet)(\.(gz|zst|lz4))?$", re.IGNORECASE)
 
 
@@ -431,13 +391,199 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
     missing = []
     for library in dict.fromkeys(each for each in wanted if each in _LIBRARIES):
         title, name, override, times = _LIBRARIES[library]
-        if not _is_built(name, override):
+        if _library(name, override) is None:
             missing.append(f"{title} (up to {times} times the CPU without it)")
     if not missing:
         return ()
     return (f"native libraries are not built: {', '.join(missing)}; {built_library.advice()}",)
 
 
-@cache
-def _is_built(name: str, override: str) -> bool:
-    return built_library.find(name, override) is not None
+class UnusableRecord(OutputFailed):
+    """The record of an interrupted run cannot be read by this version of the program."""
+
+
+class RecordedTable(Struct, frozen=True, kw_only=True):
+    """The part of a resolved table that is read without a check of the rest."""
+
+    name: str
+    """With its schema; empty for a query."""
+    directories: tuple[str, ...]
+    """The directories of each output, the directory of the manifest first."""
+    homes: tuple[str, ...]
+    """The directories of manifests: one for each output."""
+    units: int
+    run_id: str
+    """The run that wrote the record. A later run that died early may have taken the home since."""
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """The `RUN_RECORD` of a run, `_run/run.json`, written before the first row is read.
+
+    `resume` reads all of it. `status`, `clean` and `verify` read only where the tables are.
+    """
+
+    format_version: int
+    listed: tuple[RecordedTable, ...]
+    tables: tuple[Raw, ...]
+    """Resolved tables. Each has the format version, too."""
+    home: str
+    options: TablesOptions
+    is_single: bool
+    left_out: tuple[tuple[str, str, str], ...] = ()
+    """Requested tables that could not be unloaded when the run began: name, kind of error, why."""
+
+
+# Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
+# the first time at the same time.
+_RECORD = Decoder(RunRecord)
+_RUN = Decoder(ResolvedTable)
+"""Never called: `ResolvedTable.from_json` converts to the type that it prepares."""
+
+
+def record_of(
+    runs: Sequence[ResolvedTable],
+    home: str,
+    options: TablesOptions,
+    problems: Sequence[TableProblem] = (),
+    *,
+    is_single: bool,
+) -> bytes:
+    """Return the record of a run, without a statement of a session: any may have a password.
+
+    Raises ConfigError if a name, such as the current directory's, is not text in UTF-8.
+    """
+    tables = []
+    for run in runs:
+        try:
+            text = _encoded(run.without_secrets(keeps_statements=False))
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{error.object!r} is not text in UTF-8, so no record of the run can be written",
+                "rename it, or run the command in another directory",
+            ) from error
+        tables.append(Raw(b'%b,"run_digest":"%b"}' % (text[:-1], _digest(text).encode())))
+    record = RunRecord(
+        listed=tuple(
+            RecordedTable(
+                name="" if run.extract.query is not None else run.extract.table.label,
+                directories=tuple(
+                    place for output in run.outputs for place in output.options.destinations
+                ),
+                homes=tuple(output.options.destination for output in run.outputs),
+                units=len(run.plan.units),
+                run_id=run.run_id,
+            )
+            for run in runs
+        ),
+        tables=tuple(tables),
+        home=home,
+        format_version=FORMAT_VERSION,
+        options=options,
+        is_single=is_single,
+        left_out=tuple(
+            (each.table, type(each.error).__name__, redact(each.error.message)) for each in problems
+        ),
+    )
+    return encode(record) + b"\n"
+
+
+def single_record(run: ResolvedTable) -> bytes:
+    """Return the record of the run of a single table; see `record_of`."""
+    output = run.request.output
+    options = TablesOptions(destination=output.destination, overwrite=output.overwrite)
+    return record_of((run,), run.output.options.destination, options, is_single=True)
+
+
+def read_record(record: bytes, place: str) -> RunRecord:
+    """Return a record; UnusableRecord if it is damaged, or another version has written it."""
+    try:
+        version = decode(record, type=dict[str, Raw]).get("format_version", b"null")
+        checked_version({"format_version": decode(version)})
+        found = _RECORD.decode(record)
+    except PlanFailed as error:
+        raise _unusable(place, error.message) from error
+    except (ValueError, RecursionError) as error:
+        raise _unusable(place, str(error)) from error
+    if not found.tables:
+        raise _unusable(place, "it has no table")
+    return found
+
+
+def read_table(table: Raw, place: str) -> ResolvedTable:
+    """Return a resolved table of a record; UnusableRecord as `read_record`, or if it was edited."""
+    try:
+        return ResolvedTable.from_json(decode(table))
+    except PlanFailed as error:
+        raise _unusable(place, error.message) from error
+    except (ValueError, RecursionError) as error:
+        raise _unusable(place, str(error)) from error
+
+
+def first_of(record: bytes, place: str) -> ResolvedTable:
+    """Return the first table of a record; see `read_table`."""
+    return read_table(read_record(record, place).tables[0], place)
+
+
+def _unusable(place: str, why: str) -> UnusableRecord:
+    return UnusableRecord(
+        f"the record of the run that was interrupted in {place} cannot be used: {why}",
+        "start again with the command of the run; if another version of unloader began it, that "
+        "version can resume it",
+    )
+
+
+def _known(record: bytes) -> RunRecord | None:
+    """Return a record without a check of its tables; None if it cannot be read."""
+    with suppress(ValueError, RecursionError):
+        return _RECORD.decode(record)
+    return None
+
+
+def options_of(record: bytes) -> TablesOptions:
+    found = _known(record)
+    return found.options if found else TablesOptions(destination="")
+
+
+def is_of_tables(record: bytes) -> bool:
+    """Return whether a `RUN_RECORD` is the record of a run over several tables."""
+    found = _known(record)
+    return found is not None and not found.is_single
+
+
+def recorded_tables(record: bytes, home: str, *, single: bool = False) -> tuple[RecordedTable, ...]:
+    """Return the tables of a run over several tables, and with `single` a single table, too."""
+    found = _known(record)
+    if found is None or (found.is_single and not single):
+        return ()
+    recorded = found.home
+
+    def now(places: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(directory_now(place, recorded, home) for place in places)
+
+    return tuple(
+        replace(each, directories=now(each.directories), homes=now(each.homes))
+        for each in found.listed
+    )
+
+
+def recorded_left_out(record: bytes) -> tuple[str, ...]:
+    """Return the names of the tables that a run left out before the first row, by its record."""
+    found = _known(record)
+    return tuple(name for name, _, _ in found.left_out) if found else ()
+
+
+def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
+    """Return the table of a run whose directory a place is; None if that is not known."""
+    here, tables = real(place), recorded_tables(storage.record(home, RUN_RECORD), home)
+    return next((each for each in tables if here in map(real, each.directories)), None)
+
+
+def directory_now(directory: str, recorded: str, home: str) -> str:
+    """Return where a directory of a table is now, whose home was `recorded` and may have moved.
+
+    `directory` is as it was written when the run began, perhaps relative to another directory.
+    """
+    within = relative(directory, recorded)
+    if is_location(home):
+        return str(path_of(home) / within) if within != "." else home
+    return os.path.join(absolute(home), within)

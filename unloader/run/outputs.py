@@ -134,7 +134,7 @@ class RunOutput:
             header=self.header if with_header else b"",
             writes_header=writes_header,
             encryption=output.options.encryption,
-            transform=output.task_transform,
+            transform=output.options.transform,
             number=self.number,
             filter=output.options.filter,
             route=self.route,

@@ -24,8 +24,7 @@ from unloader.manifest.read import is_published, read_index, read_manifest
 from unloader.model import TablesOptions
 from unloader.nouns import counted
 from unloader.resolve.places import is_dropped
-from unloader.resolve.resolved import ResolvedTable, of_output
-from unloader.resolve.run_record import first_of, record_of, recorded_tables
+from unloader.resolve.resolved import ResolvedTable, first_of, of_output, record_of, recorded_tables
 from unloader.retention import Following
 from unloader.run.outputs import FileOutput, RunOutput, StreamOutput
 from unloader.run.table import History, RunState, Table

@@ -50,8 +50,8 @@ from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
 from unloader.model import AttemptFailure, Proof, Request, TableCounts
 from unloader.nouns import counted
-from unloader.resolve.opening import OpenRun
 from unloader.resolve.places import home_of
+from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import missing_libraries, output_notices
 from unloader.retention import Following
 from unloader.run.concurrency import RunSteering, watched_load

@@ -34,21 +34,19 @@ from unloader.model import (
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password, redact
 from unloader.request.name_templates import existing, has_fields, home_template
-from unloader.resolve.opening import reopened
-from unloader.resolve.places import home_above
+from unloader.resolve.places import home_above, is_finished
 from unloader.resolve.planning import digest_of_job, digest_of_tables_job, is_of_plan
 from unloader.resolve.resolution import resolved
-from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
-from unloader.resolve.run_record import (
-    BrokenRun,
+from unloader.resolve.resolved import (
+    ResolvedTable,
     UnusableRecord,
-    find_broken_run,
     first_of,
-    is_finished,
+    has_same_keys,
     is_of_tables,
+    of_route,
     options_of,
-    why_not_resumable,
 )
+from unloader.resolve.resuming import BrokenRun, find_broken_run, reopened, why_not_resumable
 from unloader.retention import Following, follow
 from unloader.run.places import is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
@@ -361,19 +359,15 @@ def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
 def _is_the_job(run: ResolvedTable, request: Request) -> bool:
     """Return whether a table is the one of a request, with the same statements and keys."""
     statements = request.source.session.session_sql
-    same = run.is_session_sql(statements) if run.withheld else not statements
+    same = run.is_session_sql(statements) if run.session_sql_proof else not statements
     if not same or digest_of_job(run.request) != digest_of_job(request):
         return False
     for output, asked in zip(run.outputs, request.of_outputs(), strict=True):
         had, key = output.options.encryption, asked.output.encryption
         if had and key and not check_key(replace(key, key_proof=had.key_proof)):
             return False
-        transform = asked.output.transform
-        if (
-            output.transform
-            and transform
-            and not has_same_keys(output.transform.options, transform)
-        ):
+        masks, given = output.options.transform, asked.output.transform
+        if masks and given and not has_same_keys(masks, given):
             return False
     return True
 

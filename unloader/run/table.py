@@ -47,9 +47,8 @@ from unloader.model import (
 from unloader.nouns import counted
 from unloader.placement.evidence import CpuTime, Evidence, node_times
 from unloader.redaction import redact
-from unloader.resolve.opening import OpenRun, Patience
-from unloader.resolve.resolved import ResolvedTable
-from unloader.resolve.run_record import single_record
+from unloader.resolve.resolution import OpenRun, Patience
+from unloader.resolve.resolved import ResolvedTable, single_record
 from unloader.run.concurrency import RunSteering
 from unloader.run.outputs import RunOutput, Stop, check_stop, continued
 from unloader.selection.listing import TableProblem
@@ -407,7 +406,7 @@ class Table(Struct, kw_only=True):
         if rows is None:
 
             def counting() -> int:
-                masked = masks_any(output.task_transform for output in run.outputs)
+                masked = masks_any(output.options.transform for output in run.outputs)
                 with source_words_left_out(masked, run.extract.projection.columns):
                     return count(catalog, run.extract, run.plan)
 

@@ -26,14 +26,14 @@ from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.places import home_above
-from unloader.resolve.run_record import (
+from unloader.resolve.resolved import (
     RecordedTable,
     is_of_tables,
     recorded_left_out,
     recorded_tables,
     table_in,
-    why_not_resumable,
 )
+from unloader.resolve.resuming import why_not_resumable
 from unloader.status.model import LiveStatus, ParallelismStatus, Wish, parse_status
 from unloader.storage.place_names import path_of, real
 from unloader.storage.storage_lookup import storage_at
