@@ -6,7 +6,7 @@ entries match it, neither is preferred: that is a problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from msgspec import Struct
@@ -56,13 +56,9 @@ def chosen_tables(
 ) -> ChosenTables:
     """Return the tables of all entries, described.
 
-    The source is asked for its list of tables only if an entry has a choice.
-
-    Raises:
-        TransientSourceError: The connection is lost.
-        SnapshotGone: The snapshot is lost.
-        SourceError: The database refused all of it.
-        UsageError: An entry asks for nothing.
+    The source is asked for its list of tables only if an entry has a choice. Raises UsageError if
+    an entry asks for nothing, TransientSourceError and SnapshotGone if connection or snapshot is
+    lost, and SourceError if the database refused all of it.
     """
     problems: list[TableProblem] = []
     notices: list[str] = []
@@ -83,8 +79,40 @@ def chosen_tables(
             for problem in found.problems:
                 note(number, problem)
             kept[number] = {table.key: table for table in found.tables if table.readable}
-    if listing is not None:
-        _share(entries, chosen, kept, listing, note, notices)
+    # Leave each table to the entry that names it, and does not only match it.
+    claims: dict[_Key, list[int]] = {}
+    for number, known in enumerate(kept):
+        for key in known:
+            claims.setdefault(key, []).append(number)
+    # Entries of one group have the same tables.
+    shared = {
+        key: numbers
+        for key, numbers in claims.items()
+        if len({entries[number].group or str(number) for number in numbers}) > 1
+    }
+    named: list[frozenset[_Key]] = []
+    for entry, made in zip(entries, chosen, strict=True) if shared else ():
+        wish = entry.choice
+        named_ones = [each for each in wish.tables if each.table is not None] if wish else []
+        if listing and wish and named_ones and len(named_ones) < len(wish.tables):
+            by_names = replace(wish, tables=tuple(named_ones), allow_unmatched=True)
+            made = choose(by_names, listing)
+        by_name = made.tables if named_ones and made is not None else ()
+        named.append(frozenset(table.key for table in by_name))
+    labels = [entry.label or f"entry {number + 1}" for number, entry in enumerate(entries)]
+    for key, numbers in shared.items():
+        naming = [number for number in numbers if key in named[number]]
+        for number in numbers:
+            if number in naming:
+                continue
+            other = kept[number].pop(key)
+            if naming:
+                text = f"{other.label} is assigned to {labels[naming[0]]}, which names it"
+                notices.append(text)
+                continue
+            hint = "name the table in one of them, or exclude it from the others with exclude-table"
+            what = f"patterns of {' and '.join(labels[each] for each in numbers)} match it"
+            note(numbers[0], TableProblem.of("twice", other.label, what, hint=hint))
     infos: dict[_Key, TableInfo] = {}
     wanted = {key: table for tables in kept for key, table in tables.items()}
     if wanted:
@@ -112,15 +140,14 @@ def chosen_tables(
                 tables.append(ChosenTable(entry=number, request=request, table=only))
             continue
         of_entry = {key: infos[key] for key in kept[number] if key in infos}
-        for named in choice.unlisted:
-            # Only the source knows what names mean that the list does not hold.
-            info = described_or_obstacle(catalog, named.name, observe)
+        for unlisted, text in choice.unlisted:
+            info = described_or_obstacle(catalog, unlisted, observe)
             if isinstance(info, Obstacle):
-                note(number, problem_of(named.text, info))
+                note(number, problem_of(text, info))
                 continue
             key = (info.schema or "", info.name)
             if key in choice.excluded:
-                notices.append(f"{named.text} means {info.label}, which is excluded")
+                notices.append(f"{text} means {info.label}, which is excluded")
             else:
                 of_entry.setdefault(key, info)
         excluded = [selection.exclude, *(each.exclude for each in request.routes or ())]
@@ -161,66 +188,10 @@ def chosen_tables(
     )
 
 
-def _share(
-    entries: Sequence[AskedTables],
-    chosen: Sequence[Chosen | None],
-    kept: Sequence[dict[_Key, ListedTable]],
-    listing: Listing,
-    note: Callable[[int, TableProblem], None],
-    notices: list[str],
-) -> None:
-    """Leave each table to the entry that names it, and does not only match it.
-
-    Args:
-        entries: Their request for tables.
-        chosen: The tables of each entry.
-        kept: The readable tables of each entry; loses the tables of other entries.
-        listing: Of the source.
-        note: Takes a problem of an entry.
-        notices: Gets a line for each table that another entry names.
-    """
-    claims: dict[_Key, list[int]] = {}
-    for number, tables in enumerate(kept):
-        for key in tables:
-            claims.setdefault(key, []).append(number)
-    # Entries of one group have the same tables.
-    shared = {
-        key: numbers
-        for key, numbers in claims.items()
-        if len({entries[number].group or str(number) for number in numbers}) > 1
-    }
-    if not shared:
-        return
-    named: list[frozenset[_Key]] = []
-    for entry, found in zip(entries, chosen, strict=True):
-        choice = entry.choice
-        names = [each for each in choice.tables if each.table is not None] if choice else []
-        if choice is not None and names and len(names) < len(choice.tables):
-            found = choose(replace(choice, tables=tuple(names), allow_unmatched=True), listing)
-        by_name = found.tables if names and found is not None else ()
-        named.append(frozenset(table.key for table in by_name))
-    labels = [entry.label or f"entry {number + 1}" for number, entry in enumerate(entries)]
-    for key, numbers in shared.items():
-        naming = [number for number in numbers if key in named[number]]
-        for number in numbers:
-            if number in naming:
-                continue
-            table = kept[number].pop(key)
-            if naming:
-                text = f"{table.label} is assigned to {labels[naming[0]]}, which names it"
-                notices.append(text)
-                continue
-            hint = "name the table in one of them, or exclude it from the others with exclude-table"
-            what = f"patterns of {' and '.join(labels[each] for each in numbers)} match it"
-            note(numbers[0], TableProblem.of("twice", table.label, what, hint=hint))
-
-
 def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
     """Return the table that a selection names with its chosen columns, or its query as a table.
 
-    Raises:
-        UsageError: Neither or both of table and query, or an unknown column.
-        SourceError: The source refused.
+    Raises UsageError for neither or both of table and query, or an unknown column.
     """
     if (selection.table is None) == (selection.query is None):
         raise UsageError("a run reads one table or one query", "give --table or --query")
@@ -234,11 +205,7 @@ def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = sil
 
 
 def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> TableInfo:
-    """Return a described table only with the chosen columns.
-
-    Raises:
-        UsageError: It has no columns, or not the chosen columns.
-    """
+    """Return a described table only with the chosen columns; UsageError if it lacks them."""
     if not table.columns:
         raise UsageError(
             f"{table.label} has no columns, so there is nothing to unload", "choose another table"
@@ -252,11 +219,7 @@ def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> Ta
 
 
 def check_as_text(names: Sequence[str], patterns: Sequence[str]) -> None:
-    """Check that each pattern of `--as-text` matches a column.
-
-    Raises:
-        UsageError: One does not.
-    """
+    """Raise UsageError if a pattern of `--as-text` matches no column."""
     for pattern in patterns:
         if not matching_any(names, (pattern,)):
             raise UsageError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from pathlib import Path
 
@@ -58,17 +58,11 @@ class PartPattern(Struct, frozen=True, kw_only=True):
         (segment,) = self.segments
         return segment if segment.quoted or not _WILD.search(segment.text) else None
 
-    @property
-    def certain(self) -> bool:
-        """Whether it is a name, and one that databases read alike apart from its case."""
-        name = self.literal
-        return name is not None and (name.quoted or _PLAIN.fullmatch(name.text) is not None)
-
     def among(self, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
-        """Return the candidates it matches, best kind of match only, in their order.
+        """Return the candidates it matches, in their order.
 
-        The best kind is how the database reads plain letters. Only where it would find none they
-        mean the case in which they were typed, otherwise any case.
+        Plain letters are read as the database reads them. Only where it would find none they mean
+        the case in which they were typed, otherwise any case.
         """
         names = tuple(candidates)
 
@@ -111,18 +105,11 @@ class TablePattern(Struct, frozen=True, kw_only=True):
             return None
         return TableName(schema=schema, name=name)
 
-    @property
-    def certain(self) -> bool:
-        return self.name.certain and (self.schema is None or self.schema.certain)
-
 
 def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
-    """Return the pattern that a text is.
+    """Return the pattern, or the name, that a text is.
 
-    A text without wildcards that `names.parse_table` takes for a name is that name.
-
-    Raises:
-        UsageError: The text is empty, has an open quote or more than two parts.
+    Raises UsageError if it is empty, has an open quote or more than two parts.
     """
     parts = _parts(text)
     if parts is None or len(parts) > 2:
@@ -140,11 +127,7 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
 
 
 def parse_schema(text: str, origin: str) -> PartPattern:
-    """Return the pattern of schema names that a text is.
-
-    Raises:
-        UsageError: The text is empty, has an open quote or a dot outside of quotes.
-    """
+    """Return the pattern of schema names that a text is; UsageError as `parse_pattern`."""
     parts = _parts(text)
     if parts is None or len(parts) > 1:
         raise UsageError(
@@ -157,9 +140,8 @@ def parse_schema(text: str, origin: str) -> PartPattern:
 def read_patterns(path: Path) -> tuple[TablePattern, ...]:
     """Return the patterns of a file, in its order.
 
-    Raises:
-        UsageError: The file cannot be read, is not UTF-8, is empty, or has a line that is not a
-            pattern.
+    Raises UsageError if the file cannot be read, is not UTF-8, is empty, or has a line that is not
+    a pattern.
     """
     try:
         # Line ends as they are: a name in quotes may hold one.
@@ -186,17 +168,10 @@ def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
     """Return the patterns of a text, one a line.
 
     Blank lines and lines that begin with `#` are left out; a name that begins with it is quoted. A
-    line end within double quotes belongs to the name.
-
-    Raises:
-        UsageError: A line is not a pattern, or has a quote that is never closed.
+    line end within double quotes belongs to the name. Raises UsageError if a line is not a pattern,
+    or has a quote that is never closed.
     """
-    return tuple(
-        parse_pattern(line, f"{where}, line {number}") for number, line in _lines(text, where)
-    )
-
-
-def _lines(text: str, where: str) -> Iterator[tuple[int, str]]:
+    found: list[TablePattern] = []
     pending: list[str] = []
     begun, is_open = 0, False
     for number, line in enumerate(text.split("\n"), 1):
@@ -207,59 +182,51 @@ def _lines(text: str, where: str) -> Iterator[tuple[int, str]]:
         pending.append(line)
         is_open ^= line.count('"') % 2 == 1
         if not is_open:
-            yield begun, "\n".join(pending).strip()
+            found.append(parse_pattern("\n".join(pending).strip(), f"{where}, line {begun}"))
             pending = []
     if pending:
         raise UsageError(
             f"{where}, line {begun}, has a double quote without a closing quote",
             "close it; write a double quote inside a name twice",
         )
+    return tuple(found)
 
 
 def _parts(text: str) -> list[PartPattern] | None:
-    """Return the parts between the dots, None where the text is malformed."""
+    """Return the parts between the dots, None where the text is malformed.
+
+    A part has no blanks around it. A blank between quoted and plain text is a slip of the hand, not
+    part of a name.
+    """
     parts: list[PartPattern] = []
     position = 0
     while True:
-        segments: list[NamePart] = []
+        matches = []
         while (match := _SEGMENT.match(text, position)) is not None:
-            quoted, plain = match.groups()
-            segments.append(
-                NamePart(text=plain)
-                if quoted is None
-                else NamePart(text=quoted.replace('""', '"'), quoted=True)
-            )
+            matches.append(match)
             position = match.end()
-        part = _trimmed(segments)
-        if part is None:
+        segments = []
+        for at, match in enumerate(matches):
+            quoted, plain = match.groups()
+            if quoted is not None:
+                segments.append(NamePart(text=quoted.replace('""', '"'), quoted=True))
+                continue
+            plain = plain.lstrip() if at == 0 else plain
+            plain = plain.rstrip() if match is matches[-1] else plain
+            # Quoted text follows quoted text nowhere: two quotes in a row are one inside.
+            beside = (plain[:1] if at else "") + (plain[-1:] if match is not matches[-1] else "")
+            if beside.strip() != beside:
+                return None
+            if plain:
+                segments.append(NamePart(text=plain))
+        if not segments:
             return None
-        parts.append(part)
+        parts.append(PartPattern(segments=tuple(segments)))
         if position == len(text):
             return parts
         if text[position] != ".":
             return None  # an open quote
         position += 1
-
-
-def _trimmed(segments: list[NamePart]) -> PartPattern | None:
-    """Return a part without the blanks around it; None if nothing is left, or blanks are within.
-
-    A blank between quoted and plain text is a slip of the hand, not part of a name.
-    """
-    last = len(segments) - 1
-    kept = []
-    for at, segment in enumerate(segments):
-        text = segment.text
-        if not segment.quoted:
-            text = text.lstrip() if at == 0 else text
-            text = text.rstrip() if at == last else text
-            # Quoted text follows quoted text nowhere: two quotes in a row are one inside.
-            beside = (text[:1] if at else "") + (text[-1:] if at < last else "")
-            if beside.strip() != beside:
-                return None
-        if text:
-            kept.append(NamePart(text=text, quoted=segment.quoted))
-    return PartPattern(segments=tuple(kept)) if kept else None
 
 
 def _closed(glob: str) -> str:
@@ -314,17 +281,14 @@ class AskedTables(Struct, frozen=True, kw_only=True):
         if name is None:
             return cls(request=request)
         # As patterns without wildcards, so that all entries share one list of tables.
-        schema = None if name.schema is None else PartPattern(segments=(name.schema,))
         pattern = TablePattern(
             text=str(name),
             origin="the request",
-            schema=schema,
+            schema=None if name.schema is None else PartPattern(segments=(name.schema,)),
             name=PartPattern(segments=(name.name,)),
         )
-        selection = replace(request.selection, table=None)
-        return cls(
-            request=replace(request, selection=selection), choice=TableChoice(tables=(pattern,))
-        )
+        request = replace(request, selection=replace(request.selection, table=None))
+        return cls(request=request, choice=TableChoice(tables=(pattern,)))
 
 
 class TablesRequest(Struct, frozen=True, kw_only=True):
@@ -357,18 +321,12 @@ class TablesRequest(Struct, frozen=True, kw_only=True):
         return self.entries[0].request
 
 
-class NamedTable(Struct, frozen=True, kw_only=True):
-    """A name that the listing does not hold; only the source knows its meaning."""
-
-    name: TableName
-    text: str
-
-
 class Chosen(Struct, frozen=True, kw_only=True):
     """The tables that were asked for, each once."""
 
     tables: tuple[ListedTable, ...]
-    unlisted: tuple[NamedTable, ...] = ()
+    unlisted: tuple[tuple[TableName, str], ...] = ()
+    """Names that the listing does not hold, also as they were typed; the source may know them."""
     excluded: frozenset[tuple[str, str]] = frozenset()
     """Schema and name of the tables that the exclusions match. A name that is not in the listing
     may turn out to mean one of them."""
@@ -378,11 +336,7 @@ class Chosen(Struct, frozen=True, kw_only=True):
 
 
 def choose(wanted: TableChoice, listing: Listing) -> Chosen:
-    """Return the tables of a listing that were asked for.
-
-    Raises:
-        UsageError: Neither a table nor a schema was asked for.
-    """
+    """Return the tables of a listing that were asked for; UsageError without table and schema."""
     if not (wanted.tables or wanted.schemas):
         raise UsageError("no table is named", "name a table, a pattern of tables or a schema")
     folding, by_schema = listing.folding, listing.by_schema
@@ -393,7 +347,7 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
         if (own := [table for table in tables if not table.system])
     }
     taken: dict[tuple[str, str], ListedTable] = {}
-    unlisted: dict[NamedTable, None] = {}
+    unlisted: dict[tuple[TableName, str], None] = {}
     notices: list[str] = []
     problems: list[TableProblem] = []
 
@@ -443,9 +397,9 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     for pattern in wanted.tables:
         name = pattern.table
         if name is not None and (schemas is None or pattern.schema is not None):
-            named = _named(pattern, name, listing)
+            named = _named(name, listing)
             if named is None:
-                unlisted[NamedTable(name=name, text=pattern.text)] = None
+                unlisted[name, pattern.text] = None
             else:
                 taken[named.key] = named
             continue
@@ -513,7 +467,7 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     )
 
 
-def _named(pattern: TablePattern, name: TableName, listing: Listing) -> ListedTable | None:
+def _named(name: TableName, listing: Listing) -> ListedTable | None:
     """Return the table that the database would find for a name; None leaves it to the source.
 
     A system table is left to the source, too: only the source knows whether it can be unloaded.
@@ -521,7 +475,10 @@ def _named(pattern: TablePattern, name: TableName, listing: Listing) -> ListedTa
     schemas: Sequence[str] = listing.default_schemas
     if name.schema is not None:
         schemas = meant(name.schema, listing.by_schema, listing.folding)
-    for schema in schemas if pattern.certain else ():
+    parts = (part for part in (name.schema, name.name) if part is not None)
+    if not all(part.quoted or _PLAIN.fullmatch(part.text) for part in parts):
+        return None
+    for schema in schemas:
         tables = listing.by_schema.get(schema, [])
         names = meant(name.name, (table.name for table in tables), listing.folding)
         found = [table for table in tables if table.name in names]

@@ -65,17 +65,19 @@ def of_unread_type(name: str, native_type: str) -> UnreadableColumn:
     return UnreadableColumn(name=name, what=what)
 
 
+_FAMILY_OF: dict[str, Family] = {
+    "view": "view",
+    "materialized view": "materialized view",
+    "external table": "external table",
+    "foreign table": "external table",
+    "virtual table": "external table",
+    "temporary table": "temporary table",
+}
+
+
 def family_of(kind: str) -> Family:
     """Return the family of a kind, by the words that sources use; others are tables."""
-    families: dict[str, Family] = {
-        "view": "view",
-        "materialized view": "materialized view",
-        "external table": "external table",
-        "foreign table": "external table",
-        "virtual table": "external table",
-        "temporary table": "temporary table",
-    }
-    return families.get(kind, "table")
+    return _FAMILY_OF.get(kind, "table")
 
 
 class ListedTable(Struct, frozen=True, kw_only=True):
@@ -199,8 +201,7 @@ class TableProblem(Struct, frozen=True, kw_only=True):
     @classmethod
     def earlier(cls, table: str, why: str, kind: type[UnloaderError] = SourceError) -> TableProblem:
         """Return the problem of a table that was left out before the run was resumed."""
-        message = f"{_EARLIER}{why.removeprefix(_EARLIER)}"
-        return cls(table=table, error=kind(message, TRY_AGAIN))
+        return cls(table=table, error=kind(_EARLIER + why.removeprefix(_EARLIER), TRY_AGAIN))
 
     @property
     def sentence(self) -> str:
@@ -217,11 +218,7 @@ def problem_of(table: str, obstacle: Obstacle) -> TableProblem:
 def unreadable_columns(
     table: ListedTable, chosen: Collection[str] | None = None
 ) -> tuple[TableProblem, ...]:
-    """Return a problem for each column that cannot be unloaded although the table can.
-
-    Args:
-        chosen: Names of the columns that are to be unloaded; None means all of them.
-    """
+    """Return a problem for each chosen column that cannot be unloaded; None chooses all columns."""
     return tuple(
         TableProblem.of(
             "column",
@@ -244,11 +241,9 @@ def each_once(problems: Iterable[TableProblem]) -> tuple[TableProblem, ...]:
 
 
 def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True) -> UnloaderError:
-    """Return one error for all tables that cannot be unloaded.
+    """Return one error for all tables that cannot be unloaded, out of `of` requested ones.
 
-    Args:
-        of: The number of requested tables and queries, including these.
-        goes_on: The reader can ask for the other tables alone.
+    With `goes_on` the reader can ask for the other tables alone.
     """
     tables = len({each.table for each in problems})
     unmatched = any(each.kind == "unmatched" for each in problems)

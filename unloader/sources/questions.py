@@ -57,14 +57,14 @@ def describe_tables(
             problems.append(problem_of(listed.label, info))
         else:
             found[listed.key] = info
-    for named in chosen.unlisted:
-        single = described_or_obstacle(catalog, named.name, observe)
+    for name, text in chosen.unlisted:
+        single = described_or_obstacle(catalog, name, observe)
         if isinstance(single, Obstacle):
-            problems.append(problem_of(named.text, single))
+            problems.append(problem_of(text, single))
             continue
         key = (single.schema or "", single.name)
         if key in chosen.excluded:
-            notices.append(f"{named.text} means {single.label}, which is excluded")
+            notices.append(f"{text} means {single.label}, which is excluded")
         else:
             found.setdefault(key, single)
     return DescribedTables(

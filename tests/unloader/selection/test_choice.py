@@ -125,7 +125,7 @@ def test_what_the_listing_lacks_is_left_to_the_source() -> None:
     """A synonym, a partition, a name that databases read differently: only the source knows."""
     made = chosen(SHOP, "synonym", "HR.P1", "Größe", "SALES.orders", "synonym", "SYS.ORDERS_SYS")
     left = ["synonym", "HR.P1", "Größe", "SYS.ORDERS_SYS"]
-    assert [str(each.name) for each in made.unlisted] == left
+    assert [str(name) for name, _ in made.unlisted] == left
     assert labels(made) == ["SALES.ORDERS"]
 
 
