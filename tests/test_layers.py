@@ -259,7 +259,7 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
             if top == "deltalake":
                 assert module == "unloader.lakehouse.delta_tables", f"{module}: {imported}"
             if top == "ffx":
-                assert module == "unloader.transforms.mask_values", module
+                assert module == "unloader.transforms.masks", module
             rooms = ("unloader.transforms.sql_", "unloader.lakehouse.ducklake_")
             if top == "duckdb" and module.startswith(rooms):
                 continue

@@ -23,11 +23,11 @@ from unloader.resolve.resolved import (
     marked,
     projection_of_output,
 )
+from unloader.secrets.keys import masking_keys, with_proof
 from unloader.sources.base import Catalog
 from unloader.sources.questions import project
 from unloader.sources.readings import Declared, OutputNeeds
 from unloader.sources.registry import source_of
-from unloader.transforms.masking_keys import masking_keys, with_proof
 from unloader.transforms.model import TransformOptions
 from writers.errors import FormatError
 from writers.model import Compression, FixedField, ParquetFormat, TextFormat

@@ -27,7 +27,7 @@ from unloader.request.name_templates import (
 from unloader.request.name_templates import above as above_of
 from unloader.request.settings import part_directory
 from unloader.resolve.resolved import ResolvedTable, of_output
-from unloader.secrets.encryption_keys import check_identities, identities, parquet_key
+from unloader.secrets.keys import check_identities, identities, parquet_key
 from unloader.secrets.secret_places import proof_of
 from unloader.storage.place_names import (
     KEPT,

@@ -40,7 +40,7 @@ from unloader.resolve.resolved import (
     has_same_keys,
     with_key_places,
 )
-from unloader.secrets.encryption_keys import check_key
+from unloader.secrets.keys import check_key
 from unloader.selection.choice import TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.questions import check_able, describe_query, sampled_keys

@@ -34,6 +34,7 @@ from unloader.model import (
 )
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_sql_password, redact
+from unloader.secrets.keys import masking_keys
 from unloader.secrets.secret_places import is_proof_of, proof_of
 from unloader.selection.listing import TableProblem
 from unloader.storage.place_names import (
@@ -45,7 +46,6 @@ from unloader.storage.place_names import (
     relative,
 )
 from unloader.storage.storage_protocol import RUN_RECORD, Storage
-from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.model import MaskingKey, OutputColumn, TransformOptions
 from writers import built_library
 from writers.model import Choice, Compression, OutputSpec, ParquetFormat, TextFormat

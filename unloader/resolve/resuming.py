@@ -55,7 +55,7 @@ from unloader.resolve.resolved import (
     read_table,
     with_key_places,
 )
-from unloader.secrets.encryption_keys import check_identities, check_key, identities
+from unloader.secrets.keys import check_identities, check_key, identities, masking_keys
 from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
 from unloader.sources.base import Catalog
 from unloader.sources.questions import hold_tables
@@ -63,7 +63,6 @@ from unloader.sources.registry import cancelled_by, open_unless
 from unloader.storage.place_names import absolute, real
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import RUN_RECORD
-from unloader.transforms.masking_keys import masking_keys
 from writers.objects.location import is_location
 
 if TYPE_CHECKING:

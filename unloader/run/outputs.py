@@ -33,7 +33,7 @@ from unloader.run.journal import (
     read_journal,
     staged_line,
 )
-from unloader.secrets.encryption_keys import with_keys
+from unloader.secrets.keys import with_keys
 from unloader.storage.place_names import NULL_ROWS, absolute, pipe_template
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import JOURNAL, Claim, LiveStorage, Move

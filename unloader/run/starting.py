@@ -50,7 +50,7 @@ from unloader.resolve.resuming import BrokenRun, find_broken_run, reopened, why_
 from unloader.retention import Following, follow
 from unloader.run.places import is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
-from unloader.secrets.encryption_keys import check_key
+from unloader.secrets.keys import check_key
 from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import destination_kind, is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at

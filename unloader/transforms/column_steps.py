@@ -82,6 +82,12 @@ def schema_of(columns: Columns) -> pa.Schema:
     return pa.schema([column.field for column in columns])
 
 
+def moment_ticks(array: pa.Array) -> pa.Array:
+    """Return dates or timestamps as whole numbers of their unit."""
+    width = pa.int32() if array.type.bit_width == 32 else pa.int64()
+    return pc.cast(array.view(width), pa.int64())
+
+
 def plain_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the values of an array that may be in pieces, or a dictionary."""
     if isinstance(array, pa.ChunkedArray):
@@ -114,11 +120,11 @@ def renamed(step: Step, columns: Columns) -> Columns:
         if not to:
             raise UsageError("rename gives an empty name", "give an unused name")
         after[index] = replace(columns[index], field=columns[index].field.with_name(to))
-    for name in {to for _, to in step.names}:
-        if names_of(tuple(after)).count(name) > 1:
+    made = [column.name for column in after]
+    for _, to in step.names:
+        if made.count(to) > 1:
             raise UsageError(
-                f"rename would give two columns the name {name!r}",
-                "give an unused name",
+                f"rename would give two columns the name {to!r}", "give an unused name"
             )
     return tuple(after)
 
@@ -173,9 +179,7 @@ def found(names: Sequence[str], name: str, what: str) -> int:
     """Return the place of the one column that a name means; `what` is the step in errors.
 
     That is the column of exactly this name, else the only one that differs from it in case alone.
-
-    Raises:
-        UsageError: The column does not exist, or several may be meant.
+    Raises UsageError if it does not exist, or several may be meant.
     """
     index = known(names, name, what)
     if index is None:
@@ -226,14 +230,22 @@ def value_of(text: str | None, kind: pa.DataType, what: str) -> pa.Scalar:
 def exact_cast(field: pa.Field, kind: pa.DataType) -> Cast:
     """Return the function that casts a column, and fails on a value that the type cannot hold.
 
-    Raises:
-        UsageError: No value of the one type is one of the other.
+    Raises UsageError if no value of the one type is one of the other.
     """
-    own = field.type
-    if pa.types.is_dictionary(own):
-        own = own.value_type
+    own = plain_field(field).type
+
+    def to_text(array: pa.Array) -> pa.Array:
+        try:
+            texts = text_of(array, field.with_type(array.type), TextFormat())
+        except WriteError:
+            raise OutputFailed(
+                f"a value of column {field.name} has no text; it is not shown",
+                "leave the column out",
+            ) from None
+        return texts if pa.types.is_string(texts.type) else texts.cast(pa.string())
+
     if pa.types.is_string(kind):
-        return _to_text(field)
+        return to_text
     moments = pa.types.is_date(own) or pa.types.is_timestamp(own)
     if moments and has_infinities(field):
         raise UsageError(
@@ -251,10 +263,6 @@ def exact_cast(field: pa.Field, kind: pa.DataType) -> Cast:
         raise UsageError(
             f"column {field.name} of the type {own} cannot be cast to {kind}", _HINT
         ) from None
-    return _checked(field.name, own, kind)
-
-
-def _checked(name: str, own: pa.DataType, kind: pa.DataType) -> Cast:
     whole = pa.types.is_decimal(own) and pa.types.is_integer(kind)
     checks_itself = pa.types.is_string(own) or whole
 
@@ -267,7 +275,7 @@ def _checked(name: str, own: pa.DataType, kind: pa.DataType) -> Cast:
             same = False
         if not same:
             raise OutputFailed(
-                f"a value of column {name} cannot become {kind} exactly; it is not shown",
+                f"a value of column {field.name} cannot become {kind} exactly; it is not shown",
                 "cast it to another type, or compute it with ROUND or TRY_CAST",
             ) from None
         return found
@@ -280,17 +288,3 @@ def _is_same(back: pa.Array, array: pa.Array) -> bool:
         # NaN equals nothing, itself included.
         back, array = (pc.if_else(pc.is_nan(each), 0.0, each) for each in (back, array))
     return bool(back.equals(array))
-
-
-def _to_text(field: pa.Field) -> Cast:
-    def cast(array: pa.Array) -> pa.Array:
-        try:
-            texts = text_of(array, field.with_type(array.type), TextFormat())
-        except WriteError:
-            raise OutputFailed(
-                f"a value of column {field.name} has no text; it is not shown",
-                "leave the column out",
-            ) from None
-        return texts if pa.types.is_string(texts.type) else texts.cast(pa.string())
-
-    return cast

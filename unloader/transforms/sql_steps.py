@@ -37,6 +37,7 @@ from unloader.transforms.column_steps import (
     Columns,
     Work,
     found,
+    moment_ticks,
     names_of,
     plain_array,
     schema_of,
@@ -127,11 +128,7 @@ class Expression(Struct, frozen=True, kw_only=True):
 def checked(
     connection: duckdb.DuckDBPyConnection, sql: str, names: Sequence[str], what: str
 ) -> Expression:
-    """Return an expression as it may run; `what` is its name in errors.
-
-    Raises:
-        UsageError: It is not an expression, or contains something that is refused.
-    """
+    """Return an expression as it may run, or raise UsageError; `what` is its name in errors."""
     document = _parsed(connection, sql, what)
     statement = document["statements"][0]
     items = statement["node"].pop("select_list", [])
@@ -243,11 +240,7 @@ def _check_function(node: Tree, what: str) -> None:
 
 
 def open_session() -> duckdb.DuckDBPyConnection:
-    """Return a new session; the process has one database in memory for all of them.
-
-    Raises:
-        ConfigError: DuckDB is missing.
-    """
+    """Return a new session of the process's database in memory; ConfigError without DuckDB."""
     return _database(os.getpid()).cursor()
 
 
@@ -295,9 +288,7 @@ def typed(
 ) -> Expression:
     """Return an expression with the type of its result.
 
-    Raises:
-        UsageError: The expression does not suit the types of the columns, or its result has a type
-            that is not written.
+    Raises UsageError if it does not suit the types of the columns, or the type is not written.
     """
     what = f"the SQL of column {name}"
     sql = f"({expression.sql})"
@@ -342,15 +333,8 @@ def rows_kept(
 ) -> list[pa.Array | None]:
     """Return which rows of each batch a condition keeps; None is all of one.
 
-    Args:
-        connection: A session.
-        condition: Over the columns at these places, which `check_condition` has checked.
-        batches: Evaluated together.
-        columns: The places of the condition's columns.
-        what: Names the condition in errors.
-
-    Raises:
-        OutputFailed: The condition fails on a row; no value of it is shown.
+    `columns` are the places of the condition's columns; `check_condition` has checked it. Raises
+    OutputFailed, with `what` and without values, if the condition fails on a row.
     """
     given = [pa.chunked_array([each.column(at) for each in batches]) for at in columns]
     rows = sum(each.num_rows for each in batches)
@@ -451,23 +435,19 @@ def _bound(
 def _result(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type != field.type:
         array = array.view(field.type)  # A zone of another name.
-    if _is_moment(field.type) and not has_infinities(field) and _holds_ends(array):
-        raise OutputFailed(
-            f"the SQL of column {field.name} gives an infinite date",
-            "use CASE WHEN isfinite(...) for such rows",
-        )
+    if _is_moment(field.type) and not has_infinities(field):
+        greatest = 2 ** (array.type.bit_width - 1) - 1
+        ends = pc.min_max(moment_ticks(array)).as_py()
+        if ends["max"] == greatest or ends["min"] == -greatest:
+            raise OutputFailed(
+                f"the SQL of column {field.name} gives an infinite date",
+                "use CASE WHEN isfinite(...) for such rows",
+            )
     return array
 
 
 def _is_moment(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
-def _holds_ends(array: pa.Array) -> bool:
-    greatest = 2 ** (array.type.bit_width - 1) - 1
-    width = pa.int32() if array.type.bit_width == 32 else pa.int64()
-    ends = pc.min_max(array.view(width)).as_py()
-    return ends["min"] is not None and (ends["max"] == greatest or ends["min"] == -greatest)
 
 
 class SqlSteps:

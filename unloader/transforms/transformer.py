@@ -65,14 +65,9 @@ class Checked(Struct, frozen=True, kw_only=True):
 def check(options: TransformOptions, schema: pa.Schema) -> Checked:
     """Return the result of a transform; no row and no key is read.
 
-    Args:
-        options: The steps. Keys with a proof are recorded with it.
-        schema: Of the batches that go in, as a projection has it.
-
-    Raises:
-        UsageError: A step names no column, or several, or does not suit its type; an expression is
-            invalid or refused.
-        ConfigError: A library is missing.
+    `schema` is of the batches that go in, as a projection has it. Keys with a proof are recorded
+    with it. Raises UsageError if a step names no column, or several, or does not suit its type, or
+    an expression is invalid or refused, and ConfigError if a library is missing.
     """
     made = Transformer(options, schema, None)
     made.close()
@@ -98,13 +93,9 @@ def check(options: TransformOptions, schema: pa.Schema) -> Checked:
 
 
 class Transformer:
-    """Applies a transform to batches; used by one thread at a time.
+    """Applies a transform to batches; used by one thread at a time. Errors are as of `check`.
 
     `schema` is of the batches that will come. `keys` are by their names; None without rows.
-
-    Raises:
-        UsageError: As `check`.
-        ConfigError: A key is missing or invalid; a library is missing.
     """
 
     def __init__(self, options: TransformOptions, schema: pa.Schema, keys: Keys | None) -> None:
@@ -161,11 +152,8 @@ class Transformer:
     def apply(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what becomes of the rows of some batches, in pieces no larger than the largest.
 
-        Columns that no step touches are not copied.
-
-        Raises:
-            OutputFailed: A value is not one that a step can take; it is not shown.
-            SchemaMismatch: A batch has other columns than were promised.
+        Columns that no step touches are not copied. Raises OutputFailed for a value that a step
+        cannot take, which is not shown, and SchemaMismatch if a batch has other columns.
         """
         for each in batches:
             check_schema(each, self._given)
@@ -182,8 +170,7 @@ class Transformer:
     def apply_large(self, large: LargeRow) -> LargeRow:
         """Return what becomes of a row with values too large for memory.
 
-        Raises:
-            OutputFailed: A step would have to look at such a value.
+        Raises OutputFailed if a step would have to look at such a value.
         """
         places = dict(large.values)
         for index in places:

@@ -36,6 +36,7 @@ from msgspec.structs import replace
 from unloader.errors import failure_of
 from unloader.model import AttemptFailure, Preload
 from unloader.redaction import guard_streams
+from unloader.secrets.keys import masking_keys
 from unloader.sources.base import (
     SHARES,
     Reader,
@@ -47,7 +48,6 @@ from unloader.sources.base import (
     unit_text,
 )
 from unloader.sources.registry import source_of
-from unloader.transforms.masking_keys import masking_keys
 from unloader.tuning.codec_choice import Sample, SampleTask
 from unloader.tuning.measuring_tasks import (
     ConnectTask,

@@ -37,7 +37,7 @@ from unloader.manifest.read import (
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import are, counted
 from unloader.resolve.resolved import RecordedTable, recorded_left_out, recorded_tables
-from unloader.secrets.encryption_keys import with_identities, with_parquet_key
+from unloader.secrets.keys import with_identities, with_parquet_key
 from unloader.selection.listing import TRY_AGAIN
 from unloader.storage.place_names import PlacePath, path_of, relative
 from unloader.storage.storage_lookup import storage_at

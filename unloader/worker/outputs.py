@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from unloader.errors import OutputFailed, VerifyMismatch, failure_of, translate
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
-from unloader.transforms.masking_keys import masking_keys
+from unloader.secrets.keys import masking_keys
 from unloader.transforms.sql_steps import checked, open_session, rows_kept
 from unloader.transforms.transformer import Together, Transformer
 from writers.content.sums import ColumnSums

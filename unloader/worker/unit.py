@@ -23,7 +23,7 @@ from unloader.model import (
     UnitTask,
     Waits,
 )
-from unloader.secrets.encryption_keys import with_parquet_key
+from unloader.secrets.keys import with_parquet_key
 from unloader.sources.base import (
     SHARES,
     ReadAgain,

@@ -16,7 +16,7 @@ from encrypted_files.age import new_keys
 
 from unloader.errors import ConfigError
 from unloader.model import EncryptionOptions, OutputOptions, SecretReference
-from unloader.secrets.encryption_keys import (
+from unloader.secrets.keys import (
     check_identities,
     identities,
     identity_reference,

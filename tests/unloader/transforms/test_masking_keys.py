@@ -24,8 +24,8 @@ from routes.runs import OneOutput, batches
 
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import redact, redact_forms
+from unloader.secrets.keys import key_place, masking_key, masking_keys, with_proof
 from unloader.secrets.secret_places import proof_of
-from unloader.transforms.masking_keys import key_place, masking_key, masking_keys, with_proof
 from unloader.transforms.model import MaskingKey, Step, TransformOptions
 from writers.model import TextFormat
 
