@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -92,9 +92,33 @@ class Evidence(Struct, frozen=True, kw_only=True):
     def warnings(self) -> dict[str, str]:
         """One line for each difference from the planned placement, by a separate key."""
         found: dict[str, list[tuple[int, str]]] = {}
+
+        def cpus(numbers: Sequence[int]) -> str:
+            return f"CPU{'s' * (len(numbers) > 1)} {cpu_list_text(numbers)}"
+
         for worker in self.workers:
-            for key, text in _deviations(worker):
-                found.setdefault(key, []).append((worker.seat.worker, text))
+            seat, bound, seen = worker.seat, worker.bound, worker.residence
+            differences: dict[str, str] = {}
+            if bound is not None and bound.note:
+                key = f"bound: {without_numbers(bound.note)}"
+                differences[key] = f"is not placed as planned: {bound.note}"
+            if bound is not None and seen is not None and seat.cpus and bound.cpus is not None:
+                if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
+                    differences["affinity"] = (
+                        f"may use {cpus(seen.allowed_cpus)} now, but its seat is {cpus(seat.cpus)}"
+                    )
+                if strange := sorted(set(seen.cpus) - set(seat.cpus)):
+                    differences["ran on"] = (
+                        f"ran on {cpus(strange)}, outside its seat of {cpus(seat.cpus)}"
+                    )
+                share = worker.local_share
+                interleaved = bound.memory_policy == "interleave"
+                if share is not None and share < LOCAL_SHARE and not interleaved:
+                    differences["memory"] = (
+                        f"has only {share:.0%} of its memory on its node {seat.memory_node}"
+                    )
+            for key, text in differences.items():
+                found.setdefault(key, []).append((seat.worker, text))
         lines = {}
         for key, cases in found.items():
             (number, text), *more = cases
@@ -178,8 +202,7 @@ def node_records(
     """Return the work of each node, by node; empty if no worker has a node.
 
     Nodes without a worker are included if the kernel has counts of them. The rates are over the
-    whole run, so that the rates of the nodes add up to the rate of the run. No rate counts the
-    units in `kept`, which an earlier process has done.
+    whole run, and count no unit in `kept`, which an earlier process has done.
     """
     pages = {"": evidence.machine_pages, **evidence.pages_of_hosts}
     found = []
@@ -226,32 +249,6 @@ _NEXT = {
 }
 
 
-def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
-    """Yield each way in which one worker is not where it was to be, with its key."""
-    seat, bound, seen = worker.seat, worker.bound, worker.residence
-    if bound is None:
-        return
-    if bound.note:
-        yield f"bound: {without_numbers(bound.note)}", f"is not placed as planned: {bound.note}"
-    if seen is None or not seat.cpus or bound.cpus is None:
-        return
-
-    def cpus(numbers: Sequence[int]) -> str:
-        return f"CPU{'s' * (len(numbers) > 1)} {cpu_list_text(numbers)}"
-
-    if seen.allowed_cpus and seen.allowed_cpus != bound.cpus:
-        yield (
-            "affinity",
-            f"may use {cpus(seen.allowed_cpus)} now, but its seat is {cpus(seat.cpus)}",
-        )
-    strange = sorted(set(seen.cpus) - set(seat.cpus))
-    if strange:
-        yield "ran on", f"ran on {cpus(strange)}, outside its seat of {cpus(seat.cpus)}"
-    share = worker.local_share
-    if share is not None and share < LOCAL_SHARE and bound.memory_policy != "interleave":
-        yield "memory", f"has only {share:.0%} of its memory on its node {seat.memory_node}"
-
-
 def without_numbers(note: str) -> str:
     """Return a note without its numbers, as CPUs and nodes are others on each seat."""
     return re.sub(r"\d[\d,-]*", "#", note)
@@ -263,11 +260,9 @@ class Watch:
     def __init__(
         self, seats: tuple[Seat, ...], note: Callable[[str], None], *, looks: bool = True
     ) -> None:
-        """Take the seats of all workers; look at nothing yet.
+        """Take the seats of all workers; `looks` False records bindings and looks at no process.
 
-        Args:
-            note: Takes a line on the first worker that is not where planned, once for each way.
-            looks: False records bindings alone and looks at no process.
+        `note` takes a line on the first worker that is not where planned, once for each way.
         """
         self._seats = seats
         self._note = note
@@ -285,11 +280,9 @@ class Watch:
         self._unseen: dict[str, None] = {} if looks else {_OFF: None}
 
     def ready(self, event: Ready, pids: Mapping[int, int]) -> None:
-        """Record how a worker's process was bound, and start its page timer.
-
-        The process may have ended since: its number is another's by then.
-        """
+        """Record how a worker's process was bound, and start its page timer."""
         self.bound[event.worker] = event.bound
+        # The process may have ended since: its number is another's by then.
         if self._looks and pids.get(event.worker) == event.pid:
             pace = self._page_paces[event.worker] = Pace(seconds=PAGE_SECONDS)
             # Its memory right after its start shows little.
@@ -304,24 +297,23 @@ class Watch:
             self._look(worker, pids[worker])
 
     def tick(self, pids: Mapping[int, int]) -> None:
-        """Make the looks that are due.
+        """Make the looks that are due at the process of each worker that has one.
 
-        Args:
-            pids: The process of each worker that has one; none of them is reaped before we return.
+        None of them may be reaped before this returns.
         """
         if not self._looks:
             return
         now = time.monotonic()
         if now >= self._page_pace.due_at:
-            here = self._page_paces.keys() & pids.keys()
             due = [
-                worker
-                for worker in here
-                if now >= self._page_paces[worker].due_at
+                (pace.due_at, worker)
+                for worker, pace in self._page_paces.items()
+                if now >= pace.due_at
+                and worker in pids
                 and not self._seen_enough(worker, pids[worker])
             ]
             # The worker that has waited longest, or the first few would take every turn.
-            for worker in sorted(due, key=lambda each: self._page_paces[each].due_at)[:1]:
+            for _, worker in sorted(due)[:1]:
                 self._look(worker, pids[worker])
         if time.monotonic() >= self._cpu_pace.due_at:
             started = time.perf_counter()
@@ -333,18 +325,13 @@ class Watch:
     def finish(self, pids: Mapping[int, int], bindings: Mapping[int, BindReport]) -> None:
         """Take the last look, when all units are done and the processes are still there.
 
-        Args:
-            pids: As for `tick`.
-            bindings: Of the same workers; some may not be up even now, if there was little to do.
+        `pids` is as for `tick`; some of the bound workers may not be up even now.
         """
-        for worker, bound in bindings.items():
-            self.bound.setdefault(worker, bound)
+        self.bound = {**bindings, **self.bound}
         if not self._looks:
             return
         for worker, pid in pids.items():
-            seen = self._residences.get(worker)
-            unseen = seen is None or seen.pid != pid or not seen.page_looks
-            self._glance(worker, pid, pages=unseen)
+            self._glance(worker, pid, pages=not self._page_looks(worker, pid))
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
         self._note_deviations()
 
@@ -364,11 +351,13 @@ class Watch:
             restarts=restarts.get(seat.worker, 0),
         )
 
+    def _page_looks(self, worker: int, pid: int) -> int:
+        seen = self._residences.get(worker)
+        return seen.page_looks if seen is not None and seen.pid == pid else 0
+
     def _seen_enough(self, worker: int, pid: int) -> bool:
         """Return whether another look at the pages of a process can tell nothing new."""
-        seen = self._residences.get(worker)
-        looked = seen is not None and seen.pid == pid and seen.page_looks > 0
-        return looked and len(self._machine_before) == 1
+        return len(self._machine_before) == 1 and self._page_looks(worker, pid) > 0
 
     def _glance(self, worker: int, pid: int, *, pages: bool = False) -> None:
         self._residences[worker] = look(pid, self._residences.get(worker), pages=pages)
@@ -414,21 +403,16 @@ def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[i
     A node none of whose CPUs is in `stat` (proc_stat(5)) is left out, and every node if the file
     cannot be read.
     """
-    known: dict[int, tuple[int, int]] = {}
-    """Busy and all ticks of each CPU."""
     try:
-        lines = stat.read_text("ascii").splitlines()
+        lines = re.findall(r"^cpu(\d+)((?: \d+)+)", stat.read_text("ascii"), re.MULTILINE)
     except (OSError, UnicodeDecodeError):
         return {}
-    for line in lines:
-        name, *fields = line.split()[: 1 + _COUNTED] or [""]
-        number = name.removeprefix("cpu")
-        if number != name and number.isdigit() and len(fields) > max(_IDLE):
-            ticks = list(map(int, fields))
-            known[int(number)] = (sum(ticks) - sum(ticks[each] for each in _IDLE), sum(ticks))
+    ticks = {int(number): [*map(int, fields.split()[:_COUNTED])] for number, fields in lines}
     found = {}
     for node, numbers in cpus.items():
-        if counts := [known[number] for number in numbers if number in known]:
-            busy, passed = map(sum, zip(*counts, strict=True))
-            found[node] = CpuTime(busy=busy, all=passed)
+        counts = [each for number in numbers if len(each := ticks.get(number, [])) > max(_IDLE)]
+        if counts:
+            every = sum(map(sum, counts))
+            idle = sum(each[field] for each in counts for field in _IDLE)
+            found[node] = CpuTime(busy=every - idle, all=every)
     return found

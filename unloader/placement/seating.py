@@ -71,11 +71,8 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
 def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
     """Decide how many workers a request may have on this machine, and their seats.
 
-    Raises:
-        UsageError: `--max-sessions` leaves none for a worker.
-        ConfigError: As `seat_workers`.
-        PlacementError: As `seat_workers`.
-        TopologyError: As `seat_workers`, or the kernel's files cannot be read.
+    Errors are as of `most_workers` and `seat_workers`, and TopologyError if the kernel's files
+    cannot be read.
     """
     topology = detect()
     automatic = automatic_parallelism(topology, request.seats)
@@ -87,11 +84,7 @@ ADAPTIVE_FACTOR = 2
 
 
 def most_workers(request: Request, parallelism: int | None, automatic: int) -> int:
-    """Return how many workers there may be, within the sessions that the run may have.
-
-    Raises:
-        UsageError: `--max-sessions` leaves none for a worker.
-    """
+    """Return how many workers there may be; UsageError if `--max-sessions` leaves none."""
     known = request.concurrency
     asked = parallelism or request.limits.parallelism
     workers = asked or automatic
@@ -137,12 +130,9 @@ def seat_workers(topology: Topology, workers: int, options: SeatOptions) -> Seat
     """Return one seat a worker.
 
     With `--numa off` nothing is bound, and nodes, device and memory policy are not looked at.
-
-    Raises:
-        ConfigError: `--numa require` that cannot be met, or a hard memory policy on a node that was
-            asked for and has no memory for us.
-        PlacementError: `--numa-nodes` names a node that is not there.
-        TopologyError: `--near` names a device that is not there.
+    Raises ConfigError for `--numa require` that cannot be met, or a hard memory policy on a node
+    that was asked for and has no memory for us, PlacementError if `--numa-nodes` names a node that
+    is not there, and TopologyError if `--near` names a device that is not there.
     """
     return _seat_plan(topology, workers, options).first(workers)
 
@@ -196,11 +186,7 @@ def deal(
     near: int | None = None,
     can_bind: bool = True,
 ) -> tuple[Seat, ...]:
-    """Return the seats that the options come to on a machine, this one or another.
-
-    Raises:
-        PlacementError: As `seat_workers`.
-    """
+    """Return the seats that the options come to on a machine; errors as `seat_workers`."""
     return place(
         topology,
         workers,

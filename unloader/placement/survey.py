@@ -77,16 +77,13 @@ def survey(
     """Return the machine and the seats of its workers.
 
     Args:
-        options: How workers are placed.
+        options: How workers are placed; errors are as of `seat_workers`.
         parallelism: Number of workers, which may exceed the CPUs; 0 = the number of usable CPUs.
         tree: Folder laid out as /sys/devices/system of another machine, or a file that
-            `recording` made of one; None = this machine.
+            `recording` made of one; None = this machine. TopologyError if it cannot be read, and
+            UsageError if the options name a device of this machine.
         allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
-    Raises:
-        TopologyError: The tree or the device does not exist, or cannot be read.
-        PlacementError: A requested node does not exist or has no CPUs.
-        ConfigError: CPUs that are not ours, or `--numa require` that cannot be met.
-        UsageError: A device of this machine is asked for on another one.
+            ConfigError for CPUs that are not ours.
     """
     if tree is None:
         ours = own_cpus()
@@ -125,8 +122,7 @@ def survey(
 def recording(tree: Path | None = None) -> str:
     """Return the files that describe a machine as one text, which `survey` reads as a tree.
 
-    Raises:
-        TopologyError: The files do not exist.
+    Raises TopologyError if the files do not exist.
     """
     if tree is None:
         return record()
