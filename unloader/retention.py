@@ -46,7 +46,7 @@ from unloader.resolve.resolved import (
     options_of,
     recorded_tables,
 )
-from unloader.storage.directories.directory_records import strangers
+from unloader.storage.directories.directory_publishing import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Cleaning

@@ -55,7 +55,7 @@ from unloader.resolve.places import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
 from unloader.sources.registry import cancelled_by
-from unloader.storage.directories.directory_records import is_removed
+from unloader.storage.directories.directory_publishing import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN

@@ -36,7 +36,7 @@ from unloader.run.journal import (
 from unloader.secrets.keys import with_keys
 from unloader.storage.place_names import NULL_ROWS, absolute, pipe_template
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import JOURNAL, Claim, LiveStorage, Move
+from unloader.storage.storage_protocol import JOURNAL, Claim, Move, RunStorage
 from unloader.storage.stream_relay import FROM_THE_START, Stream
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
@@ -157,7 +157,7 @@ class RunOutput:
         """
         return Progress()
 
-    def live(self) -> LiveStorage | None:
+    def live(self) -> RunStorage | None:
         """Return where others see the run and can end it; None if nothing is kept."""
         return None
 
@@ -413,7 +413,7 @@ class FileOutput(RunOutput):
             self._fill(each)
         return kept
 
-    def live(self) -> LiveStorage:
+    def live(self) -> RunStorage:
         return self._storage
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:

@@ -76,7 +76,7 @@ from writers.files.syncing import SyncThreads, together
 
 if TYPE_CHECKING:
     from unloader.run.concurrency import LoadWatch
-    from unloader.storage.storage_protocol import LiveStorage
+    from unloader.storage.storage_protocol import RunStorage
 
 Manifests = tuple[Manifest, ...] | TablesManifest
 """A run returns the manifest of each output of a single table, or the manifest of several
@@ -193,7 +193,7 @@ class _Run:
                 self.held.callback(self.load.close)
         take_tables(state, self.following, self.held, self.left)
         # Let others see how far the run is, and end it.
-        live: list[LiveStorage] = [] if state.storage is None else [state.storage]
+        live: list[RunStorage] = [] if state.storage is None else [state.storage]
         if state.is_single:
             own = (each.live() for each in state.tables[0].outputs if each.is_open)
             live = [storage for storage in own if storage is not None]

@@ -50,7 +50,7 @@ from unloader.status.model import (
     WorkerStatus,
     parse_wish,
 )
-from unloader.storage.storage_protocol import LiveStorage, boot_id, host_name
+from unloader.storage.storage_protocol import RunStorage, boot_id, host_name
 
 MOST = 60
 """As many as a line of a terminal can show beside their name."""
@@ -329,10 +329,10 @@ class LiveRun:
         """The changes that are asked of the run, until it takes them."""
         self.parallelism: ParallelismStatus | None = None
         """How many workers work now; replaced as a whole by the code that decides."""
-        self._storages: Sequence[LiveStorage] = ()
+        self._storages: Sequence[RunStorage] = ()
         self._thread: threading.Thread | None = None
 
-    def record_in(self, *storages: LiveStorage) -> None:
+    def record_in(self, *storages: RunStorage) -> None:
         """Begin to write the record to where others look for it; a stream has no such place."""
         if storages:
             self._storages = storages
@@ -361,10 +361,11 @@ class LiveRun:
         wait = FIRST_SECONDS
         while not self._over.wait(wait):
             wait = EVERY_SECONDS
-            if not self.stopped_by_others and any(each.stop_asked() for each in self._storages):
+            requests = [each.requests() for each in self._storages]
+            if not self.stopped_by_others and any(each.stop for each in requests):
                 self._notices.append(STOP_ASKED)
                 self.stopped_by_others = True
-            found = next(filter(None, (each.wish() for each in self._storages)), b"")
+            found = next((each.change.encode() for each in requests if each.change), b"")
             if found != self._wish_read:
                 self._wish_read = found
                 wish = parse_wish(found)

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct, to_builtins
-from msgspec.json import Decoder
+from msgspec.json import decode, encode
 
 from unloader.errors import OutputFailed
 from unloader.nouns import counted
+from unloader.storage.place_names import real
 from writers.files.syncing import Steps, alone
 from writers.model import UncompletedUpload
 from writers.objects.location import below
@@ -128,13 +129,14 @@ class Requests(Struct, frozen=True, kw_only=True):
         if not data.strip():
             return cls(process=process, stop=True)
         try:
-            found = _REQUESTS.decode(data)
+            found = decode(data, type=cls)
         except (ValueError, RecursionError):
             return cls()
         return found if found.process == process else cls()
 
-
-_REQUESTS = Decoder(Requests)
+    def with_more(self, process: str, *, stop: bool, change: str) -> bytes:
+        """Return the file with a further request to a process; a change replaces an earlier one."""
+        return encode(Requests(process=process, stop=stop or self.stop, change=change))
 
 
 class Index(Struct, frozen=True, kw_only=True):
@@ -272,27 +274,7 @@ class Cleaning(Struct, frozen=True, kw_only=True):
         }
 
 
-class LiveStorage(Protocol):
-    """Where other processes see the progress of a run, and can ask it to end."""
-
-    def show(self, data: bytes) -> None:
-        """Replace the status record as a whole; it need not survive a power cut.
-
-        It does nothing after the run is committed or abandoned. Any thread may call it. After an
-        OSError the earlier record may be gone.
-        """
-
-    def marks(self) -> tuple[str, ...]:
-        """Return paths of files that hold the run's id until it is complete or given up."""
-
-    def stop_asked(self) -> bool:
-        """Return whether another process has asked this one to end."""
-
-    def wish(self) -> bytes:
-        """Return the last request of `Storage.ask` to this process; empty without a request."""
-
-
-class RunStorage(LiveStorage, Protocol):
+class RunStorage(Protocol):
     """The places of a run. They are taken when this is made, and given back by `close`.
 
     A place has a number, and a staged file a name at its place. The arguments `finals`, `kept` and
@@ -315,6 +297,11 @@ class RunStorage(LiveStorage, Protocol):
         self._publishing = False
 
     def show(self, data: bytes) -> None:
+        """Replace the status record, which need not survive a power cut; any thread may call it.
+
+        It does nothing once the run is committed or abandoned. After an OSError the earlier record
+        may be gone.
+        """
         with self._show_lock:
             if self._is_shown:
                 self._show(data)
@@ -326,13 +313,11 @@ class RunStorage(LiveStorage, Protocol):
 
     def _show(self, data: bytes) -> None: ...
 
-    def stop_asked(self) -> bool:
-        return self._requests().stop
+    def requests(self) -> Requests:
+        """Return what other processes ask of this process."""
 
-    def wish(self) -> bytes:
-        return self._requests().change.encode()
-
-    def _requests(self) -> Requests: ...
+    def marks(self) -> tuple[str, ...]:
+        """Return paths of files that hold the run's id until it is complete or given up."""
 
     def staging(self, place: int) -> str:
         """Return the directory or prefix where workers write the files for a place."""
@@ -387,23 +372,6 @@ class RunStorage(LiveStorage, Protocol):
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
         """Sync staged files before the next appended line, and before they get final names."""
 
-    def commit(
-        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
-    ) -> tuple[str, ...]:
-        """Do all steps of `committing`."""
-        return alone(self.committing(moves, manifest, then))
-
-    def _once_published(self, then: Callable[[], None]) -> Callable[[], None]:
-        """Return a call for the end of a commit: it makes `then` once, and shows no more."""
-        waiting = [then]
-
-        def ending() -> None:
-            while waiting:
-                waiting.pop()()
-            self._show_no_more()
-
-        return ending
-
     def committing(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> Steps[tuple[str, ...]]:
@@ -420,6 +388,12 @@ class RunStorage(LiveStorage, Protocol):
         file is missing, or the manifest does not fit; an earlier run is as it was. Raises
         OutputFailed also if the commit could be neither finished nor taken back.
         """
+
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> tuple[str, ...]:
+        """Do all steps of `committing`."""
+        return alone(self.committing(moves, manifest, then))
 
     def abandon(self, manifest: bytes | None) -> None:
         """End a failed run: keep the staged files with a partial manifest, or remove everything."""
@@ -535,7 +509,7 @@ class Storage(Protocol):
         """
 
     def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
-        """Ask the run that has a place to end, or for other settings; see `LiveStorage`.
+        """Ask the run that has a place to end, or for other settings; see `RunStorage.requests`.
 
         A change replaces an earlier one that the run has not seen yet.
         """
@@ -554,3 +528,87 @@ class Storage(Protocol):
 
         Raises OutputFailed if a place does not exist, a run is using it, or it cannot be changed.
         """
+
+
+def not_free(place: str, names: Collection[str], *, shared: bool = False) -> OutputFailed | None:
+    """Return the error for a place with anything except leftovers of dead runs, else None.
+
+    `names` are of everything at the place. In a shared place only a finished run is an error.
+    """
+    others = sorted({*names} - {RUN})
+    finished = MANIFEST in others
+    if not others or (shared and not finished):
+        return None
+    what = "a finished run" if finished else f"{others[0]} and possibly other files"
+    return OutputFailed(
+        f"{place} is not empty: it holds {what}",
+        "choose an empty place with --to, or replace an earlier run with --overwrite",
+    )
+
+
+class EarlierRuns:
+    """The finished runs at the places of a run.
+
+    Raises:
+        OutputFailed: A manifest is damaged, or its run also has files at other places.
+    """
+
+    def __init__(self, storage: Storage, places: Sequence[str], read_index: ReadIndex) -> None:
+        self._storage, self._places, self._read_index = storage, tuple(places), read_index
+        self.files: list[set[str]] = []
+        """For each place the names of the files of finished runs."""
+        self.replaced: list[set[str]] = []
+        """The same names, and the names of manifests."""
+        self._run_ids: list[str] = []
+        self._look()
+
+    def _look(self) -> None:
+        self.files = [set() for _ in self._places]
+        finished: list[Index | None] = []
+        for place in self._places:
+            try:
+                data = self._storage.read(place, MANIFEST)
+            except FileNotFoundError:
+                finished.append(None)
+            except OSError as error:
+                raise OutputFailed(
+                    f"{below(place, MANIFEST)} cannot be read: {error.strerror or error}",
+                    "restore it and check its permissions, or unload again to another place",
+                ) from error
+            else:
+                finished.append(self._read_index(data, place))
+        self._run_ids = ["" if index is None else index.run_id for index in finished]
+        known: dict[str, int] = {}
+        for home, index in zip(self._places, finished, strict=True):
+            if index is None:
+                continue
+            known = known or {real(each): number for number, each in enumerate(self._places)}
+            for at, place in enumerate(index.places):
+                number = known.get(real(place))
+                if number is None:
+                    raise OutputFailed(
+                        f"the run in {home} also has files in {place}",
+                        "give both with --to to replace the run, or remove "
+                        f"{below(home, MANIFEST)}",
+                    )
+                with suppress(FileNotFoundError):
+                    # A manifest that another program has changed may not lead out of the place.
+                    there = set(self._storage.names(self._places[number]))
+                    self.files[number] |= {name for n, name in index.files if n == at} & there
+        self.replaced = [
+            names if index is None else names | {MANIFEST}
+            for index, names in zip(finished, self.files, strict=True)
+        ]
+
+    def check_unchanged(self) -> None:
+        """Look again; check that no run was published: the user did not agree to replace it."""
+        files, run_ids = self.files, self._run_ids
+        self._look()
+        for number, (place, run_id) in enumerate(zip(self._places, self._run_ids, strict=True)):
+            if (run_id and run_id != run_ids[number]) or self.files[number] - files[number]:
+                raise OutputFailed(
+                    f"another run ({run_id}) was published into {place} while this run was "
+                    "writing, so nothing is published",
+                    "move the other run to another place, then unload again; the files of this "
+                    f"run are in {below(place, RUN)}",
+                )

@@ -271,25 +271,25 @@ def _check_watched(case: _Case, standing: Contents) -> None:
     _ensure(
         bool(who and who.host and who.since), "the machine and the start time of a run are unknown"
     )
-    _ensure(not run.stop_asked(), "a run is asked to end without a request")
+    _ensure(not run.requests().stop, "a run is asked to end without a request")
     case.storage.ask(case.places[-1], stop=True)
-    _ensure(run.stop_asked(), "a run does not see the request to end")
-    _ensure(run.wish() == b"", "a run has a request that was never made")
-    for wish in (b"one thing", b"another"):
-        case.storage.ask(case.places[-1], change=wish.decode())
-        _ensure(run.wish() == wish, "a request does not reach the run")
+    _ensure(run.requests().stop, "a run does not see the request to end")
+    _ensure(not run.requests().change, "a run has a request that was never made")
+    for wish in ("one thing", "another"):
+        case.storage.ask(case.places[-1], change=wish)
+        _ensure(run.requests().change == wish, "a request does not reach the run")
     run.close()
     _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run still shows a status")
     with closing(case.take("watched", resumed=True)) as again:
-        _ensure(not again.stop_asked(), "a resumed run still has the old request to end")
-        _ensure(again.wish() == b"", "a resumed run still has the old request")
+        _ensure(not again.requests().stop, "a resumed run still has the old request to end")
+        _ensure(not again.requests().change, "a resumed run still has the old request")
         again.show(b"again")
         _ensure(
             case.storage.record(home, STATUS) == b"again",
             "the status of a resumed run cannot be read",
         )
     with closing(case.take("next")) as following:
-        _ensure(not following.stop_asked(), "a request to a dead run reaches the next run")
+        _ensure(not following.requests().stop, "a request to a dead run reaches the next run")
         _ensure(case.storage.record(home, STATUS) == b"", "a run shows the status of a dead run")
         following.abandon(None)
         following.show(b"late")

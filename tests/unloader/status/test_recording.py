@@ -15,6 +15,7 @@ from unloader.events import Event, Notice, RunStarted, Tick, UnitAdvanced, UnitF
 from unloader.status import recording
 from unloader.status.model import LiveStatus, parse_status
 from unloader.status.recording import LiveRun
+from unloader.storage.storage_protocol import Requests
 
 ENOUGH_SECONDS = 180.0
 SEATS = (
@@ -41,13 +42,9 @@ class Places:
         assert status is not None
         self.shown.append(status)
 
-    def stop_asked(self) -> bool:
-        """Return whether a user asked for the end."""
-        return self.asked
-
-    def wish(self) -> bytes:
-        """Return the request of a user."""
-        return self.wished
+    def requests(self) -> Requests:
+        """Return the requests of a user."""
+        return Requests(stop=self.asked, change=self.wished.decode())
 
     def wait(self) -> None:
         """Wait for a record of the present state."""

@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -26,18 +27,16 @@ from unloader.storage.directories.directory_lock import (
 )
 from unloader.storage.directories.directory_publishing import (
     TWIN,
+    Publication,
     carrying_out,
     check_found,
     is_out,
-    take_back,
-    twin_name,
-)
-from unloader.storage.directories.directory_records import (
-    Publication,
     leftover,
     read_publication,
     remove_room,
     strangers,
+    take_back,
+    twin_name,
 )
 from unloader.storage.storage_protocol import (
     MANIFEST,
@@ -106,38 +105,33 @@ def is_under_way(directory: Path) -> bool:
     return any(not is_out(publication) for publication in pending(directory))
 
 
-_listed: dict[Path, tuple[int, dict[str, list[Path]]]] = {}
-"""When a directory was last changed, and the twins in it by the names of their directories."""
-
-_MOST_LISTED = 256
-"""A guess: tables are in the directory of the run, or in one for each schema."""
 _SETTLED_NANOSECONDS = 1_000_000_000
 """A second change within one tick of the clock is not seen, so a list of this age is trusted."""
 
 
 def _twins(directory: Path, owners: frozenset[int] = frozenset()) -> list[Path]:
-    """Return the twins next to a directory that belong to its owner or to one of these users.
-
-    The parent is listed again only after a change: a list of a thousand names for each of a
-    thousand directories is a million names.
-    """
+    """Return the twins next to a directory that belong to its owner or to one of these users."""
     owners |= owners_for(directory)
-    parent = directory.parent
     with suppress(OSError):
-        changed = os.stat(parent).st_mtime_ns
-        when, twins = _listed.get(parent, (0, {}))
-        if when != changed:
-            twins = {}
-            for name in os.listdir(parent):
-                if name[0] == "." and TWIN in name:
-                    beside = name[1:].rpartition(TWIN)[0]
-                    twins.setdefault(beside, []).append(parent / name)
-            if time.time_ns() - changed > _SETTLED_NANOSECONDS:
-                if len(_listed) >= _MOST_LISTED:
-                    _listed.clear()
-                _listed[parent] = changed, twins
-        return sorted(twin for twin in twins.get(directory.name, ()) if is_of(twin, owners))
+        changed, now = os.stat(directory.parent).st_mtime_ns, time.time_ns()
+        asked = 0 if now - changed > _SETTLED_NANOSECONDS else now
+        twins = _twins_in(directory.parent, changed, asked).get(directory.name, ())
+        return sorted(twin for twin in twins if is_of(twin, owners))
     return []
+
+
+@lru_cache(maxsize=256)
+def _twins_in(parent: Path, changed: int, asked: int) -> dict[str, list[Path]]:
+    """Return the twins in a directory by the names of their directories.
+
+    It is listed again only after a change: a list of a thousand names for each of a thousand
+    directories is a million names.
+    """
+    twins: dict[str, list[Path]] = {}
+    for name in os.listdir(parent):
+        if name[0] == "." and TWIN in name:
+            twins.setdefault(name[1:].rpartition(TWIN)[0], []).append(parent / name)
+    return twins
 
 
 def sweep(directory: Path) -> None:
@@ -205,21 +199,29 @@ def _rebased(publication: Publication, home: Path) -> Publication:
 
 
 @contextmanager
-def _locked(publication: Publication) -> Iterator[bool]:
-    """Hold the locks of a publication's directories; yield False if another process has one."""
+def _locked(publication: Publication, how: str = "completed") -> Iterator[bool]:
+    """Hold the locks of a publication's directories; yield False if another process has one.
+
+    Errors of the file system are translated.
+    """
     with ExitStack() as held:
         ours = True
         try:
-            for room in (room for share in publication.shares for room in publication.rooms(share)):
-                if (lock := take_lock(room, create=False)) is None:
-                    ours = False
-                    break
-                held.callback(os.close, lock)
-        except FileNotFoundError:
-            ours = False
+            try:
+                for share in publication.shares:
+                    for room in publication.rooms(share):
+                        lock = take_lock(room, create=False)
+                        ours = ours and lock is not None
+                        if lock is not None:
+                            held.callback(os.close, lock)
+            except FileNotFoundError:
+                ours = False
+            yield ours
         except OSError as error:
-            raise _failed(publication, error.strerror or str(error)) from error
-        yield ours
+            named = f"{error.filename}: " if error.filename else ""
+            raise _failed(publication, f"{named}{error.strerror or error}", how) from error
+        except WriteError as error:
+            raise _failed(publication, str(error), how) from error
 
 
 def _finished(publication: Publication) -> Completed:
@@ -230,13 +232,8 @@ def _finished(publication: Publication) -> Completed:
         with suppress(OSError):
             if not record and is_of(room / RUN_RECORD, publication.owners, stat.S_IFREG):
                 record = read_regular(room / RUN_RECORD)
-    try:
-        was_out = is_out(publication)
-        messages = alone(carrying_out(publication))
-    except OSError as error:
-        raise _failed(publication, f"{error.filename}: {error.strerror or error}") from error
-    except WriteError as error:
-        raise _failed(publication, str(error)) from error
+    was_out = is_out(publication)
+    messages = alone(carrying_out(publication))
     places = " and ".join(share.path for share in publication.shares)
     when, done = "while", "the publication is completed"
     if was_out:
@@ -264,37 +261,29 @@ def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:
     completed: list[str] = []
     removed: list[Leftover] = []
     kept: list[str] = []
-    with _cleaning():
-        chosen = _with_others(directories)
-    for directory in chosen:
-        with _cleaning(directory):
-            completed += (
-                _complete_or_undo(directory)
-                if not dry_run
-                else (
+    directory = None
+    try:
+        for directory in _with_others(directories):
+            if dry_run:
+                completed += (
                     f"run {each.run_id} was interrupted while it was published into "
                     f"{each.home.path}: the publication would be completed"
                     for each in pending(directory)
                 )
-            )
+            else:
+                completed += _complete_or_undo(directory)
             foreign = strangers(directory / RUN)
             kept += map(str, foreign)
             left = _clear(directory, dry_run=dry_run)
             removed += (each for each in left if each.run_id or not (each.is_empty and foreign))
-    return Cleaning(
-        dry_run=dry_run, completed=tuple(completed), removed=tuple(removed), kept=tuple(kept)
-    )
-
-
-@contextmanager
-def _cleaning(directory: Path | None = None) -> Iterator[None]:
-    try:
-        yield
     except OSError as error:
         raise OutputFailed(
             f"cannot clean {directory or error.filename}: {error.strerror or error}",
             "check the path and its permissions",
         ) from error
+    return Cleaning(
+        dry_run=dry_run, completed=tuple(completed), removed=tuple(removed), kept=tuple(kept)
+    )
 
 
 def _with_others(directories: Sequence[Path]) -> list[Path]:
@@ -324,20 +313,14 @@ def _complete_or_undo(directory: Path) -> tuple[str, ...]:
         return tuple(text for run in complete(directory) for text in run.messages)
     except OutputFailed as error:
         for publication in pending(directory):
-            with _locked(publication) as ours:
-                if not ours:
-                    continue
-                try:
-                    out = is_out(publication)
+            with _locked(publication, "undone") as ours:
+                if ours:
                     # Files in a directory that is not mounted cannot be moved back.
-                    check_found(publication, out=out)
-                    if out:
+                    check_found(publication, out=is_out(publication))
+                    if is_out(publication):
                         why = "its manifest already has its final name"
-                        raise _failed(publication, why, "undone")
+                        raise _failed(publication, why, "undone") from None
                     take_back(publication)
-                except OSError as failure:
-                    why = f"{failure.filename}: {failure.strerror or failure}"
-                    raise _failed(publication, why, "undone") from failure
         return (f"{error.message}; this publication is abandoned",)
 
 

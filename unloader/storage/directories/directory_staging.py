@@ -1,12 +1,16 @@
-"""One directory of a run: the reasons to refuse it, its lock, its staged files and its records.
+"""One directory of a run: the reasons to refuse it, its lock, staged files, records and journal.
 
 DIR/_manifest.json        comes last; its presence means that the run is finished. Of several
                           directories only the first has one
 DIR/<data files>          complete and synced, all of them or none
-DIR/_run/                 of a running or a dead run; see `directory_records`
+DIR/_run/                 of a running or a dead run; see `directory_publishing`
 
 Permissions and owner are set before anything gets its final name, so no file with a final name ever
 has others. Until then only this user can enter the directory of staged files.
+
+A line of the journal is in the system's cache when `append` returns, so it survives any kill of the
+process. A sync waits for the data that all workers write to the same file system, and no worker
+should wait for that. So a thread syncs the lines about once a second.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,7 +39,7 @@ from unloader.storage.directories.directory_lock import (
     take_lock,
     write_holder,
 )
-from unloader.storage.directories.directory_records import (
+from unloader.storage.directories.directory_publishing import (
     STAGED,
     is_removed,
     leftover,
@@ -49,12 +55,18 @@ from unloader.storage.storage_protocol import (
     Holder,
     Leftover,
 )
+from writers.errors import WriteError
 from writers.files.regular import open_regular
-from writers.files.syncing import Wanted, sync
+from writers.files.syncing import SyncThreads, Wanted, opened_for_sync, sync
 
 _PROBE = "rights.part"
 _OWN_DIRECTORY = 0o700
 """The run must be able to fill the directories that it makes."""
+_SYNC_SECONDS = 1.0
+"""Between two syncs of the journal; a power cut costs the lines since the last one."""
+SHORT_SECONDS = 5.0
+"""The delay before the lines of a small table are synced (a guess). Such a table is usually read in
+less time than its journal takes to sync, and published before the end of the delay."""
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -101,14 +113,6 @@ class Access(Struct, frozen=True, kw_only=True):
                 "leave --mode out, or choose another --to",
             )
 
-    def close(self, room: Path) -> None:
-        """Set the permissions of a `_run` to match its files.
-
-        The directory stays this user's, so that `clean` recognises it.
-        """
-        if self.mode is not None:
-            os.chmod(room, _of_directory(self.mode))
-
     def give(self, path: Path) -> None:
         """Set permissions and owner of a file or a directory, synced."""
         try:
@@ -141,12 +145,9 @@ def _of_directory(mode: int) -> int:
 
 def _number(kind: str, name: str) -> int:
     """Return the number of a user or a group; -1 for an empty name."""
-    if not name:
-        return -1
-
     try:
-        if name.isdecimal():
-            return int(name)
+        if not name or name.isdecimal():
+            return int(name or -1)
         return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
     except KeyError:
         shown = "passwd" if kind == "user" else "group"
@@ -190,18 +191,10 @@ def held(path: Path) -> OutputFailed:
     )
 
 
-def linked(link: Path) -> OutputFailed:
-    """Return the error for a symbolic link that may mislead a run."""
+def foreign(path: Path) -> OutputFailed:
+    """Return the error for a path that another user may have made to mislead a run."""
     return OutputFailed(
-        f"{link} is a symbolic link of another user, in a directory that all users may write to",
-        "find out which program created it and remove it, or choose another --to",
-    )
-
-
-def foreign_room(room: Path) -> OutputFailed:
-    """Return the error for a `_run` that another user may change."""
-    return OutputFailed(
-        f"{room} is a symbolic link or belongs to another user",
+        f"{path} is a symbolic link or belongs to another user",
         "find out which program created it and remove it, or choose another --to",
     )
 
@@ -238,7 +231,7 @@ class RunDirectory:
         self._written = b""
         """The bytes that this run has written into the lock."""
         if (link := foreign_link(path)) is not None:
-            raise linked(link)
+            raise foreign(link)
         made: list[Path] = []
         with self.refused("create"):
             for each in (path, *path.parents):
@@ -258,7 +251,9 @@ class RunDirectory:
                 if self.made_room and access is not None:
                     for each in made:
                         access.give(each)
-                    access.close(self.room)
+                    if access.mode is not None:
+                        # The `_run` stays this user's, so that `clean` recognises it.
+                        os.chmod(self.room, _of_directory(access.mode))
             except (OSError, OutputFailed):
                 with suppress(OSError):
                     for each in (self.room, *made):
@@ -269,12 +264,12 @@ class RunDirectory:
             # A network file system that maps users shows another owner than this user.
             self.owners |= {os.lstat(self.room).st_uid}
         if not is_of(self.room, self.owners):
-            raise foreign_room(self.room)
+            raise foreign(self.room)
         self._created = tuple(made)
         """The directories that were made, innermost first."""
         self.is_new = path in self._created
         """It did not exist before it was taken."""
-        with self.refused("prepare"):
+        with self.refused("prepare"), ExitStack() as undo:
             try:
                 lock = take_lock(self.room)
             except FileNotFoundError:
@@ -285,13 +280,11 @@ class RunDirectory:
             if lock is None:
                 raise held(path)
             self._lock = lock
-            try:
-                if not self.made_room:
-                    # They were requests to an earlier process.
-                    (self.room / REQUESTS).unlink(missing_ok=True)
-            except OSError:
-                os.close(self._lock)
-                raise
+            undo.callback(os.close, lock)
+            if not self.made_room:
+                # They were requests to an earlier process.
+                (self.room / REQUESTS).unlink(missing_ok=True)
+            undo.pop_all()
 
     @contextmanager
     def refused(self, verb: str) -> Iterator[None]:
@@ -414,3 +407,157 @@ class RunDirectory:
         if self._descriptor is not None:
             os.close(self._descriptor)
         os.close(self._lock)
+
+
+class Journal:
+    """One file that only grows; it is made if it does not exist.
+
+    Directories with the staged files that its lines name (`folders`), and the ways to the
+    directories of the run, are synced before the lines. A line waits `patience_seconds`, unless an
+    earlier line is due.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        folders: Sequence[Path] = (),
+        directories: Sequence[RunDirectory] = (),
+        *,
+        patience_seconds: float = 0.0,
+    ) -> None:
+        self._descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._folders = (path.parent, *folders)
+        self._directories = tuple(directories)
+        self._patience = patience_seconds
+        self._files: list[Path] = []
+        """Not synced yet."""
+        self._error: OSError | None = None
+        self._lost: OSError | None = None
+        self._syncing = threading.Lock()
+        self._timer: threading.Timer | None = None
+        """The thread that will sync the lines since the last sync; None without such lines."""
+        self._next = 0.0
+        """The earliest time of the next sync, monotonic."""
+
+    def sync_before(self, files: Iterable[Path]) -> None:
+        """Sync files before the lines that follow, except files that do not exist by then."""
+        self._files += files
+
+    def append(self, line: bytes) -> None:
+        """Append a line.
+
+        Raises:
+            OSError: The file system refused it, or the sync of an earlier line. A line that was
+                written in part is removed.
+        """
+        if self._error is not None:
+            raise self._error
+        size = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, line)
+            if written != len(line):
+                # After a short write the next one reports the reason.
+                os.write(self._descriptor, line[written:])
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, size)
+            raise
+        # A thread that is still here after the line was written syncs this line too.
+        if self._timer is None:
+            wait = max(self._patience, self._next - time.monotonic())
+            self._timer = threading.Timer(wait, self._sync)
+            self._timer.name, self._timer.daemon = "journal", True
+            try:
+                self._timer.start()
+            except RuntimeError:
+                # The system refused a thread, because of memory or a limit, so this one syncs.
+                self._timer = None
+                self._sync_lines()
+                if self._error is not None:
+                    raise self._error from None
+
+    def rest(self) -> None:
+        """Sync nothing until the next line, because another record replaces the lines.
+
+        Raises:
+            OSError: Files that the lines name could not be synced. They are removed.
+        """
+        self._forget_timer()
+        if self._lost is not None:
+            raise self._lost
+
+    def close(self) -> None:
+        """Sync the rest, and close the file; never raises."""
+        is_due = self._forget_timer()
+        with suppress(OSError):
+            # The file of a published run is removed, and not needed any more.
+            if is_due and self._error is None and os.fstat(self._descriptor).st_nlink:
+                self._sync_lines()
+            os.close(self._descriptor)
+
+    def _forget_timer(self) -> bool:
+        """Wait for a sync under way; return whether another one was due."""
+        with self._syncing:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        return timer is not None
+
+    def _sync(self) -> None:
+        with self._syncing:
+            if self._timer is threading.current_thread():
+                self._timer = None
+                self._sync_lines()
+                self._next = time.monotonic() + _SYNC_SECONDS
+
+    def _sync_lines(self) -> None:
+        """Sync the files that the lines name, and the ways to them, then the lines.
+
+        The journal keeps an error, and the next append raises it.
+        """
+        files, self._files = self._files, []
+        try:
+            try:
+                with ExitStack() as opened, SyncThreads() as threads:
+                    wanted = [each for directory in self._directories for each in directory.way()]
+                    # The directories of a published run are removed.
+                    wanted += [folder for folder in self._folders if os.path.lexists(folder)]
+                    for path in files:
+                        try:
+                            wanted.append(opened_for_sync(path, opened))
+                        except WriteError as error:
+                            # It was published and removed.
+                            if not isinstance(error.__cause__, FileNotFoundError):
+                                raise
+                    for failure in threads.sync(wanted).values():
+                        raise failure
+            except (OSError, WriteError) as error:
+                if files:
+                    remove_unsynced(files)
+                    self._lost = _of_the_system(error)
+                raise
+            for directory in self._directories:
+                directory.is_durable = True
+            self._directories = ()
+            os.fdatasync(self._descriptor)
+        except (OSError, WriteError) as error:
+            # A second sync would not report the lines that were lost in the first.
+            self._error = _of_the_system(error)
+
+
+def remove_unsynced(files: Iterable[Path]) -> None:
+    """Remove staged files whose sync failed.
+
+    Their next sync would succeed even if the disk does not have them.
+    """
+    for path in files:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _of_the_system(error: OSError | WriteError) -> OSError:
+    """Return the system's error; the caller adds the name of the journal's directory."""
+    if isinstance(error, OSError):
+        return error
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))

@@ -13,11 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePath
 
-from msgspec.json import encode
 from msgspec.structs import asdict
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.directory_journal import SHORT_SECONDS, Journal, remove_unsynced
 from unloader.storage.directories.directory_lock import (
     LOCK,
     holder_of,
@@ -29,32 +27,31 @@ from unloader.storage.directories.directory_lock import (
     read_requests,
 )
 from unloader.storage.directories.directory_publishing import (
-    carrying_out,
-    check_real,
-    take_back,
-    twin_name,
-)
-from unloader.storage.directories.directory_records import (
     STAGED,
     Placed,
     Publication,
     Share,
+    carrying_out,
+    check_real,
     leftover,
     read_publication,
     staged_files,
     strangers,
+    take_back,
+    twin_name,
 )
 from unloader.storage.directories.directory_recovery import clean, complete, is_under_way
 from unloader.storage.directories.directory_staging import (
+    SHORT_SECONDS,
     Access,
+    Journal,
     RunDirectory,
+    foreign,
     foreign_link,
-    foreign_room,
     held,
-    linked,
     refused,
+    remove_unsynced,
 )
-from unloader.storage.earlier_runs import EarlierRuns, not_free
 from unloader.storage.place_names import overlapping, two_are_one
 from unloader.storage.storage_protocol import (
     JOURNAL,
@@ -67,6 +64,7 @@ from unloader.storage.storage_protocol import (
     Cleaning,
     Completed,
     Disk,
+    EarlierRuns,
     Holder,
     Leftover,
     Move,
@@ -74,6 +72,7 @@ from unloader.storage.storage_protocol import (
     RunStorage,
     Storage,
     WhoWasHere,
+    not_free,
 )
 from writers.errors import WriteError
 from writers.files.publish import (
@@ -98,6 +97,7 @@ class RunDirectories(RunStorage):
         """Lock all the directories, by the rules of `Storage.take`."""
         super().__init__()
         paths = [Path(place) for place in claim.places]
+        self.places = tuple(map(str, paths))
         resolved = tuple(os.path.realpath(path) for path in paths)
         for path, real in zip(paths, resolved, strict=True):
             if RUN in real.split(os.sep):
@@ -106,18 +106,14 @@ class RunDirectories(RunStorage):
                     f"{path} is inside a directory {RUN}, which is removed when the run ends",
                     "choose another directory",
                 )
-        pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
-        if pair is not None:
-            first, second = pair
-            same = resolved[first] == resolved[second]
+        if (pair := overlapping(list(map(PurePath, resolved)))) is not None:
+            one, other = pair
             raise OutputFailed(
-                two_are_one(str(paths[first]), str(paths[second]), same=same),
+                two_are_one(
+                    self.places[one], self.places[other], same=resolved[one] == resolved[other]
+                ),
                 "give separate directories",
             )
-        self.places = tuple(map(str, paths))
-        self.all: tuple[RunDirectory, ...]
-        self.first: RunDirectory
-        """The directory of the records and the manifest."""
         self._one_of_many = bool(claim.home)
         self._shared = claim.shared
         self._journal: Journal | None = None
@@ -129,7 +125,10 @@ class RunDirectories(RunStorage):
             resolved,
             home=os.path.abspath(claim.home) if claim.home else "",
         )
-        with self._take(paths) as undo:
+        self.all, undo = self._take(paths)
+        self.first = self.all[0]
+        """The directory of the records and the manifest."""
+        with undo:
             for directory in () if claim.overwrite else self.all:
                 with directory.refused("prepare"):
                     names = os.listdir(directory.path)
@@ -159,30 +158,25 @@ class RunDirectories(RunStorage):
             )
             undo.pop_all()
 
-    def _take(self, paths: Sequence[Path]) -> ExitStack:
-        """Take all directories when nothing is being published into them; return the undo."""
+    def _take(self, paths: Sequence[Path]) -> tuple[tuple[RunDirectory, ...], ExitStack]:
+        """Take all directories when nothing is being published into them; return the undo too."""
         for _ in range(_TRIES):
             for path in () if self._one_of_many else paths:
                 self.notices += tuple(text for run in complete(path) for text in run.messages)
             with ExitStack() as undo:
-                self.all = ()
+                taken: list[RunDirectory] = []
                 for path in paths:
-                    directory = RunDirectory(path, self._access)
-                    undo.callback(directory.close)
-                    if directory.made_room:
-                        undo.callback(directory.leave_no_trace)
-                    self.all = (*self.all, directory)
-                self.first = self.all[0]
+                    taken.append(RunDirectory(path, self._access))
+                    undo.callback(taken[-1].close)
+                    if taken[-1].made_room:
+                        undo.callback(taken[-1].leave_no_trace)
                 # Another run may have begun to publish, and died, before the locks were ours.
                 # A new directory of one of many tables has no record and no twin.
-                if not any(
-                    is_under_way(each.path)
-                    for each in self.all
-                    if not (self._one_of_many and each.is_new)
-                ):
-                    return undo.pop_all()
+                old = (each for each in taken if not (self._one_of_many and each.is_new))
+                if not any(is_under_way(each.path) for each in old):
+                    return tuple(taken), undo.pop_all()
         raise OutputFailed(
-            f"another run is being published into {' or '.join(str(path) for path in paths)}",
+            f"another run is being published into {' or '.join(self.places)}",
             "wait until it ends, then start again",
         )
 
@@ -257,7 +251,7 @@ class RunDirectories(RunStorage):
             if not self._publishing:
                 raise
 
-    def _requests(self) -> Requests:
+    def requests(self) -> Requests:
         return read_requests(self.first.room, self._me)
 
     def discard(self, *stems: str) -> None:
@@ -283,68 +277,61 @@ class RunDirectories(RunStorage):
             # From here on the record of the publication replaces the journal's lines.
             with self.first.refused("write the journal in"):
                 self._journal.rest()
-        if self._access is not None:
-            for move in moves:
-                self._access.give(self.staged_file(move.place, move.staged))
+        # It has its name in `_run` before the record exists, and means nothing until then.
+        path = self.first.room / MANIFEST
+        write_atomically(path, manifest, synced=False)
+        for each in (path, *(self.staged_file(*move[:2]) for move in moves)):
+            if self._access is not None:
+                self._access.give(each)
+        unsynced = [self.staged_file(*move[:2]) for move in moves if move[:2] in self._unsynced]
         with ExitStack() as opened:
-            wanted = self._write_manifest(moves, manifest, opened)
+            # After a power cut the files in the record must be found by their names, with their
+            # bytes.
+            wanted: list[Wanted] = [step for directory in self.all for step in directory.way()]
+            wanted += [*self._apart, *(directory.room for directory in self.all)]
+            wanted += [opened_for_sync(each, opened) for each in (*unsynced, path)]
             publication = self._publication(moves)
             check_real(publication)
             self._publishing = True
+
+            def ending() -> None:
+                then()
+                # Until then machines that the lock does not reach see the status.
+                self._show_no_more()
+
             try:
                 try:
                     yield wanted
                 except (OSError, WriteError):
                     # It is unknown whether the disk has them.
-                    unsynced = (each for each in moves if each[:2] in self._unsynced)
-                    remove_unsynced(self.staged_file(*each[:2]) for each in unsynced)
+                    remove_unsynced(unsynced)
                     raise
                 yield from publication.writing()
                 for directory in self.all:
                     directory.is_durable = True
-                # Until then machines that the lock does not reach see the status.
-                messages = yield from carrying_out(publication, self._once_published(then))
-                self._check_out(manifest)
+                messages = yield from carrying_out(publication, ending)
+                final = self.first.path / MANIFEST
+                if read_regular(final) != manifest:
+                    raise OutputFailed(
+                        f"after the publication, {final} is not the manifest of this run",
+                        "find out which program changes files there, then unload again",
+                    )
                 return messages
             except BaseException as error:
                 self._take_back(publication, error)
                 with self.first.refused("publish in"):
                     raise
 
-    def _write_manifest(
-        self, moves: Sequence[Move], manifest: bytes, opened: ExitStack
-    ) -> tuple[Wanted, ...]:
-        """Write the manifest into `_run`; return the files to sync before the record.
-
-        After a power cut the files in the record must be found by their names, with their bytes.
-        The manifest has its name in `_run` before the record exists, and means nothing until then.
-        """
-        path = self.first.room / MANIFEST
-        write_atomically(path, manifest, synced=False)
-        descriptor = opened_for_sync(path, opened)
-        if self._access is not None:
-            self._access.give(path)
-        way = [each for directory in self.all for each in directory.way()]
-        folders = [*self._apart, *(each.room for each in self.all)]
-        unsynced = [
-            opened_for_sync(self.staged_file(move.place, move.staged), opened)
-            for move in moves
-            if (move.place, move.staged) in self._unsynced
-        ]
-        return (*way, *folders, *unsynced, descriptor)
-
     def _publication(self, moves: Sequence[Move]) -> Publication:
         shares = []
         for number, directory in enumerate(self.all):
             room, here = directory.room, Path(os.path.realpath(directory.path))
-            files = []
-            for move in moves:
-                if move.place == number:
-                    path = directory.staged / move.staged
-                    source = move.staged if path.parent == room else f"{STAGED}/{move.staged}"
-                    files.append(Placed(source, move.final, os.stat(path).st_size))
+            apart = "" if directory.staged == room else f"{STAGED}/"
+            ours = (move for move in moves if move.place == number)
+            sources = [(f"{apart}{move.staged}", move.final) for move in ours]
             if directory is self.first:
-                files.append(Placed(MANIFEST, MANIFEST, os.stat(room / MANIFEST).st_size))
+                sources.append((MANIFEST, MANIFEST))
+            files = [Placed(each, final, os.stat(room / each).st_size) for each, final in sources]
             # Files of others in a shared directory must not move. And a new directory of one of
             # many tables with one file and the manifest needs no twin: readers cannot see half of
             # it, and this takes fewer steps.
@@ -360,20 +347,6 @@ class RunDirectories(RunStorage):
         owners = frozenset().union(*(directory.owners for directory in self.all))
         return Publication(run_id=self._me.run_id, shares=tuple(shares), owners=owners)
 
-    def _check_out(self, manifest: bytes) -> None:
-        """Check that readers find this run now."""
-        path = f"{self.first.path}/{MANIFEST}"
-        try:
-            with open(open_regular(path), "rb", buffering=0) as file:
-                found = "" if file.read(len(manifest) + 1) == manifest else "its content differs"
-        except OSError as error:
-            found = repr(error)
-        if found:
-            raise OutputFailed(
-                f"after the publication, {path} is not the manifest of this run: {found}",
-                "find out which program changes files there, then unload again",
-            )
-
     def _take_back(self, publication: Publication, error: BaseException) -> None:
         """Undo a publication after an error.
 
@@ -384,8 +357,7 @@ class RunDirectories(RunStorage):
             # The record shows which directories got their files one by one after all.
             rooms = (publication.home.room, publication.home.beside / RUN)
             read = (read_publication(room, publication.owners) for room in rooms)
-            known = [found for found in read if found is not None]
-            take_back(known[0] if known else publication)
+            take_back(next(filter(None, read), publication))
             self._publishing = False
         except OSError:
             raise OutputFailed(
@@ -419,7 +391,7 @@ class LocalDirectories(Storage):
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
         path = Path(place)
         if (link := foreign_link(path)) is not None:
-            return linked(link)
+            return foreign(link)
         try:
             there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
             if not there.is_dir():
@@ -432,7 +404,7 @@ class LocalDirectories(Storage):
             room = path / RUN
             if room.exists():
                 if not is_of(room, owners_for(path)):
-                    return foreign_room(room)
+                    return foreign(room)
                 if is_locked(room) or lives_elsewhere(room):
                     return held(path)
             return None if overwrite else not_free(place, os.listdir(path))
@@ -479,9 +451,8 @@ class LocalDirectories(Storage):
             status = os.stat(directory)
         except OSError:
             return None
-        if not stat.S_ISDIR(status.st_mode):
-            return None
-        return Disk(number=status.st_dev, directory=str(directory))
+        is_directory = stat.S_ISDIR(status.st_mode)
+        return Disk(number=status.st_dev, directory=str(directory)) if is_directory else None
 
     def record(self, place: str, name: str) -> bytes:
         room, owners = Path(place) / RUN, owners_for(Path(place))
@@ -496,13 +467,12 @@ class LocalDirectories(Storage):
             room = Path(holder.places[0]) / RUN
         if not is_of(room, owners) or not holder.process.strip():
             raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
-        before = read_requests(room, holder)
-        asked = Requests(process=holder.process, stop=stop or before.stop, change=change)
+        asked = read_requests(room, holder).with_more(holder.process, stop=stop, change=change)
         staged = room / f"{REQUESTS}{PART_SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         # Another user's run must be able to read it.
         with open(open_regular(staged, flags, 0o644), "wb") as file:
-            file.write(encode(asked))
+            file.write(asked)
         os.replace(staged, room / REQUESTS)
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:

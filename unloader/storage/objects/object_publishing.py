@@ -8,7 +8,7 @@ The first step marks the lock of the first place: from then on the run is comple
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -126,14 +126,11 @@ def new_publication(
     )
 
 
-def carry_out(
-    publication: Publication, rooms: Sequence[Room], then: Callable[[], None] = lambda: None
-) -> None:
-    """Do all steps of a publication on record; the caller holds all locks and keeps them.
+def carry_out(publication: Publication, rooms: Sequence[Room]) -> None:
+    """Do all steps of a publication on record except `sweep`; the caller holds all locks.
 
-    `then` is called once all files have their final names. Raises OutputFailed if another manifest
-    is there, or a staged file is missing. After a WriteError or OSError of the store the record
-    stays.
+    Raises OutputFailed if another manifest is there, or a staged file is missing. After a
+    WriteError or OSError of the store the record stays.
     """
     home = rooms[0]
     manifest = home.bucket.read(home.record(publication.folder, MANIFEST))
@@ -153,8 +150,6 @@ def carry_out(
     for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
         stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
         room.bucket.delete(room.final(name) for name in names if name not in stay)
-    then()
-    sweep(rooms)
 
 
 def _name(publication: Publication, rooms: Sequence[Room]) -> None:

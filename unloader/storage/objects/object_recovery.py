@@ -82,6 +82,7 @@ def complete(place: str) -> tuple[Completed, ...]:
         with _taken_over(home, holder, version, rooms) as mine:
             if len(mine) == len(rooms):
                 carry_out(publication, rooms)
+                sweep(rooms)
                 for one in rooms:
                     abort_uploads(one, holder.names)
             elif is_published(home, home.bucket.read(home.record(holder.folder, MANIFEST))):

@@ -12,7 +12,6 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.earlier_runs import EarlierRuns, not_free
 from unloader.storage.objects.object_lock import Locks, ObjectHolder, held, is_alive, read_lock
 from unloader.storage.objects.object_publishing import (
     carry_out,
@@ -39,6 +38,7 @@ from unloader.storage.storage_protocol import (
     Claim,
     Cleaning,
     Completed,
+    EarlierRuns,
     Holder,
     Leftover,
     Move,
@@ -46,6 +46,7 @@ from unloader.storage.storage_protocol import (
     RunStorage,
     Storage,
     WhoWasHere,
+    not_free,
 )
 from writers.errors import WriteError
 from writers.files.read_back import RemoteFile
@@ -247,7 +248,7 @@ class ObjectRun(RunStorage):
         except WriteError as error:
             raise OSError(errno.EIO, error.message) from error
 
-    def _requests(self) -> Requests:
+    def requests(self) -> Requests:
         with suppress(OSError):
             data = self._rooms[0].read_record(self._folder, REQUESTS)
             return Requests.read(data, self._nonce) if data else Requests()
@@ -269,25 +270,30 @@ class ObjectRun(RunStorage):
             self._locks.begin_publishing()
             self._publishing = True
 
-            ending = self._once_published(then)
+            what = ""
             try:
                 if self._has_discarded:
                     self._abort_uploads(
                         {each.upload.id for each in publication.files if each.upload is not None}
                     )
-                carry_out(publication, self._rooms, ending)
-                self._locks.remove()
+                carry_out(publication, self._rooms)
             except (OutputFailed, WriteError, OSError) as error:
-                what = str(getattr(error, "message", error)).rstrip(". ")
+                what = _said(error)
                 if not is_published(home, manifest):
                     raise OutputFailed(
                         f"all files are written, but not all have their final names yet: {what}",
                         f"complete the publication with: unloader resume '{home.name}'",
                     ) from error
                 # All is published. Another process may have finished it.
-                ending()
-                return (f"the staged files in {home.name} are not removed yet: {what}",)
-        return ()
+            then()
+            self._show_no_more()
+            try:
+                if not what:
+                    sweep(self._rooms)
+                    self._locks.remove()
+            except (OutputFailed, WriteError, OSError) as error:
+                what = _said(error)
+        return (f"the staged files in {home.name} are not removed yet: {what}",) if what else ()
 
     def _abandon(self, manifest: bytes | None) -> None:
         if manifest is not None:
@@ -307,6 +313,10 @@ class ObjectRun(RunStorage):
         if self._journal is not None:
             self._journal.close()
         self._locks.release()
+
+
+def _said(error: Exception) -> str:
+    return str(getattr(error, "message", error)).rstrip(". ")
 
 
 class ObjectStorage(Storage):
@@ -378,9 +388,9 @@ class ObjectStorage(Storage):
         home, holder = room.others(seen[0].places)[0], seen[0]
         data = home.read_record(holder.folder, REQUESTS)
         before = Requests.read(data, holder.nonce) if data else Requests()
-        asked = Requests(process=holder.nonce, stop=stop or before.stop, change=change)
+        asked = before.with_more(holder.nonce, stop=stop, change=change)
         try:
-            home.bucket.put(home.record(holder.folder, REQUESTS), encode(asked))
+            home.bucket.put(home.record(holder.folder, REQUESTS), asked)
         except WriteError as error:
             raise OSError(errno.EIO, error.message, home.name) from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unloader.storage.directories.directory_journal import Journal
+from unloader.storage.directories.directory_staging import Journal
 
 
 def test_lines_are_written_where_no_thread_can_be_had(

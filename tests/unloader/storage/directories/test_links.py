@@ -34,7 +34,7 @@ def test_another_users_link_in_a_shared_directory_is_refused(
     target.mkdir()
     (shared / "out").symlink_to(target)
     os.lchown(shared / "out", OTHER, OTHER)
-    with pytest.raises(OutputFailed, match="symbolic link of another user"):
+    with pytest.raises(OutputFailed, match="symbolic link or belongs to another user"):
         taken([shared / "out" / below], overwrite=True)
     assert list(target.iterdir()) == []
 

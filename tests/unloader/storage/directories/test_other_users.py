@@ -16,7 +16,7 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
 from unloader.storage.directories import directory_publishing, directory_recovery, directory_storage
-from unloader.storage.directories.directory_records import publishing_lines
+from unloader.storage.directories.directory_publishing import publishing_lines
 from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import JOURNAL, RUN, STATUS
 
@@ -285,8 +285,8 @@ def test_a_run_is_seen_and_ended_by_others(shared: Path) -> None:
 
     as_user(look)
     as_user(refused)
-    assert not run.stop_asked()
+    assert not run.requests().stop
     room.chmod(0o777)
     as_user(ask)
-    assert run.stop_asked()
+    assert run.requests().stop
     run.close()

@@ -10,8 +10,7 @@ import pytest
 from publications.staged_runs import as_bytes, content_of, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.directory_publishing import carrying_out
-from unloader.storage.directories.directory_records import publishing_lines
+from unloader.storage.directories.directory_publishing import carrying_out, publishing_lines
 from unloader.storage.directories.directory_recovery import pending
 from unloader.storage.directories.directory_storage import RunDirectories
 from unloader.storage.storage_protocol import JOURNAL
