@@ -50,7 +50,7 @@ from unloader.status.model import (
     WorkerStatus,
     parse_wish,
 )
-from unloader.storage.storage_protocol import RunStorage, boot_id, host_name
+from unloader.storage.storage_protocol import RunStorage, boot_id
 
 MOST = 60
 """As many as a line of a terminal can show beside their name."""
@@ -399,7 +399,7 @@ class LiveRun:
             run_id=self._run_id,
             sequence=self._sequence,
             updated=at.isoformat(timespec="milliseconds"),
-            host=host_name(),
+            host=os.uname().nodename,
             boot_id=boot_id(),
             pid=os.getpid(),
             table=tally.run.table,

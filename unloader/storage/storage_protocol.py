@@ -51,11 +51,6 @@ REQUESTS = "requests.json"
 """The record of the requests of other processes to a run."""
 
 
-def host_name() -> str:
-    """Return the name of this machine, as locks record it."""
-    return os.uname().nodename
-
-
 @cache
 def boot_id() -> str:
     """Return the id of this start of the machine; empty if the system does not show it.
@@ -77,7 +72,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
     """The addresses of all places of the run; the first has its records."""
     host: str = ""
-    """The machine of the process."""
+    """The name of the machine of the process."""
     boot_id: str = ""
     """Distinguishes one start of that machine from another."""
     since: str = ""
@@ -92,7 +87,7 @@ class Holder(Struct, frozen=True, kw_only=True):
             run_id=run_id,
             places=places,
             pid=os.getpid(),
-            host=host_name(),
+            host=os.uname().nodename,
             boot_id=boot_id(),
             since=datetime.now(UTC).isoformat(timespec="seconds"),
             **more,

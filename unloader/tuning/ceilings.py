@@ -24,7 +24,7 @@ from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import MANIFEST, host_name
+from unloader.storage.storage_protocol import MANIFEST
 from unloader.tuning.analysis import Positive
 from unloader.tuning.machine_load import usable_cores
 from unloader.tuning.measuring_tasks import WriteSettings
@@ -366,7 +366,7 @@ def this_machine(topology: Topology) -> Machine:
     except OSError:
         model = None
     return Machine(
-        name=host_name(),
+        name=os.uname().nodename,
         cpus=topology.usable_cpus,
         cores=usable_cores(topology),
         model=model[1].strip() if model else None,

@@ -19,7 +19,7 @@ from writers.codecs.compression import CODECS, SUFFIXES, check_codec
 from writers.encryption.age import SUFFIX
 from writers.errors import WriteError
 from writers.files.regular import open_regular, write_error
-from writers.files.syncing import sync_directory
+from writers.files.syncing import sync
 from writers.model import PLAIN, Compression, Encryption, TextFormat
 
 PART_SUFFIX = ".part"
@@ -94,7 +94,7 @@ def write_atomically(path: Path, data: bytes, *, synced: bool = True) -> None:
     except OSError as exc:
         raise write_error("write", path, exc) from exc
     if synced:
-        sync_directory(path.parent)
+        sync(path.parent)
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -113,7 +113,7 @@ def write_new(path: Path, data: bytes) -> None:
         except OSError:
             # Some file systems do not have such a rename, others do not have links.
             os.link(staged, path)
-        sync_directory(path.parent)
+        sync(path.parent)
     except FileExistsError:
         raise
     except OSError as exc:

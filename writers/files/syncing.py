@@ -46,18 +46,6 @@ Steps = Generator[Sequence[Wanted], None, T]
 """An act. The error of a sync is raised at its `yield`."""
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory survive a power cut."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as exc:
-        raise write_error("sync", directory, exc) from exc
-
-
 def opened_for_sync(path: Path, opened: ExitStack) -> int:
     """Open a file that another process has written; return its descriptor, which `opened` closes.
 
@@ -182,10 +170,21 @@ def _sync_all(left: deque[Wanted], failed: dict[Wanted, Exception]) -> None:
 
 
 def sync(wanted: Wanted) -> None:
+    """Make the bytes of an open file, or the names in a directory, survive a power cut.
+
+    Raises OSError for a file, and WriteError for a directory.
+    """
     if isinstance(wanted, int):
         os.fsync(wanted)
-    else:
-        sync_directory(wanted)
+        return
+    try:
+        descriptor = os.open(wanted, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        raise write_error("sync", wanted, exc) from exc
 
 
 def start_writing(descriptor: int) -> None:

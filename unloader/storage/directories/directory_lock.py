@@ -27,7 +27,6 @@ from unloader.storage.storage_protocol import (
     Holder,
     Requests,
     boot_id,
-    host_name,
 )
 from writers.files.publish import PART_SUFFIX
 from writers.files.regular import open_regular, read_regular
@@ -165,7 +164,7 @@ def lives_elsewhere(room: Path) -> bool:
     if holder.boot_id and boot_id():
         is_elsewhere = holder.boot_id != boot_id()
     else:
-        is_elsewhere = bool(holder.host) and holder.host != host_name()
+        is_elsewhere = bool(holder.host) and holder.host != os.uname().nodename
     if not is_elsewhere:
         return False
     rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.places[:1])))

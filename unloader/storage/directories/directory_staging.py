@@ -80,14 +80,8 @@ class Access(Struct, frozen=True, kw_only=True):
     """Number of the group; -1 leaves it to the system."""
 
     @classmethod
-    def of(cls, mode: int | None, owner_group: str) -> Access | None:
-        """Return the access for `--mode` and `--owner-group`; None leaves all to the system.
-
-        Raises:
-            ConfigError: The user or the group does not exist.
-        """
-        if mode is None and not owner_group.strip(":"):
-            return None
+    def of(cls, mode: int | None, owner_group: str) -> Access:
+        """Return the access for `--mode` and `--owner-group`; ConfigError for an unknown name."""
         user, _, group = owner_group.partition(":")
         return cls(mode=mode, user=_number("user", user), group=_number("group", group))
 
@@ -296,18 +290,16 @@ class RunDirectory:
 
     def begin(
         self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]
-    ) -> Leftover:
+    ) -> Leftover | None:
         """Take the directory for a new run; return the leftovers of a dead run, which are removed.
 
         Without `durable` the caller syncs `way` before the first record. With `flat` staged files
         go into the `_run` itself, if the directory is new. Records in `kept` stay.
         """
-        left = Leftover(directory=str(self.path), run_id="")
+        left = None
         if not self.is_new:
             left = leftover(self.path)
             remove_bulk(self.room, kept)
-        # The caller has looked for the twins of a new directory of one of many tables.
-        if durable or not self.is_new:
             sweep(self.path)
         flat = flat and self.is_new and self._access is None
         self._record(holder, flat=flat, durable=durable)

@@ -119,7 +119,10 @@ class RunDirectories(RunStorage):
         self._journal: Journal | None = None
         self._unsynced: dict[tuple[int, str], None] = {}
         """Staged files that may not be synced, in their order."""
-        self._access = Access.of(claim.mode, claim.owner_group)
+        self._access: Access | None = None
+        """The permissions and the owner that are asked for; None leaves all to the system."""
+        if claim.mode is not None or claim.owner_group.strip(":"):
+            self._access = Access.of(claim.mode, claim.owner_group)
         self._me = Holder.here(
             claim.run_id or os.urandom(6).hex(),
             resolved,
@@ -147,7 +150,8 @@ class RunDirectories(RunStorage):
                         flat=self._one_of_many and len(self.all) == 1,
                         kept=(RUN_RECORD,) if claim.keeps_record else (),
                     )
-                    self.notices += () if left.is_empty else (f"removed {left.text()}",)
+                    if left is not None and not left.is_empty:
+                        self.notices += (f"removed {left.text()}",)
             self._apart = [each.staged for each in self.all if each.staged != each.room]
             """The directories of staged files, except a `_run` with staged files."""
             self.notices += tuple(
@@ -161,7 +165,8 @@ class RunDirectories(RunStorage):
     def _take(self, paths: Sequence[Path]) -> tuple[tuple[RunDirectory, ...], ExitStack]:
         """Take all directories when nothing is being published into them; return the undo too."""
         for _ in range(_TRIES):
-            for path in () if self._one_of_many else paths:
+            # A new directory has no record and no twin.
+            for path in () if self._one_of_many else filter(os.path.exists, paths):
                 self.notices += tuple(text for run in complete(path) for text in run.messages)
             with ExitStack() as undo:
                 taken: list[RunDirectory] = []
@@ -171,9 +176,7 @@ class RunDirectories(RunStorage):
                     if taken[-1].made_room:
                         undo.callback(taken[-1].leave_no_trace)
                 # Another run may have begun to publish, and died, before the locks were ours.
-                # A new directory of one of many tables has no record and no twin.
-                old = (each for each in taken if not (self._one_of_many and each.is_new))
-                if not any(is_under_way(each.path) for each in old):
+                if not any(is_under_way(each.path) for each in taken if not each.is_new):
                     return tuple(taken), undo.pop_all()
         raise OutputFailed(
             f"another run is being published into {' or '.join(self.places)}",

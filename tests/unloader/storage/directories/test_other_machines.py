@@ -25,7 +25,6 @@ from unloader.storage.storage_protocol import (
     Move,
     RunStorage,
     boot_id,
-    host_name,
 )
 from writers.files import syncing
 
@@ -120,7 +119,7 @@ def test_the_record_of_a_run_over_several_directories_is_in_the_first(
     "holder",
     [
         pytest.param(ELSEWHERE, id="another machine"),
-        pytest.param(replace(ELSEWHERE, host=host_name()), id="ours, started again since"),
+        pytest.param(replace(ELSEWHERE, host=os.uname().nodename), id="ours, started again since"),
         pytest.param(replace(ELSEWHERE, boot_id=""), id="another one that knows no boot id"),
     ],
 )
@@ -149,7 +148,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A living process with the number of the dead run does not count, and nothing is watched."""
     monkeypatch.setattr(directory_lock, "is_replaced", None)
-    here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), places=(str(out),))
+    here = replace(ELSEWHERE, host=os.uname().nodename, boot_id=boot_id(), places=(str(out),))
     left_by(here, out)
     assert any("run theirs" in text for text in taken_and_left(out))
 
@@ -190,7 +189,7 @@ def test_a_run_that_is_published_shows_itself_until_it_clears_up(
         run.show(json.dumps({"sequence": len(shown)}).encode())
         shown.append([path.read_text() for path in out.parent.glob("**/_run/status.json")])
 
-    monkeypatch.setattr(syncing, "sync_directory", synced)
+    monkeypatch.setattr(syncing, "sync", synced)
     run.commit([Move(0, "1-a1.csv.part", "1.csv")], b"{}")
     run.show(b"late")
     run.close()
