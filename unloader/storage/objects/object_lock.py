@@ -12,8 +12,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -27,13 +26,9 @@ from unloader.storage.storage_protocol import Holder, boot_id
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.objects.location import Location
 
-BEAT_SECONDS = 5.0
-"""Between two renewals."""
 WATCH_SECONDS = 20.0
 """A holder on another machine that has not renewed its lock for this time is dead."""
 _LOOK_SECONDS = 0.5
-_PATIENCE_SECONDS = 10.0
-"""How long the end of a run waits for a renewal that is on its way."""
 
 _obeying: set[Location] = set()
 """Stores that were seen to obey the conditions of a write."""
@@ -260,61 +255,3 @@ def is_alive(room: Room, holder: ObjectHolder) -> bool:
         if (seen[0].nonce, seen[0].beat) != (holder.nonce, holder.beat):
             return True
     return False
-
-
-class Locks:
-    """The locks of one run, in the order of its places, and the thread that renews them.
-
-    All are taken or none; errors are as in `Lock`.
-    """
-
-    def __init__(self, rooms: Sequence[Room], holder: ObjectHolder) -> None:
-        self.all = tuple(Lock(room, holder) for room in rooms)
-        with ExitStack() as undo:
-            for lock in self.all:
-                lock.take()
-                undo.callback(lock.undo)
-            self._undo = undo.pop_all()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="lock", daemon=True)
-        self._thread.start()
-
-    def _renew(self) -> None:
-        # A store that is out of reach for a while is asked again.
-        while not self._ended.wait(BEAT_SECONDS):
-            for lock in self.all:
-                with suppress(WriteError, OutputFailed):
-                    lock.renew()
-
-    def leave_alone(self) -> None:
-        """Renew the locks no more."""
-        self._ended.set()
-        self._thread.join(_PATIENCE_SECONDS)
-
-    def undo(self) -> None:
-        """Renew the locks no more, and leave the places as they were, as far as possible."""
-        self.leave_alone()
-        self._undo.close()
-
-    def check(self) -> None:
-        """Raise an error if a lock is known to be lost."""
-        for lock in self.all:
-            lock.check()
-
-    def begin_publishing(self) -> None:
-        """Record in the first lock that the run is complete, if all are still held."""
-        for lock in self.all[1:]:
-            lock.renew()
-        self.all[0].renew(is_publishing=True)
-
-    def remove(self) -> None:
-        """Remove the locks, the first one last."""
-        for lock in reversed(self.all):
-            lock.remove()
-
-    def release(self) -> None:
-        """Renew the locks no more, and record that the process has ended its work."""
-        self.leave_alone()
-        # If the store does not answer, the next process sees that the lock is not renewed.
-        for lock in self.all if not self._thread.is_alive() else ():
-            lock.release()

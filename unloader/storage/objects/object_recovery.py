@@ -23,10 +23,10 @@ from unloader.storage.objects.object_staging import (
     PUBLICATION,
     Room,
     abort_uploads,
-    read_journal,
     refused,
 )
 from unloader.storage.storage_protocol import (
+    JOURNAL,
     MANIFEST,
     RUN_RECORD,
     STAGED_LINE,
@@ -40,7 +40,7 @@ from writers.errors import FormatError, WriteError
 def leftover(room: Room, holder: ObjectHolder | None, uploads: int = 0) -> Leftover:
     """Count what a run has left at a place; unfinished uploads count as staged files."""
     files = [each for each in room.bucket.within(room.prefix) if "/staged/" in each.key]
-    journal = read_journal(room, holder.folder) if holder is not None else b""
+    journal = room.read_record(holder.folder, JOURNAL) if holder is not None else b""
     return Leftover(
         directory=room.name,
         run_id=holder.run_id if holder is not None else "",

@@ -50,9 +50,17 @@ class Room:
         return f"{self.prefix}{folder}/{name}"
 
     def read_record(self, folder: str, name: str) -> bytes:
-        """Return a record of a run, or no bytes if it does not exist."""
+        """Return a record of a run, or no bytes if it does not exist.
+
+        The journal has several objects: these are all lines of its latest epoch.
+        """
+        key = self.record(folder, name)
+        if name == JOURNAL:
+            keys = sorted(each.key for each in self.bucket.within(f"{key}/"))
+            latest = [each for each in keys if _number(each)[0] == _number(keys[-1])[0]]
+            return b"".join(together(self.bucket.read, latest))
         try:
-            return self.bucket.read(self.record(folder, name))
+            return self.bucket.read(key)
         except FileNotFoundError:
             return b""
 
@@ -193,7 +201,7 @@ class Journal:
                 self._piece += 1
                 self._room.bucket.put(self._key(self._epoch, self._piece), data)
                 if self._piece >= _MOST_PIECES:
-                    self._restart(read_journal(self._room, self._folder))
+                    self._restart(self._room.read_record(self._folder, JOURNAL))
         except Exception as error:
             # The next call raises it.
             self._failure = error
@@ -207,13 +215,6 @@ class Journal:
 
     def _key(self, epoch: int, piece: int) -> str:
         return f"{self._prefix}{epoch:06d}-{piece:09d}"
-
-
-def read_journal(room: Room, folder: str) -> bytes:
-    """Return all lines of the latest epoch of a journal, or no bytes without a journal."""
-    keys = sorted(each.key for each in room.bucket.within(f"{room.record(folder, JOURNAL)}/"))
-    latest = [key for key in keys if _number(key)[0] == _number(keys[-1])[0]]
-    return b"".join(together(room.bucket.read, latest))
 
 
 def _number(key: str) -> tuple[int, int]:

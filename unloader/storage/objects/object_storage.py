@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -12,7 +13,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.objects.object_lock import Locks, ObjectHolder, held, is_alive, read_lock
+from unloader.storage.objects.object_lock import Lock, ObjectHolder, held, is_alive, read_lock
 from unloader.storage.objects.object_publishing import (
     carry_out,
     is_published,
@@ -26,7 +27,6 @@ from unloader.storage.objects.object_staging import (
     Room,
     abort_uploads,
     check_different,
-    read_journal,
     refused,
 )
 from unloader.storage.storage_protocol import (
@@ -55,6 +55,10 @@ from writers.model import UncompletedUpload
 from writers.objects import s3_requests
 from writers.objects.bucket import together
 
+BEAT_SECONDS = 5.0
+"""Between two renewals of the locks."""
+_PATIENCE_SECONDS = 10.0
+"""How long the end of a run waits for a renewal that is on its way."""
 _TRIES = 3
 
 
@@ -83,10 +87,13 @@ class ObjectRun(RunStorage):
             for room in self._rooms
         )
         with refused("take", self._rooms[0]), ExitStack() as undo:
-            self._locks = self._taken(claim)
-            undo.callback(self._locks.undo)
-            self._folder = self._locks.all[0].holder.folder
-            self._nonce = self._locks.all[0].holder.nonce
+            self._locks = self._taken(claim, undo)
+            self._folder = self._locks[0].holder.folder
+            self._nonce = self._locks[0].holder.nonce
+            self._ended = threading.Event()
+            self._renewing = threading.Thread(target=self._renew, name="lock", daemon=True)
+            self._renewing.start()
+            undo.callback(self._renew_no_more)
             for room in () if claim.overwrite else self._rooms:
                 if error := not_free(room.name, room.names(), shared=claim.shared):
                     raise error
@@ -97,7 +104,7 @@ class ObjectRun(RunStorage):
                 self._begin(claim)
             undo.pop_all()
 
-    def _taken(self, claim: Claim) -> Locks:
+    def _taken(self, claim: Claim, undo: ExitStack) -> tuple[Lock, ...]:
         """Take the locks when nothing is being published at any of the places."""
         me = ObjectHolder.here(claim.run_id, self.places, home=claim.home)
         folder = f"{quote(claim.run_id, safe='-_.')}.{me.nonce}"
@@ -107,24 +114,41 @@ class ObjectRun(RunStorage):
                 self.notices += tuple(text for run in complete(room.name) for text in run.messages)
             if claim.resumed and (seen := read_lock(self._rooms[0])) is not None:
                 folder = seen[0].folder
-            locks = Locks(self._rooms, replace(me, folder=folder, names=names))
-            # Another run may have begun to publish, and died, before the locks were ours.
-            if not any(lock.before is not None and lock.before.is_publishing for lock in locks.all):
-                return locks
-            locks.undo()
+            with ExitStack() as leaving:
+                locks = []
+                for room in self._rooms:
+                    lock = Lock(room, replace(me, folder=folder, names=names))
+                    lock.take()
+                    leaving.callback(lock.undo)
+                    locks.append(lock)
+                # Another run may have begun to publish, and died, before the locks were ours.
+                if not any(each.before and each.before.is_publishing for each in locks):
+                    undo.push(leaving.pop_all())
+                    return tuple(locks)
         raise OutputFailed(
-            f"another run is being published into {' or '.join(each.name for each in self._rooms)}",
+            f"another run is being published into {' or '.join(self.places)}",
             "wait until it ends, then start again",
         )
+
+    def _renew(self) -> None:
+        # A store that is out of reach for a while is asked again.
+        while not self._ended.wait(BEAT_SECONDS):
+            for lock in self._locks:
+                with suppress(WriteError, OutputFailed):
+                    lock.renew()
+
+    def _renew_no_more(self) -> None:
+        self._ended.set()
+        self._renewing.join(_PATIENCE_SECONDS)
 
     def _begin(self, claim: Claim) -> None:
         """Remove the leftovers of dead runs."""
         kept = b""
-        for lock in self._locks.all:
+        for lock in self._locks:
             before, uploads = lock.before, 0
             if before is not None:
                 uploads = abort_uploads(lock.room, before.names)
-                if claim.keeps_record and lock is self._locks.all[0]:
+                if claim.keeps_record and lock is self._locks[0]:
                     kept = lock.room.read_record(before.folder, RUN_RECORD)
             left = leftover(lock.room, before, uploads)
             if not left.is_empty:
@@ -135,7 +159,7 @@ class ObjectRun(RunStorage):
 
     def _resume(self, claim: Claim) -> None:
         """Keep the files of the dead run, uploads to final names included."""
-        for lock in self._locks.all:
+        for lock in self._locks:
             here = lock.before is not None and lock.before.run_id == claim.run_id
             is_its_record = claim.is_record_of_it
             if not here and not (is_its_record and is_its_record(self.recorded(RUN_RECORD))):
@@ -158,7 +182,8 @@ class ObjectRun(RunStorage):
         return ()
 
     def check(self) -> None:
-        self._locks.check()
+        for lock in self._locks:
+            lock.check()
 
     def _foreign(self, place: int) -> set[str]:
         room = self._rooms[place]
@@ -205,7 +230,7 @@ class ObjectRun(RunStorage):
                 )
 
     def _abort_uploads(self, kept: Collection[str]) -> None:
-        for lock in self._locks.all:
+        for lock in self._locks:
             abort_uploads(lock.room, lock.holder.names, kept=kept)
 
     def keep(self, name: str, data: bytes) -> None:
@@ -221,10 +246,8 @@ class ObjectRun(RunStorage):
     def recorded(self, name: str) -> bytes:
         home = self._rooms[0]
         with refused("read", home):
-            if name == JOURNAL:
-                if self._journal is not None:
-                    self._journal.settle()
-                return read_journal(home, self._folder)
+            if name == JOURNAL and self._journal is not None:
+                self._journal.settle()
             return home.read_record(self._folder, name)
 
     def append(self, line: bytes) -> None:
@@ -262,12 +285,14 @@ class ObjectRun(RunStorage):
         home = self._rooms[0]
         with refused("publish in", home):
             self._earlier.check_unchanged()
-            me = self._locks.all[0].holder
+            me = self._locks[0].holder
             publication = new_publication(me, self._rooms, moves, self._earlier.replaced)
             self._put(MANIFEST, manifest)
             self._put(PUBLICATION, encode(publication))
             # From here on the run is complete, and any process can finish it.
-            self._locks.begin_publishing()
+            for lock in self._locks[1:]:
+                lock.renew()
+            self._locks[0].renew(is_publishing=True)
             self._publishing = True
 
             what = ""
@@ -289,8 +314,7 @@ class ObjectRun(RunStorage):
             self._show_no_more()
             try:
                 if not what:
-                    sweep(self._rooms)
-                    self._locks.remove()
+                    self._sweep()
             except (OutputFailed, WriteError, OSError) as error:
                 what = _said(error)
         return (f"the staged files in {home.name} are not removed yet: {what}",) if what else ()
@@ -305,14 +329,21 @@ class ObjectRun(RunStorage):
                 self._journal.close()
                 self._journal = None
             self._abort_uploads(())
-            sweep(self._rooms)
-            self._locks.remove()
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove all that is left in each `_run`, and the locks, the first one last."""
+        sweep(self._rooms)
+        for lock in reversed(self._locks):
+            lock.remove()
 
     def close(self) -> None:
-        self._locks.leave_alone()
+        self._renew_no_more()
         if self._journal is not None:
             self._journal.close()
-        self._locks.release()
+        # If the store does not answer, the next process sees that the lock is not renewed.
+        for lock in () if self._renewing.is_alive() else self._locks:
+            lock.release()
 
 
 def _said(error: Exception) -> str:
@@ -375,10 +406,7 @@ class ObjectStorage(Storage):
         seen = read_lock(room)
         if seen is None:
             return b""
-        home = room.others(seen[0].places)[0]
-        if name == JOURNAL:
-            return read_journal(home, seen[0].folder)
-        return home.read_record(seen[0].folder, name)
+        return room.others(seen[0].places)[0].read_record(seen[0].folder, name)
 
     def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
         room = Room(place)

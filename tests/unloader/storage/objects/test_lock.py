@@ -58,7 +58,7 @@ def test_a_run_that_gives_signs_of_life_is_left_alone(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lock is renewed while it is watched."""
-    monkeypatch.setattr("unloader.storage.objects.object_lock.BEAT_SECONDS", 0.2)
+    monkeypatch.setattr("unloader.storage.objects.object_storage.BEAT_SECONDS", 0.2)
     place = s3.place("lock/alive")
     with ObjectStorage().take(claim(place, "one")) as run:
         with pytest.raises(OutputFailed, match="another run is writing"):
@@ -74,7 +74,7 @@ def test_a_run_that_was_cut_off_cannot_publish(
 ) -> None:
     """It comes back when another one has its place, which is then the only one that publishes."""
     place = s3.place("lock/cut")
-    monkeypatch.setattr("unloader.storage.objects.object_lock.BEAT_SECONDS", 3600.0)
+    monkeypatch.setattr("unloader.storage.objects.object_storage.BEAT_SECONDS", 3600.0)
     lost = ObjectStorage().take(claim(place, "lost"))
     moves = staged(lost, "of the lost one")
     with ObjectStorage().take(claim(place, "next")) as following:

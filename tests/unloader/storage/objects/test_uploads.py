@@ -16,9 +16,9 @@ from publications.storage_promises import check_storage
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects import object_publishing
-from unloader.storage.objects.object_staging import Journal, Room, read_journal
+from unloader.storage.objects.object_staging import Journal, Room
 from unloader.storage.objects.object_storage import ObjectRun, ObjectStorage
-from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move, RunStorage
+from unloader.storage.storage_protocol import JOURNAL, MANIFEST, Claim, Index, Move, RunStorage
 from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import Compression
@@ -165,13 +165,13 @@ def test_lines_stay_in_order(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> N
         if number % 3:
             written.settle()
     written.close()
-    assert read_journal(room, "run") == b"".join(lines)
+    assert room.read_record("run", JOURNAL) == b"".join(lines)
     assert len(room.bucket.within(room.record("run", "journal.jsonl/"))) <= 8
     again = Journal(room, "run")
     again.replace(b"anew\n")
     again.append(b"more\n")
     again.close()
-    assert read_journal(room, "run") == b"anew\nmore\n"
+    assert room.read_record("run", JOURNAL) == b"anew\nmore\n"
 
 
 def test_a_line_that_is_not_written_is_reported(
