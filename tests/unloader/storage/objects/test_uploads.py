@@ -15,7 +15,7 @@ from object_stores.s3_server import S3Server
 from publications.storage_promises import check_storage
 
 from unloader.errors import OutputFailed
-from unloader.storage.objects import object_publishing
+from unloader.storage.objects import object_publishing, object_storage
 from unloader.storage.objects.object_staging import Journal, Room
 from unloader.storage.objects.object_storage import ObjectRun, ObjectStorage
 from unloader.storage.storage_protocol import JOURNAL, MANIFEST, Claim, Index, Move, RunStorage
@@ -199,7 +199,7 @@ _COMMON = (
     (Bucket, "delete", 1),
     (Bucket, "put_new", 1),
     (Bucket, "delete", 2),
-    (object_publishing, "sweep", 1),
+    (object_storage, "sweep", 1),
 )
 """Steps of each publication that replaces a run: where they are, and the number of the call."""
 
@@ -210,7 +210,7 @@ _COMMON = (
     [
         (1, False, ((Bucket, "copy", 1), *_COMMON)),
         (2, False, ((Bucket, "copy", 2),)),
-        (2, True, ((s3_requests, "complete", 2), (object_publishing, "sweep", 1))),
+        (2, True, ((s3_requests, "complete", 2), (object_storage, "sweep", 1))),
     ],
 )
 def test_prefixes(
