@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from numa.kernel_files import mounts
 from numa.model import Topology
 from numa.topology import detect
 from unloader.errors import ConfigError, OutputFailed
@@ -353,10 +354,8 @@ def read_ceilings(path: Path) -> Ceilings:
         raise ConfigError(f"the file of ceilings {path} cannot be used: {error}", _AGAIN) from error
 
 
-_MOUNTS = Path("/proc/self/mountinfo")
 _CPUS = Path("/proc/cpuinfo")
 _MODEL = re.compile(r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", re.MULTILINE)
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def this_machine(topology: Topology) -> Machine:
@@ -380,29 +379,13 @@ def existing_directory(place: str) -> str | None:
 
 
 def mount_of(directory: str) -> Mount | None:
-    """Return the file system of a directory (proc(5), mountinfo); None if that is not known.
+    """Return the file system of a directory; None if that is not known.
 
     The last entry of the longest mount point that holds it counts: mounts may lie on mounts.
     """
-    try:
-        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-        real = os.path.realpath(directory)
-    except OSError:
-        return None
-    best: Mount | None = None
-    for line in lines:
-        first, _, second = line.partition(" - ")
-        fields, last = first.split(" "), second.split(" ")
-        if len(fields) < 5 or len(last) < 2:
-            continue
-        point = _unescaped(fields[4])
+    real, best = os.path.realpath(directory), None
+    for _, point, kind, source, _ in mounts(Path("/proc")):
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         if inside and (best is None or len(point) >= len(best.point)):
-            best = Mount(point=point, source=_unescaped(last[1]), type=last[0])
+            best = Mount(point=point, source=source, type=kind)
     return best
-
-
-def _unescaped(text: str) -> str:
-    plain = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
-    # JSON can contain only UTF-8.
-    return plain.encode("utf-8", "replace").decode("utf-8")

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 # ruff: noqa: E402
 from unloader.worker.memory import tune
@@ -34,13 +34,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader.errors import failure_of
+from unloader.events import UnitAdvanced
 from unloader.model import AttemptFailure, Preload
 from unloader.redaction import guard_streams
 from unloader.secrets.keys import masking_keys
 from unloader.sources.base import (
     SHARES,
     Reader,
-    Text,
     TextReader,
     is_large_row,
     read_again,
@@ -57,7 +57,7 @@ from unloader.tuning.measuring_tasks import (
     Written,
 )
 from unloader.worker.masked_failures import failure_without_values
-from unloader.worker.unit import RowEstimate, copy_unit
+from unloader.worker.unit import copy_unit
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.files.regular import write_error
 from writers.files.sink import Sink
@@ -65,8 +65,7 @@ from writers.large_rows import LargeRow
 from writers.model import Compression, TextFormat
 
 if TYPE_CHECKING:
-    from partition_planner.model import Piece, WorkUnit
-    from unloader.model import Extract
+    from partition_planner.model import WorkUnit
 
 Task = WriteTask | ConnectTask | FetchTask | SampleTask | Preload
 Answer = Written | Fetched | Sample | AttemptFailure | None
@@ -168,28 +167,48 @@ def _file_in(directory: str) -> Iterator[str]:
             os.unlink(path)
 
 
+class _TimeIsOver(Exception):
+    """Ends a unit at the end of the time for fetching."""
+
+
 def _fetch(task: FetchTask) -> Fetched:
-    """Have the code of a worker drop the rows of the open reader, until the time is over."""
+    """Have the code of a worker drop the rows of the open reader, until the time is over.
+
+    The rows of a unit that is cut off count, as far as they were reported. The first rows of all
+    are waited for, however long they take, because a figure needs some.
+    """
     rows = size = wraps = 0
+    last = UnitAdvanced(worker=0, unit="", rows=0, bytes=0)
+
+    def over() -> bool:
+        return bool(rows or last.rows) and time.monotonic() >= began + task.seconds
+
+    def progress(event: UnitAdvanced) -> None:
+        nonlocal last
+        last = event
+        if over():
+            raise _TimeIsOver
+
     before, cpu = traffic(), time.process_time()
     began = time.monotonic()
-    reader = TimedReader(_readers[-1], began + task.seconds)
-    for number in count():
-        if number and number % len(task.units) == 0:
-            wraps += 1
-            if not rows:
-                break  # None of them has a row.
-        copied = copy_unit(task.units[number % len(task.units)], reader, lambda progress: None)
-        rows += copied.rows
-        size += sum(each.bytes for each in copied.files)
-        if reader.is_over:
-            break
+    with suppress(_TimeIsOver):
+        for number in count():
+            if number and number % len(task.units) == 0:
+                wraps += 1
+                if not rows:
+                    break  # None of them has a row.
+            copied = copy_unit(task.units[number % len(task.units)], _readers[-1], progress)
+            rows += copied.rows
+            size += sum(each.bytes for each in copied.files)
+            last = replace(last, rows=0, bytes=0)
+            if over():
+                break
     ended = time.monotonic()
     after, used = traffic(), time.process_time() - cpu
     _close()  # It was left in the middle of a statement.
     return Fetched(
-        rows=rows,
-        bytes=size,
+        rows=rows + last.rows,
+        bytes=size + last.bytes,
         began=began,
         ended=ended,
         cpu_seconds=used,
@@ -197,66 +216,6 @@ def _fetch(task: FetchTask) -> Fetched:
         network_bytes=max(0, after[0] - before[0]) if after and before else None,
         network_round_trip_seconds=after[1] if after else None,
     )
-
-
-T = TypeVar("T")
-
-
-class TimedReader:
-    """Passes on what a reader gives; a `unloader.sources.base.TextReader` if that one is.
-
-    A unit that is cut off looks like a finished one, so its rows count. The first item
-    of all is waited for, however long it takes, because a figure needs one.
-    """
-
-    def __init__(self, reader: Reader, until: float) -> None:
-        """Take an open reader, and the monotonic time after which nothing more is asked of it."""
-        self._reader = reader
-        self._until = until
-        self._estimate = RowEstimate()
-        self._has_begun = self._is_cut = False
-        self.encoded_rows = 0
-        """Of the last text: as the source counts them, or estimated where it was cut off."""
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether the time is over."""
-        return self._has_begun and time.monotonic() >= self._until
-
-    def batches(self, extract: Extract, piece: Piece, *, batch_bytes: int) -> Iterator[Any]:
-        """Yield batches as `Reader.batches` does, until the time is over."""
-        return self._timed(lambda: self._reader.batches(extract, piece, batch_bytes=batch_bytes))
-
-    def encoded(
-        self, extract: Extract, piece: Piece, text: TextFormat
-    ) -> Iterator[tuple[Text, ...]]:
-        """Yield text as `TextReader.encoded` does, until the time is over."""
-        reader = cast(TextReader, self._reader)
-        estimated = 0
-        for each in self._timed(lambda: reader.encoded(extract, piece, text)):
-            estimated += self._estimate(each)
-            yield each
-        # A statement that was cut off has no count.
-        self.encoded_rows = estimated if self._is_cut else reader.encoded_rows
-
-    def close(self) -> None:
-        """Leave the reader open: it is the caller's."""
-
-    def _timed(self, items: Callable[[], Iterator[T]]) -> Iterator[T]:
-        self._is_cut = self.is_over
-        if self._is_cut:
-            return
-        iterator = items()
-        for item in iterator:
-            self._has_begun = True
-            yield item
-            del item
-            self._is_cut = self.is_over
-            if self._is_cut:
-                break
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            close()
 
 
 _ROUND_TRIP_AT = 68  # tcpi_rtt, in microseconds: linux/tcp.h, struct tcp_info
@@ -270,28 +229,21 @@ def traffic() -> tuple[int, float] | None:
     The round trip is in seconds, of the connection that has received most, as the kernel smoothes
     it. None without a connection whose figures are known.
     """
-    found = list(_connections())
-    return (sum(size for size, _ in found), max(found)[1]) if found else None
-
-
-def _connections() -> Iterator[tuple[int, float]]:
-    """Yield of each established connection the bytes received and the round trip in seconds."""
-    try:
-        descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:
-        return
-    for descriptor in descriptors:
-        with suppress(OSError, struct.error):
-            if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
-                continue
-            with socket.socket(fileno=os.dup(descriptor)) as each:
-                if each.family not in (socket.AF_INET, socket.AF_INET6):
+    found = []
+    with suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError, struct.error):
+                if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                     continue
-                each.getpeername()  # Raises unless it is connected.
-                info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-                (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
-                (microseconds,) = struct.unpack_from("=I", info, _ROUND_TRIP_AT)
-                yield received, microseconds / 1e6
+                with socket.socket(fileno=os.dup(int(name))) as each:
+                    if each.family not in (socket.AF_INET, socket.AF_INET6):
+                        continue
+                    each.getpeername()  # Raises unless it is connected.
+                    info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+                    (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
+                    (microseconds,) = struct.unpack_from("=I", info, _ROUND_TRIP_AT)
+                    found.append((received, microseconds / 1e6))
+    return (sum(size for size, _ in found), max(found)[1]) if found else None
 
 
 class _Rows(Struct):

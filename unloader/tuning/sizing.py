@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from unloader.errors import UsageError
 from unloader.nouns import counted
+from unloader.tuning.points import Point
 
 _DIGITS = 6
 _EXACT = 10**15
@@ -49,19 +50,6 @@ class Question(Struct, frozen=True, kw_only=True):
     """Cores of the machine that measured, where its figures do not say."""
 
 
-class Measured(Struct, frozen=True, kw_only=True):
-    """One run, or one point of a sweep."""
-
-    workers: int
-    seconds: float
-    rows: float | None = None
-    bytes: float | None = None
-    """Of text before compression."""
-    cores: float | None = None
-    """Cores of the workers; None if unknown."""
-    cpu_seconds: float | None = None
-
-
 class CodecSpace(Struct, frozen=True, kw_only=True):
     """What a format and a codec make of rows."""
 
@@ -78,7 +66,8 @@ class Basis(Struct, frozen=True, kw_only=True):
     """The measurements of one file or several."""
 
     origins: tuple[str, ...] = ()
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[Point, ...] = ()
+    """Bytes are of text before compression, and cores are of the workers."""
     predicted: bool = False
     """The points were made of ceilings: no run has been measured."""
     rows: float | None = None
@@ -177,15 +166,6 @@ class _Level(Struct, frozen=True, kw_only=True):
         return f"{counted(self.workers, 'worker')} on {self.cores:g} {cores}"
 
 
-def size(question: Question, basis: Basis) -> Sizing:
-    """Return the answer to a question, with every step.
-
-    Raises:
-        UsageError: Something is neither given nor known, or no figure can be reckoned with.
-    """
-    return _Reckoning(question, basis).run()
-
-
 def rounded(value: float) -> float:
     """Return a value with six digits of it; whole numbers are kept."""
     if value == 0 or (float(value).is_integer() and abs(value) < _EXACT):
@@ -202,10 +182,15 @@ def shown(value: float) -> str:
     return f"{value:,.{min(decimals, 12)}f}".rstrip("0").rstrip(".")
 
 
-class _Reckoning:
+class Reckoning:
     """A sheet with the lines in the order in which they were reckoned."""
 
     def __init__(self, question: Question, basis: Basis) -> None:
+        """Begin the sheet.
+
+        Raises:
+            UsageError: Something is neither given nor known.
+        """
         rows = question.rows if question.rows is not None else basis.rows
         width = question.row_bytes if question.row_bytes is not None else basis.row_bytes
         if rows is None:
@@ -279,6 +264,7 @@ class _Reckoning:
         return found
 
     def run(self) -> Sizing:
+        """Return the answer to the question, with every step."""
         question = self.question
         needed = self.machine_for_window() if self.needed_rate is not None else None
         there = self.time_on(question.cores) if question.cores is not None else None
@@ -308,9 +294,9 @@ class _Reckoning:
         )
 
     def measured_levels(self) -> list[_Level]:
-        grouped = defaultdict(list)
+        grouped, found = defaultdict[int, list[Point]](list), []
         for each in self.basis.measured:
-            grouped[each.workers].append(each)
+            grouped[each.parallelism].append(each)
             if each.bytes is None:
                 what = "how wide the rows were"
                 if each.rows is None:
@@ -318,27 +304,23 @@ class _Reckoning:
                 self.assumptions.append(
                     f"the points do not show {what}: assumed to be as in this question"
                 )
-        found = []
-        for workers in sorted(grouped):
-            rates, costs = [], []
-            for each in grouped[workers]:
-                rows = self.rows if each.rows is None else each.rows
-                size = each.bytes or rows * self.width
-                rates.append(size / each.seconds)
-                if each.cpu_seconds is not None:
-                    costs.append(each.cpu_seconds / size)
-            measured_cores = self.question.measured_cores
-            known = [each.cores for each in grouped[workers] if each.cores is not None]
-            if not known and measured_cores is None:
-                self.assumptions.append(
-                    "one core for each worker, because the number of cores of that machine is "
-                    "unknown"
-                )
+        for workers, points in sorted(grouped.items()):
+            sizes = [each.bytes or (each.rows or self.rows) * self.width for each in points]
+            sized = list(zip(points, sizes, strict=True))
+            costs = [e.cpu_seconds / size for e, size in sized if e.cpu_seconds is not None]
+            cores = next((each.cores for each in points if each.cores is not None), None)
+            if cores is None:
+                cores = min(workers, self.question.measured_cores or workers)
+                if self.question.measured_cores is None:
+                    self.assumptions.append(
+                        "one core for each worker, because the number of cores of that machine is "
+                        "unknown"
+                    )
             found.append(
                 _Level(
                     workers=workers,
-                    cores=known[0] if known else min(workers, measured_cores or workers),
-                    rate=median(rates),
+                    cores=cores,
+                    rate=median(size / each.seconds for each, size in sized),
                     cpu_seconds_per_byte=median(costs) if costs else None,
                 )
             )

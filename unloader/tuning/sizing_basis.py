@@ -16,7 +16,7 @@ from unloader.nouns import counted
 from unloader.tuning.analysis import Analysis
 from unloader.tuning.ceilings import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
 from unloader.tuning.points import MOST_POINTS, Point, points_of
-from unloader.tuning.sizing import Basis, CodecSpace, Measured
+from unloader.tuning.sizing import Basis, CodecSpace
 from unloader.tuning.sweep_document import SweepDocument, is_sweep, point_of, sweep_of
 from writers.files.regular import read_regular
 
@@ -114,14 +114,11 @@ def _of_csv(path: Path, text: str) -> Basis:
 def _of_sweep(found: Analysis, path: Path) -> Basis:
     """Return the measurements of a sweep, or the levels of an analysis of points."""
     if not isinstance(found, SweepDocument):
-        amounts = {found.work.unit: found.work.amount}
+        amount: dict[str, Any] = (
+            {found.work.unit: found.work.amount} if found.work.unit != "table" else {}
+        )
         levels = (
-            Point(
-                parallelism=each.parallelism,
-                seconds=each.seconds,
-                rows=amounts.get("rows"),
-                bytes=amounts.get("bytes"),
-            )
+            Point(parallelism=each.parallelism, seconds=each.seconds, **amount)
             for each in found.levels
         )
         return _of_points([("", _measured(level, is_text=True)) for level in levels], path)
@@ -139,26 +136,20 @@ def _of_sweep(found: Analysis, path: Path) -> Basis:
     )
 
 
-def _measured(point: Point, *, is_text: bool) -> Measured:
+def _measured(point: Point, *, is_text: bool) -> Point:
     """Return a point; its bytes are not used unless they are text before compression."""
     size = point.bytes if is_text else None
     if point.rows is not None and point.row_bytes is not None:
         size = point.rows * point.row_bytes
-    return Measured(
-        workers=point.parallelism,
-        seconds=point.seconds,
-        rows=point.rows,
-        bytes=size,
-        cores=None if point.cores is None else min(point.parallelism, point.cores),
-        cpu_seconds=point.cpu_seconds,
-    )
+    cores = None if point.cores is None else min(point.parallelism, point.cores)
+    return replace(point, bytes=size, cores=cores)
 
 
 def _settings_text(settings: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {text}" for name, text in settings.items() if name != "parallelism")
 
 
-def _of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
+def _of_points(found: list[tuple[str, Point]], path: Path) -> Basis:
     if not found:
         raise ConfigError(f"{path} has no points", _SWEEP_FILE)
     if len(found) > MOST_POINTS:
@@ -201,8 +192,8 @@ def _of_run(manifest: Manifest, where: str) -> Basis:
     return Basis(
         origins=(f"the run {manifest.run_id} in {where}: {counted(workers, 'worker')}",),
         measured=(
-            Measured(
-                workers=workers,
+            Point(
+                parallelism=workers,
                 seconds=seconds,
                 rows=totals.rows,
                 bytes=size if text else None,
@@ -233,7 +224,7 @@ def _of_ceilings(found: Ceilings, path: Path) -> Basis:
     """
     encoder, levels = found.encoder, found.source.levels if found.source is not None else ()
     text = encoder is not None and encoder.format == "csv"
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[Point, ...] = ()
     spaces: tuple[CodecSpace, ...] = ()
     if encoder is not None:
         cores = found.machine.cores
@@ -282,7 +273,7 @@ def _most_of_source(levels: tuple[SourceLevel, ...]) -> float | None:
     return max(each.rows_per_second for each in levels)
 
 
-def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) -> Measured:
+def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) -> Point:
     workers = level.parallelism
     encode = encoder.encode_cpu_seconds / encoder.sample_rows
     cost = level.cpu_seconds / level.rows + encode
@@ -292,8 +283,8 @@ def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) ->
     if cost:
         rates.append(min(workers, cores) / cost)
     rate = min(rates)
-    return Measured(
-        workers=workers,
+    return Point(
+        parallelism=workers,
         seconds=1.0,
         rows=rate,
         bytes=rate * encoder.row_bytes if encoder.format == "csv" else None,
@@ -313,8 +304,8 @@ _RECORD_SECONDS = {
 RECORD = Basis(
     origins=("the published record of 2015: Oracle, 2 x Xeon E5-2630 v3, 16 cores",),
     measured=tuple(
-        Measured(
-            workers=workers,
+        Point(
+            parallelism=workers,
             seconds=seconds,
             rows=_RECORD_ROWS,
             bytes=_RECORD_ROWS * _RECORD_ROW_BYTES,

@@ -274,7 +274,7 @@ def size(**values: Any) -> None:
         window_seconds=values["window"], **{name: values[name] for name in same}
     )
     basis = basis_of(values["from"], like_record=values["like"] == "record")
-    found = sizing.size(question, basis)
+    found = sizing.Reckoning(question, basis).run()
     render.answer(values, found, lambda: "\n\n".join(_size_parts(found)))
 
 
