@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -311,10 +311,10 @@ def measured_sample(
     return sample
 
 
-def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
-    """Return a few units, in table order and evenly over the table."""
+def spread_units(units: Sequence[WorkUnit], most: int = SAMPLED_UNITS) -> tuple[WorkUnit, ...]:
+    """Return at most a number of units, in table order and evenly over the table."""
     ordered = sorted(units, key=lambda unit: unit.id)
-    count = min(SAMPLED_UNITS, len(ordered))
+    count = min(most, len(ordered))
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 

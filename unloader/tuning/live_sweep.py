@@ -22,7 +22,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -43,13 +42,14 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
-from unloader.model import Request, Stages, UnitResult
+from unloader.model import Request, UnitResult
 from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.name_templates import has_fields
 from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.analysis import Analysis, Rules
+from unloader.tuning.codec_choice import spread_units
 from unloader.tuning.machine_load import Sampler, machine_of
 from unloader.tuning.sweep_document import (
     Measurement,
@@ -76,16 +76,8 @@ _LEAST_UNIT_BYTES = 1024 * 1024
 
 PREFIX = "_sweep-"
 """Of the directories; what a killed sweep has left is found by it."""
-_OF_A_RUN = ("_manifest.json", "_run")
-
-WITHOUT_PSUTIL = (
-    "CPUs, disks and memory are not measured: psutil is not installed. Next: pip install "
-    "'unloader[sweep]'"
-)
 
 _LEAST_SECONDS = 1e-6
-
-T = TypeVar("T")
 
 
 def sweep(
@@ -113,8 +105,6 @@ def sweep(
         UnloaderError: As `unloader.api.unload`, of the first measurement. A point that fails later
             is reported. Interrupted, if `stop` returned True before anything was measured.
     """
-    if not variants:
-        raise UsageError("a sweep without points measures nothing", "give --parallelism 1,2,4")
     runs = len(variants) * options.repeats + options.warm_up
     if runs > MOST_MEASUREMENTS:
         raise UsageError(
@@ -124,11 +114,10 @@ def sweep(
     alone = []
     for each in variants:
         # Without the options of single runs.
-        request = each.request
-        session = replace(request.source.session, keep_snapshot_seconds=0.0)
-        output = replace(request.output, overwrite=False, keep=None, latest_link=None)
-        source = replace(request.source, session=session)
-        request = replace(request, output=output, source=source, verify="none")
+        source, output = each.request.source, each.request.output
+        source = replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
+        output = replace(output, overwrite=False, keep=None, latest_link=None)
+        request = replace(each.request, output=output, source=source, verify="none")
         alone.append(replace(each, request=request))
     sweep_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
     with places(alone[0].request.output.destinations, sweep_id) as roots:
@@ -166,7 +155,10 @@ class _Sweep:
     def run(self, rules: Rules) -> SweepDocument:
         options, taken = self.options, None
         if find_spec("psutil") is None:
-            self._warn(WITHOUT_PSUTIL)
+            self._warn(
+                "CPUs, disks and memory are not measured: psutil is not installed. Next: pip "
+                "install 'unloader[sweep]'"
+            )
         most = max(each.parallelism for each in self.variants)
         if options.sample is not None:
             request = self.variants[0].request
@@ -303,17 +295,17 @@ class _Sweep:
         )
 
     def _point(self, at: int) -> PointReport:
-        measured = self.measured[at]
-        speeds = [each.rows_per_second for each in measured]
+        variant, measured = self.variants[at], tuple(self.measured[at])
         state: PointState = "unsteady" if self._is_unsteady(at) else "steady"
         if at in self.problems:
             state = "failed"
         elif len(measured) < 2:
             state = "once" if measured else "not measured"
+        speeds = [each.rows_per_second for each in measured]
         return PointReport(
-            settings=self.variants[at].settings,
-            parallelism=self.variants[at].parallelism,
-            measurements=tuple(measured),
+            settings=variant.settings,
+            parallelism=variant.parallelism,
+            measurements=measured,
             state=state,
             problem=self.problems.get(at, ""),
             rows_per_second=statistics.median_low(speeds) if speeds else None,
@@ -476,53 +468,36 @@ def waits_of(results: Sequence[UnitResult]) -> dict[str, float]:
     seconds = sum(each.seconds for each in results)
     if not seconds or any(each.stages.load is None for each in results):
         return {}
+    waits = dict.fromkeys(("source", "output", "delay"), 0.0)
+
+    def divide(waited: float, cause: str, wall: float, busy: float, delayed: float) -> None:
+        """Divide a wait for a stage into a wait for something outside and a wait for a CPU.
+
+        All are seconds: the wall of the stage, its CPU, and the time it was ready and had no CPU.
+        """
+        outside = max(0.0, wall - busy - delayed)
+        if whole := outside + busy + delayed:
+            waits[cause] = waits.get(cause, 0.0) + waited * outside / whole
+            waits["delay"] += waited * delayed / whole
+
+    for stages in (each.stages for each in results):
+        load = stages.load
+        assert load is not None
+        known = load.fetch_cpu_s + load.encode_cpu_s + stages.compress_cpu_s + load.write_cpu_s
+        # Threads of a driver work for the fetch.
+        fetching = load.fetch_cpu_s + max(0.0, load.process_cpu_s - known)
+        divide(load.starved_s, "source", stages.fetch_s, fetching, load.fetch_delay_s)
+        # Without a compressing thread none is blocked, and writing alone is waited for.
+        compressing = stages.compress_s + load.compress_blocked_s
+        by_writing = load.compress_blocked_s / compressing if compressing else 1.0
+        blocked = load.encode_blocked_s
+        for_writing = blocked * by_writing + load.closing_s
+        divide(for_writing, "output", stages.write_s, load.write_cpu_s, load.write_delay_s)
+        busy, delayed = stages.compress_cpu_s, load.compress_delay_s
+        divide(blocked * (1 - by_writing), "codec", stages.compress_s, busy, delayed)
+        waits["delay"] += load.encode_delay_s
     causes = ("source", "output", "delay") if cpu_delay.is_known() else ("source", "output")
-    columns = zip(*(_waits(each.stages) for each in results), strict=True)
-    return {
-        cause: min(1.0, sum(column) / seconds)
-        for cause, column in zip(causes, columns, strict=False)
-    }
-
-
-def _waits(stages: Stages) -> tuple[float, float, float]:
-    """Return the seconds that one unit waited for the source, for its output, and for a CPU."""
-    load = stages.load
-    assert load is not None
-    known = load.fetch_cpu_s + load.encode_cpu_s + stages.compress_cpu_s + load.write_cpu_s
-    # Threads of a driver work for the fetch.
-    fetching = load.fetch_cpu_s + max(0.0, load.process_cpu_s - known)
-    source, for_fetch = _divided(load.starved_s, stages.fetch_s, fetching, load.fetch_delay_s)
-    # Without a compressing thread none is blocked, and writing alone is waited for.
-    compressing = stages.compress_s + load.compress_blocked_s
-    by_writing = load.compress_blocked_s / compressing if compressing else 1.0
-    blocked = load.encode_blocked_s
-    output, for_write = _divided(
-        blocked * by_writing + load.closing_s,
-        stages.write_s,
-        load.write_cpu_s,
-        load.write_delay_s,
-    )
-    _, for_compress = _divided(
-        blocked * (1 - by_writing),
-        stages.compress_s,
-        stages.compress_cpu_s,
-        load.compress_delay_s,
-    )
-    return source, output, for_fetch + for_write + for_compress + load.encode_delay_s
-
-
-def _divided(waited: float, wall: float, busy: float, delayed: float) -> tuple[float, float]:
-    """Divide a wait for a stage into a wait for something outside and a wait for a CPU.
-
-    Args:
-        waited: Seconds.
-        wall: Of the stage.
-        busy: CPU seconds of the same.
-        delayed: Seconds in which it was ready and had no CPU.
-    """
-    outside = max(0.0, wall - busy - delayed)
-    whole = outside + busy + delayed
-    return (waited * outside / whole, waited * delayed / whole) if whole else (0.0, 0.0)
+    return {cause: min(1.0, waits[cause] / seconds) for cause in causes}
 
 
 def rounds(points: int, repeats: int, seed: int) -> Iterator[tuple[int, ...]]:
@@ -560,7 +535,7 @@ def _sampled(
         run = api.plan(request, observe=observe).run
     every = run.plan.units
     number = max(math.ceil(len(every) * share), min(len(every), parallelism))
-    chosen = {unit.id for unit in evenly(sorted(every, key=lambda unit: unit.id), number)}
+    chosen = {unit.id for unit in spread_units(every, number)}
     # In the order of the plan, the largest first: the order in which seats take them.
     units = tuple(unit for unit in every if unit.id in chosen)
     rows, of_rows = _total(units, "rows"), _total(every, "rows")
@@ -571,12 +546,6 @@ def _sampled(
     return replace(run, plan=replace(run.plan, units=units)), SampleTaken(
         units=len(units), of_units=len(every), rows=rows, of_rows=of_rows, share=part
     )
-
-
-def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
-    """Return a number of the items, at equal distances."""
-    step = len(items) / number
-    return tuple(items[int((at + 0.5) * step)] for at in range(number))
 
 
 def _total(units: Sequence[WorkUnit], name: str) -> int | None:
@@ -596,40 +565,36 @@ def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[tuple[Path,
         UsageError: A destination is a stream, or has fields.
         OutputFailed: One holds a run, or a directory cannot be made there.
     """
-    if destination_kind(destinations) == "null":
+    kind = destination_kind(destinations)
+    if kind == "null":
         yield ()
         return
-    if destination_kind(destinations) != "directories":
+    if kind != "directories":
         raise UsageError(
             f"a sweep cannot write to {destinations[0]}, which accepts data only once",
             "give a directory with --to, or --to null:",
         )
+    hint = "give another directory with --to, or --to null:"
+    made, roots = list[Path](), list[Path]()
     for place in destinations:
         if has_fields(place):
             raise UsageError(
                 f"--to {place} has fields, but a sweep names its directories itself",
                 "give the directory above the fields",
             )
-        for name in _OF_A_RUN:
+        for name in ("_manifest.json", "_run"):
             if os.path.lexists(Path(place) / name):
                 raise OutputFailed(
                     f"{place} holds a run ({name}), which a sweep does not change",
                     "give a directory on the same disk without a run",
                 )
-    made: list[Path] = []
-    roots: list[Path] = []
-    hint = "give another directory with --to, or --to null:"
     try:
         for directory in map(Path, destinations):
             missing = [each for each in (directory, *directory.parents) if not each.exists()]
-            for each in reversed(missing):
-                each.mkdir()
-                made.append(each)
-            if not directory.is_dir():
-                raise OutputFailed(f"{directory} is not a directory", hint)
             root = directory / f"{PREFIX}{sweep_id}"
-            root.mkdir()
-            roots.append(root)
+            for each in (*reversed(missing), root):
+                each.mkdir()
+                (roots if each == root else made).append(each)
         yield tuple(roots)
     except OSError as error:
         raise OutputFailed(

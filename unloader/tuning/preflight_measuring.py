@@ -86,33 +86,21 @@ class Budget(Struct, frozen=True, kw_only=True):
     """Of rows for the encoder and the codecs."""
 
 
-def measure(
-    request: Request, budget: Budget, *, observe: Observer, stop: Callable[[], bool]
-) -> Ceilings:
-    """Return the ceilings of a run.
-
-    Args:
-        request: The run; its source's kind is empty where none is given, and its destination where
-            no disk is to be measured.
-        budget: The parts to measure, and the largest amounts for them.
-        observe: Called with each step.
-        stop: Asked several times a second.
-
-    Raises:
-        ConfigError: The seats are impossible, or the driver is missing.
-        SourceError: The source cannot be opened, or refuses the table.
-        PlanFailed: The table cannot be cut.
-        Interrupted: `stop` returned True.
-    """
-    return _Measuring(request, budget, observe, stop).run()
-
-
-class _Measuring:
-    """A preflight in progress: its figures so far, and the blank ones."""
+class Preflight:
+    """Measures the ceilings of a run: the figures so far, and the blank ones."""
 
     def __init__(
         self, request: Request, budget: Budget, observe: Observer, stop: Callable[[], bool]
     ) -> None:
+        """Measure nothing yet.
+
+        Args:
+            request: The run; its source's kind is empty where none is given, and its destination
+                where no disk is to be measured.
+            budget: The parts to measure, and the largest amounts for them.
+            observe: Called with each step.
+            stop: Asked several times a second.
+        """
         self.request = request
         self.budget = budget
         self.observe = observe
@@ -152,6 +140,14 @@ class _Measuring:
             self.miss(what, error.message)
 
     def run(self) -> Ceilings:
+        """Return the ceilings.
+
+        Raises:
+            ConfigError: The seats are impossible, or the driver is missing.
+            SourceError: The source cannot be opened, or refuses the table.
+            PlanFailed: The table cannot be cut.
+            Interrupted: `stop` returned True.
+        """
         most = seat_request(self.request, max(self.workers, *self.levels))
         with LocalExecutor(
             most.first(most.parallelism),
@@ -267,15 +263,12 @@ class _Measuring:
             for part in wanted:
                 self.miss(part, "the table has no rows")
             return
-        workers = list[Fetched]()
-        levels = tuple[SourceLevel, ...]()
+        workers, levels = list[Fetched](), list[SourceLevel]()
         if {"source", "connection"} & set(wanted):
             with self.part("source"):
-                answers = self.fetch(ready, executor)
-                workers = [each for _, found in answers for each in found]
-                levels = tuple(_level_of(level, found) for level, found in answers)
+                levels = self.fetch(ready, executor, workers)
         if "source" in wanted and levels:
-            self.add_source(ready, levels, workers)
+            self.add_source(ready, [each for each in levels if each.rows], workers)
         if "encoder" in wanted:
             self.observe(PhaseStarted(phase="measuring"))
             with self.part("encoder"):
@@ -285,9 +278,9 @@ class _Measuring:
                 self.connection(catalog, ready.extract.source.kind, levels, workers)
 
     def fetch(
-        self, ready: ResolvedTable, executor: LocalExecutor
-    ) -> list[tuple[int, tuple[Fetched, ...]]]:
-        """Return the answers of the workers of each level.
+        self, ready: ResolvedTable, executor: LocalExecutor, workers: list[Fetched]
+    ) -> list[SourceLevel]:
+        """Return the levels, and add the answers of all workers to a list.
 
         Each level begins with units that those before it have not reached, as far as there are any:
         rows that are read twice may come from a cache. All workers connect before one fetches.
@@ -306,10 +299,10 @@ class _Measuring:
             )
             for unit in sorted(ready.plan.units, key=lambda unit: unit.id)
         ]
-        answers, first = [], 0
+        levels = []
         for level in self.levels:
             # Every n-th unit, from a different first unit.
-            starts = [at % len(tasks) for at in range(first, first + level)]
+            starts = [at % len(tasks) for at in range(len(workers), len(workers) + level)]
             turned = [(*tasks[at:], *tasks[:at])[:: min(level, len(tasks))] for at in starts]
             measure_together(
                 executor,
@@ -325,15 +318,30 @@ class _Measuring:
                 patience_seconds=seconds + _BEGIN_SECONDS,
                 stop=self.stop,
             )
-            answers.append((level, found))
-            first += level
-        return answers
+            workers += found
+            took = max(each.ended for each in found) - min(each.began for each in found)
+            took = max(took, _LEAST_SECONDS)
+            rows, size = sum(each.rows for each in found), sum(each.bytes for each in found)
+            known = [t for each in found if (t := each.network_bytes) is not None]
+            network = round(sum(known) / took) if len(known) == len(found) else None
+            levels.append(
+                SourceLevel(
+                    parallelism=level,
+                    rows=rows,
+                    bytes=size,
+                    seconds=round(took, 3),
+                    rows_per_second=round(rows / took, 1),
+                    bytes_per_second=round(size / took),
+                    cpu_seconds=round(sum(each.cpu_seconds for each in found), 3),
+                    network_bytes_per_second=network,
+                )
+            )
+        return levels
 
     def add_source(
-        self, ready: ResolvedTable, levels: tuple[SourceLevel, ...], workers: list[Fetched]
+        self, ready: ResolvedTable, levels: list[SourceLevel], workers: list[Fetched]
     ) -> None:
         extract, units = ready.extract, len(ready.plan.units)
-        levels = tuple(each for each in levels if each.rows)
         if not levels:
             self.miss("source", "no row arrived")
             return
@@ -351,7 +359,7 @@ class _Measuring:
             partitions=extract.partitions,
             columns=len(extract.projection.columns),
             route=extract.projection.route,
-            levels=levels,
+            levels=tuple(levels),
         )
         self.found = replace(self.found, source=source)
 
@@ -390,7 +398,7 @@ class _Measuring:
         self,
         catalog: Catalog,
         kind: str,
-        levels: tuple[SourceLevel, ...],
+        levels: list[SourceLevel],
         workers: list[Fetched],
     ) -> None:
         trips = []
@@ -421,20 +429,3 @@ class _Measuring:
             all_bytes_per_second=max((*totals, *rates)) if totals else None,
         )
         self.found = replace(self.found, connection=connection)
-
-
-def _level_of(level: int, workers: Sequence[Fetched]) -> SourceLevel:
-    took = max(each.ended for each in workers) - min(each.began for each in workers)
-    took = max(took, _LEAST_SECONDS)
-    rows, size = sum(each.rows for each in workers), sum(each.bytes for each in workers)
-    known = [t for each in workers if (t := each.network_bytes) is not None]
-    return SourceLevel(
-        parallelism=level,
-        rows=rows,
-        bytes=size,
-        seconds=round(took, 3),
-        rows_per_second=round(rows / took, 1),
-        bytes_per_second=round(size / took),
-        cpu_seconds=round(sum(each.cpu_seconds for each in workers), 3),
-        network_bytes_per_second=round(sum(known) / took) if len(known) == len(workers) else None,
-    )

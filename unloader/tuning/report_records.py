@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from unloader.manifest.model import (
     FailedAttemptRecord,
     Manifest,
-    SampleRecord,
     TableEntry,
     TablesManifest,
     TotalsRecord,
@@ -209,6 +208,10 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
         ],
     )
     slowest = sorted(units, key=lambda unit: -unit.seconds)[:MOST_LINES]
+    done: dict[int | None, list[FinishedUnit]] = defaultdict(list)
+    for unit in units:
+        done[unit.worker].append(unit)
+    failed = Counter(each.worker for each in manifest.failed_attempts)
     return RunReport(
         manifest=replace(
             manifest,
@@ -232,13 +235,33 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
         # In a steered run, workers that never had to work were not idle.
         spread=_spread(units, 0 if manifest.parallelism_steps else len(manifest.workers)),
         stages=_sum(units),
-        workers=tuple(_workers(manifest)),
+        workers=tuple(
+            WorkerLine(
+                record=worker,
+                ended_s=max(_ends(done[worker.worker]).values(), default=None),
+                failed_attempts=failed[worker.worker],
+                stages=_sum(done[worker.worker]),
+            )
+            for worker in manifest.workers
+        ),
         bars=bars,
         units_per_bar=units_per_bar,
         slowest=tuple(replace(unit, files=()) for unit in slowest),
         failed=manifest.failed_attempts[:MOST_LINES],
         failed_attempts=len(manifest.failed_attempts) + manifest.failed_attempts_left_out,
-        samples=tuple(_samples(manifest.samples)),
+        # What a failed attempt had written counts no more, so a total may fall.
+        samples=tuple(
+            SampleLine(
+                at_s=now.at_s,
+                rows=now.rows,
+                rows_per_second=round(max(0, now.rows - before.rows) / passed, 1),
+                bytes_per_second=round(max(0, now.bytes - before.bytes) / passed, 1),
+                busy_workers=now.busy_workers,
+                cpu_by_node=now.cpu_by_node or {},
+            )
+            for before, now in pairwise(manifest.samples)
+            if (passed := now.at_s - before.at_s) > 0
+        ),
     )
 
 
@@ -248,21 +271,6 @@ def _sum(units: Iterable[FinishedUnit]) -> Stages:
     sums = {name: round(sum(getattr(each, name) for each in listed), 4) for name in names}
     sizes = [each.uncompressed_bytes for each in listed]
     return Stages(**sums, uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)))
-
-
-def _workers(manifest: Manifest) -> Iterator[WorkerLine]:
-    done: dict[int | None, list[FinishedUnit]] = defaultdict(list)
-    for unit in manifest.units:
-        done[unit.worker].append(unit)
-    failed = Counter(each.worker for each in manifest.failed_attempts)
-    for worker in manifest.workers:
-        mine = done[worker.worker]
-        yield WorkerLine(
-            record=worker,
-            ended_s=max(_ends(mine).values(), default=None),
-            failed_attempts=failed[worker.worker],
-            stages=_sum(mine),
-        )
 
 
 def _spread(units: Sequence[FinishedUnit], workers: int) -> Spread:
@@ -290,21 +298,6 @@ def _ends(units: Iterable[FinishedUnit]) -> dict[int, float]:
             ended = round(unit.started_s + unit.seconds, 4)
             ends[unit.worker] = max(ends.get(unit.worker, 0.0), ended)
     return ends
-
-
-def _samples(samples: Sequence[SampleRecord]) -> Iterator[SampleLine]:
-    for before, now in pairwise(samples):
-        passed = now.at_s - before.at_s
-        if passed > 0:
-            # What a failed attempt had written counts no more, so a total may fall.
-            yield SampleLine(
-                at_s=now.at_s,
-                rows=now.rows,
-                rows_per_second=round(max(0, now.rows - before.rows) / passed, 1),
-                bytes_per_second=round(max(0, now.bytes - before.bytes) / passed, 1),
-                busy_workers=now.busy_workers,
-                cpu_by_node=now.cpu_by_node or {},
-            )
 
 
 class TablesReport(Struct, frozen=True, kw_only=True):
@@ -433,11 +426,20 @@ def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage
             unit, levels = "rows", tuple(_levels_of_points(live))
         medians = (point.median for point in live.points)
         row_bytes = next((each.bytes / each.rows for each in medians if each is not None), None)
+    lines = list[CeilingLine]()
+    if ceilings is not None and ceilings.disk is not None and unit == "bytes":
+        rate = ceilings.disk.bytes_per_second
+        lines.append(CeilingLine(what="disk, sequential writes", rate=rate))
+    # In bytes it is the size of a row in the files that counts.
+    size = {"rows": 1.0, "bytes": row_bytes, "runs": None}[unit]
+    if ceilings is not None and ceilings.source is not None and size is not None:
+        rate = max(each.rows_per_second for each in ceilings.source.levels)
+        lines.append(CeilingLine(what="source, rows thrown away", rate=round(rate * size, 1)))
     page = SweepPage(
         sweep=found if live is None else replace(live, points=()),
         unit=unit,
         levels=levels,
-        ceilings=tuple(_ceiling_lines(ceilings, unit, row_bytes)) if ceilings is not None else (),
+        ceilings=tuple(lines),
     )
     if live is None:
         return page
@@ -459,20 +461,19 @@ def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage
     return replace(
         page,
         recommended_options=label(live.recommended_options),
-        points=tuple(map(_point_line, live.points)),
+        points=tuple(
+            PointLine(
+                label=label(point.settings),
+                runs=len(point.measurements),
+                point=replace(point, measurements=()),
+                median=each and replace(each, timeline=()),
+            )
+            for point in live.points
+            for each in (point.median,)
+        ),
         shown_point=label(shown.settings) if shown is not None else "",
         bars=bars,
         units_per_bar=together,
-    )
-
-
-def _point_line(point: PointReport) -> PointLine:
-    median = point.median
-    return PointLine(
-        label=label(point.settings),
-        runs=len(point.measurements),
-        point=replace(point, measurements=()),
-        median=None if median is None else replace(median, timeline=()),
     )
 
 
@@ -505,18 +506,6 @@ def _levels_of_points(found: SweepDocument) -> Iterator[LevelLine]:
             state="failed" if level is None else _state(level),
             reasons=point.problem or ("; ".join(level.reasons) if level is not None else ""),
         )
-
-
-def _ceiling_lines(found: Ceilings, unit: Unit, row_bytes: float | None) -> Iterator[CeilingLine]:
-    """Yield the ceilings in the unit of a sweep; `row_bytes` is the size of a row in the files."""
-    if found.disk is not None and unit == "bytes":
-        yield CeilingLine(what="disk, sequential writes", rate=found.disk.bytes_per_second)
-    if found.source is not None:
-        rate = max(each.rows_per_second for each in found.source.levels)
-        if unit == "rows":
-            yield CeilingLine(what="source, rows thrown away", rate=rate)
-        elif unit == "bytes" and row_bytes is not None:
-            yield CeilingLine(what="source, rows thrown away", rate=round(rate * row_bytes, 1))
 
 
 def _digits(value: float) -> float:

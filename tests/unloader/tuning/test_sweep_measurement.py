@@ -16,7 +16,7 @@ from stages import stages as no_time
 
 from unloader.model import StageLoad, UnitResult
 from unloader.tuning import machine_load
-from unloader.tuning.live_sweep import evenly, places, rounds, waits_of
+from unloader.tuning.live_sweep import places, rounds, waits_of
 from unloader.tuning.machine_load import (
     Counts,
     MeasuredLoad,
@@ -47,17 +47,6 @@ def test_each_round_has_every_point_once(points: int) -> None:
     assert Counter(flat) == dict.fromkeys(range(points), 20)
     if points > 1:
         assert all(one != other for one, other in itertools.pairwise(flat))
-
-
-@pytest.mark.parametrize(("count", "number"), [(100, 5), (7, 7), (10, 3), (1, 1)])
-def test_units_are_at_equal_distances(count: int, number: int) -> None:
-    """Each comes once, and no part of the table is left out."""
-    chosen = evenly(range(count), number)
-    assert len(set(chosen)) == number
-    gaps = [later - earlier for earlier, later in itertools.pairwise(chosen)]
-    assert all(abs(gap - count / number) <= 1 for gap in gaps)
-    assert chosen[0] <= count / number
-    assert chosen[-1] >= count - count / number - 1
 
 
 IDLE = StageLoad(**dict.fromkeys(StageLoad.__struct_fields__, 0.0))

@@ -154,7 +154,7 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
     if saved is not None:
         check_saveable(saved)
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
-        found = preflight_measuring.measure(job, budget, observe=display, stop=stop)
+        found = preflight_measuring.Preflight(job, budget, display, stop).run()
     if saved is not None:
         save_ceilings(saved, found)
     render.answer(values, found, lambda: "\n\n".join(filter(None, _preflight_parts(found))))
