@@ -117,19 +117,28 @@ class SampleTask(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """The rows of a sample and their measurements."""
+    """The size and the cost of a sample."""
 
-    whole: bool
-    """The units were read to their end."""
     rows: int = 0
     """On the encoded route about as many: ends of line are counted."""
     bytes: int = 0
     """Of these rows as they are written without a codec."""
+    units: int = 0
+    of_units: int = 0
+    whole: bool = True
+    """The units were read to their end."""
+    route: str
     fetch_seconds: float = 0.0
     """Wall seconds of waiting for the rows, without the beginning of each unit's statement."""
     fetch_cpu_seconds: float = 0.0
     encode_cpu_seconds: float = 0.0
     """0 on the encoded route."""
+
+
+class MeasuredSample(Struct, frozen=True, kw_only=True):
+    """A sample, and what was measured on it."""
+
+    sample: Sample
     figures: tuple[CodecFigures, ...] = ()
     """Empty without rows."""
     disk_bytes_per_second: float | None = None
@@ -146,24 +155,10 @@ BEFORE_A_RUN = SampleBudget(
 """A few seconds in all; measuring longer would gain little, even for a table of a terabyte."""
 
 
-class SampleFigures(Struct, frozen=True, kw_only=True):
-    """The size and the cost of a sample."""
-
-    rows: int
-    bytes: int
-    units: int
-    of_units: int
-    whole: bool
-    route: str
-    fetch_seconds: float
-    fetch_cpu_seconds: float
-    encode_cpu_seconds: float
-
-
 class CodecReport(Struct, frozen=True, kw_only=True):
     """What codecs do to rows of a table, as `unloader codecs --json` prints it."""
 
-    sample: SampleFigures
+    sample: Sample
     parallelism: int | None
     """This and the next one: None without rows."""
     cores: int | None
@@ -190,22 +185,12 @@ def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) ->
         OutputFailed: A value does not fit the format.
         Interrupted: `stop` returned True.
     """
-    sample = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
-    load, candidates = _predicted(ready, sample)
+    found = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
+    load, candidates = _predicted(ready, found)
     usual = CANDIDATES[name_of(ready.format)]
     eligible = tuple(each for each in candidates if each.compression in usual)
     return CodecReport(
-        sample=SampleFigures(
-            rows=sample.rows,
-            bytes=sample.bytes,
-            units=len(spread_units(ready.plan.units)),
-            of_units=len(ready.plan.units),
-            whole=sample.whole,
-            route=ready.extract.projection.route,
-            fetch_seconds=round(sample.fetch_seconds, 6),
-            fetch_cpu_seconds=round(sample.fetch_cpu_seconds, 6),
-            encode_cpu_seconds=round(sample.encode_cpu_seconds, 6),
-        ),
+        sample=found.sample,
         parallelism=load.parallelism if load else None,
         cores=load.cores if load else None,
         disks=disks_of(ready.request.output),
@@ -237,20 +222,23 @@ def chosen(
     """
     candidates = CANDIDATES[name_of(ready.format)]
     try:
-        sample = measured_sample(ready, candidates, budget=BEFORE_A_RUN, stop=stop)
+        found = measured_sample(ready, candidates, budget=BEFORE_A_RUN, stop=stop)
     except Interrupted:
         raise
     except UnloaderError as error:
         choice = choose(preset, (), unmeasured=f"no codec could be measured: {error.message}")
     else:
-        choice = choose(preset, _predicted(ready, sample)[1], disk=sample.disk_bytes_per_second)
+        choice = choose(preset, _predicted(ready, found)[1], disk=found.disk_bytes_per_second)
     observe(Notice(text=f"compression {choice.compression.label} for {preset}: {choice.reason}"))
     return choice
 
 
-def _predicted(ready: Sampled, sample: Sample) -> tuple[Workload | None, tuple[Candidate, ...]]:
+def _predicted(
+    ready: Sampled, found: MeasuredSample
+) -> tuple[Workload | None, tuple[Candidate, ...]]:
     """Return the work besides compressing, and what each codec costs; nothing without rows."""
-    if not sample.figures:
+    sample = found.sample
+    if not found.figures:
         return None, ()
     load = Workload(
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
@@ -259,9 +247,9 @@ def _predicted(ready: Sampled, sample: Sample) -> tuple[Workload | None, tuple[C
         one_thread=name_of(ready.format) == "parquet",
         parallelism=max(1, len(ready.seating.seats)),
         cores=automatic_parallelism(ready.topology, ready.request.seats),
-        disk_bytes_per_second=sample.disk_bytes_per_second,
+        disk_bytes_per_second=found.disk_bytes_per_second,
     )
-    return load, tuple(predict(load, each) for each in sample.figures)
+    return load, tuple(predict(load, each) for each in found.figures)
 
 
 def measured_sample(
@@ -270,14 +258,14 @@ def measured_sample(
     *,
     budget: SampleBudget,
     stop: Callable[[], bool],
-) -> Sample:
+) -> MeasuredSample:
     """Return a sample with the figures of some codecs, taken by a new process.
 
     It raises the errors of `report`.
     """
     units = spread_units(ready.plan.units)
     if not units or not ready.seating.seats:
-        return Sample(whole=True)
+        return MeasuredSample(sample=Sample(route=ready.extract.projection.route))
     patience = budget.patience_seconds
     if ready.request.uses_cluster:
         # The seats are on other machines, and the sample is taken here.
@@ -300,15 +288,16 @@ def measured_sample(
             transform=ready.task_transform,
         )
         try:
-            (sample,) = measure_together(
-                executor, [task], Sample, patience_seconds=patience, stop=stop
+            (found,) = measure_together(
+                executor, [task], MeasuredSample, patience_seconds=patience, stop=stop
             )
         except WorkerLost as error:
             raise SourceError(
                 f"cannot take a sample: {error.message}",
                 "try again, or name a codec with --compression",
             ) from error
-    return sample
+    of_units = len(ready.plan.units)
+    return replace(found, sample=replace(found.sample, units=len(units), of_units=of_units))
 
 
 def spread_units(units: Sequence[WorkUnit], most: int = SAMPLED_UNITS) -> tuple[WorkUnit, ...]:

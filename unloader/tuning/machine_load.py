@@ -2,12 +2,10 @@
 
 The counters of the kernel are read through psutil. An unreadable counter is left out, never zero.
 Without psutil nothing is known. Counters only grow, so the figures of a whole point come from the
-first reading and the last. The readings between are for memory, and for the first look at a
-database.
+first reading and the last. The readings between are for memory.
 
-The sessions of our workers lead to the processes of a database on this machine: the other end of a
-connection is one of them. All processes that the same server has started count, also for our
-sessions: parallel servers and writers. In-process databases have no separate processes.
+The processes of a database on this machine are known by their names: all servers of the source's
+kind count, with their parallel servers and writers. In-process databases have no processes.
 """
 
 from __future__ import annotations
@@ -37,16 +35,8 @@ except ImportError:
 T = TypeVar("T")
 
 INTERVAL_SECONDS = 1.0
-_FIRST_SECONDS = 0.2
-"""Sessions are open by then; a short point would be over before the first second is."""
-_LOOKS_FOR_DATABASE = 5
-"""Sessions are open within the first seconds, and looking for them takes tenths of one."""
-
-_IN_PROCESS = ("duckdb", "sqlite")
-"""Kinds whose database is a library of the workers."""
 _NAMES = {"postgresql": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")}
-"""First letters of the names of a server's processes, by kind of source: for processes whose owner
-is unknown, and for connections without addresses."""
+"""First letters of the names of a server's processes, by kind of source."""
 
 Counts: TypeAlias = dict[tuple[str, str], tuple[float, float]]
 """By kind and name of a resource: how much of it was used, and how much there was to use. The units
@@ -126,13 +116,8 @@ def disk_of(directory: str) -> str | None:
     return real.parent.name if (real / "partition").exists() else real.name
 
 
-def read_machine(
-    machine: Machine, database_roots: tuple[int, ...] | None = None
-) -> tuple[Counts, int | None]:
-    """Return the counts of the machine, and the bytes that the workers have resident.
-
-    The trees of the database's processes are read if their roots are known.
-    """
+def read_machine(machine: Machine, source_kind: str) -> tuple[Counts, int | None]:
+    """Return the counts of the machine, and the bytes that the workers have resident."""
     if psutil is None:
         return {}, None
     at, found, memory = time.monotonic(), Counts(), None
@@ -152,13 +137,10 @@ def read_machine(
         if machine.cpu_quota:
             used = workers + times.user + times.system
             found["quota", ""] = used, at * machine.cpu_quota
-    processes = []
-    for pid in database_roots or ():
-        with suppress(psutil.Error):
-            root = psutil.Process(pid)
-            processes += [root, *root.children(recursive=True)]
-    if processes:
-        found["database", ""] = _use_of(processes)[0], cpus
+    names = _NAMES.get(source_kind, ())
+    every = psutil.process_iter(["name"]) if names else ()
+    if servers := [each for each in every if (each.info["name"] or "").startswith(names)]:
+        found["database", ""] = _use_of(servers)[0], cpus
     for name, each in (
         _asked(lambda: psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
     ).items():
@@ -229,7 +211,7 @@ class Sampler:
 
     def start(self) -> None:
         """Begin with a first look."""
-        self._readings.append(read_machine(self._machine))
+        self._readings.append(read_machine(self._machine, self._kind))
         self._thread.start()
 
     def stop(self) -> None:
@@ -239,71 +221,15 @@ class Sampler:
             self._thread.join()
 
     def _run(self) -> None:
-        wait, looks, roots, over = min(_FIRST_SECONDS, self._interval), 0, None, False
+        over = False
         while not over:
-            over = self._end.wait(wait)
-            wait = self._interval
-            if roots is None and looks < _LOOKS_FOR_DATABASE and not over:
-                looks += 1
-                roots = database_roots(self._kind)
-            self._readings.append(read_machine(self._machine, roots))
+            over = self._end.wait(self._interval)
+            self._readings.append(read_machine(self._machine, self._kind))
 
     def load(self) -> MeasuredLoad:
         """Return the load of the machine; nothing is known without two readings."""
-        counts = [each for each, _ in self._readings] or [{}]
-        # The database counts from when its processes were first seen.
-        first = {key: pair for each in reversed(counts[:-1]) for key, pair in each.items()}
+        if not self._readings:
+            return MeasuredLoad()
+        (first, _), (last, _) = self._readings[0], self._readings[-1]
         memory = (size for _, size in self._readings if size is not None)
-        return replace(load_between(first, counts[-1]), memory_bytes=max(memory, default=None))
-
-
-def database_roots(kind: str) -> tuple[int, ...] | None:
-    """Return the ids of the root processes of the database, whose sessions must be open.
-
-    None if the database is not on this machine, or cannot be found.
-    """
-    if psutil is None or kind in _IN_PROCESS:
-        return None
-    try:
-        own = psutil.Process()
-        ours = {own.pid, *(each.pid for each in own.children(recursive=True))}
-        # The programs that started us are not a database, even if our connections lead to them;
-        # their connections are not sessions.
-        known = ours.union(each.pid for each in own.parents())
-    except (psutil.Error, OSError):
-        return None
-    try:
-        connections = list(psutil.net_connections(kind="inet"))
-    except (psutil.Error, OSError, RuntimeError, ValueError):
-        # Tables of the kernel may change while psutil reads them.
-        connections = []
-    sessions = [(each.laddr, each.raddr) for each in connections if each.pid in ours and each.raddr]
-    ends = {
-        each.pid
-        for each in connections
-        if (each.raddr, each.laddr) in sessions and each.pid not in known
-    }
-    found = {pid for pid in ends if pid is not None}
-    if not found and (None in ends or (not sessions and kind == "postgresql")):
-        found = _named(kind)
-    roots = set[int]()
-    for pid in found:
-        # Each process of Oracle is a child of the system.
-        if kind == "oracle" and (named := _named(kind)):
-            roots |= {pid, *named}
-            continue
-        with suppress(psutil.Error):
-            process = psutil.Process(pid)
-            name = process.name()
-            while (parent := process.parent()) is not None and parent.pid not in known:
-                if parent.name() != name:
-                    break
-                process = parent
-            roots.add(process.pid)
-    return tuple(sorted(roots - known)) or None
-
-
-def _named(kind: str) -> set[int]:
-    names = _NAMES.get(kind, ())
-    found = psutil.process_iter(["name"]) if names else ()
-    return {each.pid for each in found if (each.info["name"] or "").startswith(names)}
+        return replace(load_between(first, last), memory_bytes=max(memory, default=None))

@@ -48,7 +48,7 @@ from unloader.sources.base import (
     unit_text,
 )
 from unloader.sources.registry import source_of
-from unloader.tuning.codec_choice import Sample, SampleTask
+from unloader.tuning.codec_choice import MeasuredSample, Sample, SampleTask
 from unloader.tuning.measuring_tasks import (
     ConnectTask,
     Fetched,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
 
 Task = WriteTask | ConnectTask | FetchTask | SampleTask | Preload
-Answer = Written | Fetched | Sample | AttemptFailure | None
+Answer = Written | Fetched | MeasuredSample | AttemptFailure | None
 
 PREFIX = ".unloader-preflight-"
 """First letters of a file's name, on file systems that need names."""
@@ -328,45 +328,47 @@ def _read_unit(
     return found
 
 
-def _measured(task: SampleTask, rows: _Rows) -> Sample:
+def _measured(task: SampleTask, rows: _Rows) -> MeasuredSample:
+    route = task.extract.projection.route
     if not rows.bytes:
-        return Sample(whole=rows.whole)
+        return MeasuredSample(sample=Sample(whole=rows.whole, route=route))
     rates: list[float | None] = []
     if task.budget.disk_seconds:
         # Not by `_write`: one file with its checksum is slower than the files of all workers.
         rates = [measure_disk(directory, task.budget.disk_seconds) for directory in task.disks]
     known = [rate for rate in rates if rate is not None]
-    fetched = Sample(
+    sample = Sample(
         whole=rows.whole,
-        fetch_seconds=rows.seconds,
-        fetch_cpu_seconds=rows.cpu_seconds,
-        disk_bytes_per_second=sum(known) if known and len(known) == len(rates) else None,
+        route=route,
+        fetch_seconds=round(rows.seconds, 6),
+        fetch_cpu_seconds=round(rows.cpu_seconds, 6),
     )
-    if task.extract.projection.route == "encoded":
+    if route == "encoded":
         text = b"".join(chunk for item in rows.items for chunk in item)
-        return _with_text(task, replace(fetched, rows=text.count(b"\n")), text)
-    batches = [batch for batch in rows.items if batch.num_rows]
-    if task.transform is not None and batches:
-        # What a sample leaves on a disk is masked, too.
-        from unloader.transforms.transformer import Transformer
+        sample = replace(sample, rows=text.count(b"\n"), bytes=len(text))
+    else:
+        batches = [batch for batch in rows.items if batch.num_rows]
+        if task.transform is not None and batches:
+            # What a sample leaves on a disk is masked, too.
+            from unloader.transforms.transformer import Transformer
 
-        keys = masking_keys(task.transform.keys)
-        with closing(Transformer(task.transform, batches[0].schema, keys)) as transformer:
-            batches = list(transformer.apply(batches))
-    fetched = replace(fetched, rows=sum(batch.num_rows for batch in batches))
+            keys = masking_keys(task.transform.keys)
+            with closing(Transformer(task.transform, batches[0].schema, keys)) as transformer:
+                batches = list(transformer.apply(batches))
+        if isinstance(task.spec.format, TextFormat):
+            encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
+            seconds, text = encode_sample(batches, task.spec)
+            size = len(text)
+        else:
+            figures, seconds, size = measure_parquet(
+                batches, task.spec, task.candidates, task.budget.codec_seconds
+            )
+        count = sum(batch.num_rows for batch in batches)
+        sample = replace(sample, rows=count, bytes=size, encode_cpu_seconds=round(seconds, 6))
     if isinstance(task.spec.format, TextFormat):
-        encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
-        seconds, text = encode_sample(batches, task.spec)
-        return _with_text(task, replace(fetched, encode_cpu_seconds=seconds), text)
-    figures, seconds, size = measure_parquet(
-        batches, task.spec, task.candidates, task.budget.codec_seconds
-    )
-    return replace(fetched, bytes=size, encode_cpu_seconds=seconds, figures=figures)
-
-
-def _with_text(task: SampleTask, fetched: Sample, text: bytes) -> Sample:
-    step = max(1, task.spec.buffer_bytes)
-    view = memoryview(text)
-    frames = [view[at : at + step] for at in range(0, len(text), step)]
-    figures = measure_text(frames, task.candidates, task.budget.codec_seconds)
-    return replace(fetched, bytes=len(text), figures=figures)
+        step = max(1, task.spec.buffer_bytes)
+        view = memoryview(text)
+        frames = [view[at : at + step] for at in range(0, len(text), step)]
+        figures = measure_text(frames, task.candidates, task.budget.codec_seconds)
+    disk = sum(known) if known and len(known) == len(rates) else None
+    return MeasuredSample(sample=sample, figures=figures, disk_bytes_per_second=disk)

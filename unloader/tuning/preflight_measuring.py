@@ -365,8 +365,9 @@ class Preflight:
 
     def encoder(self, ready: ResolvedTable) -> None:
         budget = SampleBudget(bytes=self.budget.sample_bytes, disk_seconds=0.0)
-        sample = measured_sample(ready, every_codec(ready), budget=budget, stop=self.stop)
-        if not sample.figures or not sample.rows:
+        measured = measured_sample(ready, every_codec(ready), budget=budget, stop=self.stop)
+        sample = measured.sample
+        if not measured.figures or not sample.rows:
             self.miss("encoder", "the table has no rows")
             return
         encode = sample.encode_cpu_seconds
@@ -377,9 +378,9 @@ class Preflight:
             sample_rows=sample.rows,
             sample_bytes=sample.bytes,
             row_bytes=round(sample.bytes / sample.rows, 3),
-            fetch_cpu_seconds=round(sample.fetch_cpu_seconds, 6),
-            encode_cpu_seconds=round(encode, 6),
-            bytes_per_cpu_second=round(sample.bytes / encode) if encode else None,
+            fetch_cpu_seconds=sample.fetch_cpu_seconds,
+            encode_cpu_seconds=encode,
+            bytes_per_cpu_second=round(sample.bytes / encode),
             codecs=tuple(
                 CodecCeiling(
                     codec=each.compression.codec,
@@ -389,7 +390,7 @@ class Preflight:
                         round(1 / each.cpu_seconds_per_byte) if each.cpu_seconds_per_byte else None
                     ),
                 )
-                for each in sample.figures
+                for each in measured.figures
             ),
         )
         self.found = replace(self.found, encoder=encoder)

@@ -21,7 +21,6 @@ from unloader.tuning.machine_load import (
     Counts,
     MeasuredLoad,
     Sampler,
-    database_roots,
     disk_of,
     load_between,
     machine_of,
@@ -136,8 +135,7 @@ def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
 def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure is blank, and none is zero."""
     monkeypatch.setattr(machine_load, "psutil", None)
-    assert read_machine(machine_of(["/"]), (1,)) == ({}, None)
-    assert database_roots("postgresql") is None
+    assert read_machine(machine_of(["/"]), "postgresql") == ({}, None)
 
 
 def test_a_disk_is_found_for_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
