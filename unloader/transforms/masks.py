@@ -337,11 +337,11 @@ def check_dates(field: pa.Field) -> None:
 def truncated_dates(step: Step, field: pa.Field) -> Values:
 
     def cut(array: pa.Array) -> pa.Array:
-        civil = Civil(array)
+        civil = Civil.of(array)
         past = civil.yearday
         if step.to == "month":
             # Months of a year that begins in March are 153 days in five.
-            day = civil.year_parts[1]
+            day = civil.march_day
             month = pc.divide(pc.add(pc.multiply(day, 5), 2), 153)
             past = pc.subtract(day, pc.divide(pc.add(pc.multiply(month, 153), 2), 5))
         days = pc.subtract(civil.days, past)

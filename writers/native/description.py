@@ -31,11 +31,10 @@ from msgspec.structs import replace
 
 from writers.model import FixedField, TextFormat
 from writers.schema import text_class
-from writers.text.datetime_texts import fixed_offset, mask_of
 from writers.text.dialects import OutputEncoding
 from writers.text.enclosing import Enclosing, endings
 from writers.text.fixed_width import is_free_text
-from writers.text.mask_texts import UNIT_DIGITS, year_range
+from writers.text.mask_texts import UNIT_DIGITS, fixed_offset, mask_of, year_range
 from writers.text.masks import ERAS, GROUPS, Element, Mask, element_text
 from writers.text.text_values import alphabet_of, content_of_field, format_for, plain_type
 

@@ -22,10 +22,9 @@ import pyarrow as pa
 from writers.errors import FormatError
 from writers.model import BinaryForm, FixedField, TextFormat
 from writers.schema import pc, text_class
-from writers.text.datetime_texts import mask_of
 from writers.text.dialects import OutputEncoding
 from writers.text.enclosing import Pieces
-from writers.text.mask_texts import UNIT_DIGITS
+from writers.text.mask_texts import UNIT_DIGITS, mask_of
 from writers.text.masks import ISO_DATE, ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, Mask, parse
 from writers.text.string_arrays import STRING_LIMIT, Place, value_bytes, with_room
 from writers.text.text_values import content_of_field, format_for, plain_type

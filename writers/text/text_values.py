@@ -20,22 +20,24 @@ from functools import partial
 from typing import Literal
 
 import pyarrow as pa
-from msgspec import Struct
 from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
 from writers.schema import has_infinities, pc, text_class
-from writers.text.datetime_texts import (
+from writers.text.json_texts import json_texts
+from writers.text.mask_texts import (
+    DAY_SECONDS,
+    Civil,
+    Zone,
     check_mask,
     datetime_texts,
     duration_texts,
     interval_texts,
     mask_of,
+    mask_texts,
     refuse_cut_fraction,
 )
-from writers.text.json_texts import json_texts
-from writers.text.mask_texts import DAY_SECONDS, Civil, CivilFields, Zone, civil_texts
 from writers.text.masks import GROUPS, ISO_TIMESTAMP, Mask, parse
 from writers.text.number_texts import LETTERS as INFINITY_LETTERS
 from writers.text.number_texts import decimal_texts, float_texts, infinite_texts
@@ -44,6 +46,7 @@ from writers.text.string_arrays import (
     Place,
     binary_texts,
     compact,
+    joined,
     uuid_texts,
     without_views,
 )
@@ -299,14 +302,6 @@ _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _COUNTS_DAYS = frozenset({"weekday", "isoweek", "isoyear", "julian"})
 
 
-class _Parsed(Struct, frozen=True, kw_only=True):
-    civil: CivilFields
-    valid: pa.Array
-    only_julian: pa.Array
-    """Whether the day is February 29 of a year that the Gregorian calendar gives 28 days."""
-    zone: Zone
-
-
 def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     """Return each timestamp under the mask for its kind, null for null.
 
@@ -338,25 +333,16 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
 
 
 def _in_utc(texts: pa.Array, place: Place) -> pa.Array:
-    parsed = _parse(texts, place)
+    civil, only_julian, (_, offsets) = _parse(texts, place)
     place.refuse_where(
-        parsed.only_julian,
+        only_julian,
         "the day exists only in the Julian calendar and cannot be moved to UTC",
         "write its offset with --timestamp-tz-format 'YYYY-MM-DD HH24:MI:SS.FF9TZH:TZM'",
     )
-    seconds = pc.subtract(
-        pc.add(pc.multiply(parsed.civil.days, DAY_SECONDS), parsed.civil.daysecond),
-        parsed.zone.offsets,
-    )
-    fields = Civil(seconds.view(pa.timestamp("s")))
-    year, march_day = fields.year_parts
-    moved = CivilFields(
-        year=year,
-        march_day=march_day,
-        daysecond=fields.daysecond,
-        fraction=parsed.civil.fraction,
-    )
-    return civil_texts(moved, parsed.valid, ISO_TIMESTAMP, place, None)
+    seconds = pc.add(pc.multiply(civil.days, DAY_SECONDS), civil.daysecond)
+    moved = Civil.of(pc.subtract(seconds, offsets).view(pa.timestamp("s")))
+    moved = replace(moved, fraction=civil.fraction, fraction_digits=9)
+    return mask_texts(moved, ISO_TIMESTAMP, place)
 
 
 def _iso(texts: pa.Array, *, zoned: bool) -> pa.Array:
@@ -387,23 +373,29 @@ def _masked(
             "the date format has a time zone element, but the value has no zone",
             "remove TZH, TZM and TZR from --timestamp-format",
         )
-    parsed = _parse(texts, place)
+    civil, only_julian, zone = _parse(texts, place)
     if format.fractions == "keep":
-        refuse_cut_fraction(parsed.civil.fraction, 9, mask, place)
+        refuse_cut_fraction(civil.fraction, 9, mask, place)
     if _COUNTS_DAYS & {GROUPS.get(element.kind) for element in mask.elements}:
         place.refuse_where(
-            parsed.only_julian,
+            only_julian,
             "the day exists only in the Julian calendar, but its date format counts days",
             "do not use D, DAY, DY, J, IW or IYYY in the date format",
         )
-    return civil_texts(parsed.civil, parsed.valid, mask, place, parsed.zone if zoned else None)
+    return mask_texts(civil, mask, place, zone if zoned else None)
 
 
-def _parse(texts: pa.Array, place: Place) -> _Parsed:
+def _parse(texts: pa.Array, place: Place) -> tuple[Civil, pa.Array, Zone]:
+    """Return the fields and zones of texts of the form.
+
+    The second part is whether the day is February 29 of a year that the Gregorian calendar gives 28
+    days.
+    """
     fields = pc.extract_regex(texts, _FORM)
 
     def number(name: str) -> pa.Array:
-        return pc.cast(fields.field(name), pa.int64())
+        # Only a zone may be absent, and then it is empty.
+        return pc.cast(pc.ascii_lpad(fields.field(name), 2, "0"), pa.int64())
 
     def seconds(hours: str, minutes: str) -> pa.Array:
         return pc.add(pc.multiply(number(hours), 3600), pc.multiply(number(minutes), 60))
@@ -416,33 +408,20 @@ def _parse(texts: pa.Array, place: Place) -> _Parsed:
     _refuse(texts, bad, place, "is not a day of the calendar")
     digits = pc.ascii_rpad(fields.field("fraction"), 9, "0")
     march_days = pa.array(_MARCH_DAYS, pa.int64()).take(month)
-    return _Parsed(
-        civil=CivilFields(
-            year=year,
-            march_day=pc.add(march_days, pc.subtract(day, 1)),
-            daysecond=pc.add(seconds("hour", "minute"), number("second")),
-            fraction=pc.cast(digits, pa.int64()),
-        ),
-        valid=texts.is_valid(),
-        only_julian=only_julian,
-        zone=_zone(fields),
+    civil = Civil.of_fields(
+        year=year,
+        march_day=pc.add(march_days, pc.subtract(day, 1)),
+        daysecond=pc.add(seconds("hour", "minute"), number("second")),
+        fraction=pc.cast(digits, pa.int64()),
     )
-
-
-def _zone(fields: pa.StructArray) -> Zone:
-    direction, hours, minutes = (fields.field(n) for n in ("direction", "hours", "minutes"))
-    separator = pa.scalar("", direction.type)
-    colon = pa.scalar(":", direction.type)
-    offset_texts = pc.binary_join_element_wise(direction, hours, colon, minutes, separator)
-    region = fields.field("region")
-    size = pc.add(
-        pc.multiply(pc.cast(pc.ascii_lpad(hours, 2, "0"), pa.int64()), 3600),
-        pc.multiply(pc.cast(pc.ascii_lpad(minutes, 2, "0"), pa.int64()), 60),
+    direction, region = fields.field("direction"), fields.field("region")
+    names = joined(direction, fields.field("hours"), ":", fields.field("minutes"))
+    size = seconds("hours", "minutes")
+    zone = (
+        pc.if_else(pc.equal(region, ""), names, region),
+        pc.if_else(pc.equal(direction, "-"), pc.negate(size), size),
     )
-    return Zone(
-        names=pc.if_else(pc.equal(region, ""), offset_texts, region),
-        offsets=pc.if_else(pc.equal(direction, "-"), pc.negate(size), size),
-    )
+    return civil, only_julian, zone
 
 
 def _month_days(year: pa.Array, month: pa.Array, day: pa.Array) -> tuple[pa.Array, pa.Array]:

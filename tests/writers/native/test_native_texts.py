@@ -21,8 +21,8 @@ from long_tests import OTHER_ROUTES, also
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
 from writers.native.description import charset_description, moment_program
-from writers.text.datetime_texts import datetime_texts
 from writers.text.dialects import OutputEncoding
+from writers.text.mask_texts import datetime_texts
 from writers.text.masks import GROUPS
 from writers.text.number_texts import decimal_texts, float_texts
 from writers.text.string_arrays import Place
