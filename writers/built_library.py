@@ -25,10 +25,8 @@ class Unusable(FormatError):
     """The library cannot be used; the message says why, as a part of a sentence."""
 
 
-class ArrowArray(ctypes.Structure):
-    """An array of Arrow's C data interface; only its size matters here."""
-
-    _fields_ = (("content", ctypes.c_uint64 * 10),)
+ArrowArray = ctypes.c_uint64 * 10
+"""An array of Arrow's C data interface; only its size matters here."""
 
 
 def find(name: str, override: str) -> Path | None:
@@ -68,6 +66,15 @@ def reason(library: Callable[[], object]) -> str | None:
     except Unusable as error:
         return str(error)
     return None
+
+
+def check_choice(encoder: str, why_not: Callable[[], str | None], choice: str) -> None:
+    """Refuse the native encoder, of "text" or "Parquet", if its library cannot be used."""
+    if choice == "native" and (reason := why_not()) is not None:
+        raise FormatError(
+            f"the native {encoder} encoder cannot be used: {reason}.",
+            f"{advice()}, or use --encoder plain.",
+        )
 
 
 def load(

@@ -75,6 +75,8 @@ def library() -> ctypes.CDLL:
 
 why_not = partial(built_library.reason, library)
 """Returns why the library cannot be used, None if it can."""
+check_choice = partial(built_library.check_choice, "text", why_not)
+"""Refuses the choice "native" if the library cannot be used."""
 
 
 class NativeEncoder:

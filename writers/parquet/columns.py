@@ -79,7 +79,6 @@ class _Sizes(Struct, frozen=True, kw_only=True):
 
 def delta_encoding(data_type: pa.DataType) -> str | None:
     """Return the delta encoding for a column of this type, or None where it stays plain."""
-
     if isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
     if types.is_decimal(data_type):
@@ -119,7 +118,8 @@ def column_options(
     rows = min(_TRIAL_MOST, table.num_rows // _TRIAL_SHARE) // 128 * 128 + 1
     stored: set[str] = set()
     if rows >= _TRIAL_LEAST and names:
-        sample = table.slice((table.num_rows - rows) // 2, rows)
+        # In one piece, so that the sizes do not depend on the batches.
+        sample = table.slice((table.num_rows - rows) // 2, rows).combine_chunks()
         usual = _trial(sample.select(names), first, parquet, compression)
         other = _trial(sample.select([*second]), second, parquet, compression)
         for name in names:
@@ -142,7 +142,6 @@ def column_options(
 
 def repeats(column: pa.ChunkedArray) -> bool:
     """Return whether a dictionary pays for this column, from rows spread evenly over it."""
-
     rows = len(column)
     if rows == 0 or pa.types.is_nested(column.type):
         return False
@@ -162,7 +161,6 @@ def repeats(column: pa.ChunkedArray) -> bool:
 
 def _spread(column: pa.ChunkedArray, most: int) -> pa.ChunkedArray:
     """Return at most this number of rows, spread evenly; the chunks do not matter."""
-
     step = -(-len(column) // most)
     taken, start = [], 0
     for chunk in column.chunks:  # `ChunkedArray.take` would join all of them first.
@@ -174,7 +172,6 @@ def _spread(column: pa.ChunkedArray, most: int) -> pa.ChunkedArray:
 @lru_cache(maxsize=64)
 def _numbers(start: int, stop: int, step: int) -> pa.Array:
     """Return a range; the columns of a table need the same ones."""
-
     numbers = array("q", range(start, stop, step))
     # Not `pa.array`, which imports pandas where that is installed.
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])

@@ -27,45 +27,6 @@ if TYPE_CHECKING:
     from writers.model import SortColumn
 
 
-PAGE_ROWS = 1024
-"""After this number of values of a chunk Arrow checks whether a page is full; the default of its
-`write_batch_size`."""
-
-
-def aligned(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group in batches that end where Arrow may end a page.
-
-    Pages would end at other rows if the same rows came in other batches, and the file have other
-    bytes. Only the rows around an end that is elsewhere are copied.
-    """
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        start = min(PAGE_ROWS - rows, batch.num_rows) if rows else 0
-        if start:
-            held.append(batch.slice(0, start))
-            rows += start
-            if rows < PAGE_ROWS:
-                continue
-            yield from _joined(held)
-            held, rows = [], 0
-        whole = (batch.num_rows - start) // PAGE_ROWS * PAGE_ROWS
-        if whole:
-            yield batch.slice(start, whole)
-        if start + whole < batch.num_rows:
-            held.append(batch.slice(start + whole))
-            rows = held[-1].num_rows
-    if held:
-        yield from _joined(held)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return batches as one; as several where a column would hold more than an array can."""
-
-    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return found
-
-
 class RowGroups:
     """Ends a row group after a number of rows, or with the row that reaches a size."""
 
@@ -103,7 +64,6 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     batches; kept among the pieces of batches to come they tore up the C library's heap, which grew
     by 2 bytes a row (measured) for as long as a unit lasted.
     """
-
     try:
         return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
     except pa.ArrowException:  # Such a message does not hold dictionaries.
@@ -195,7 +155,6 @@ class OrderCheck:
         self._rows += batch.num_rows
 
     def _check(self, keys: list[pa.Array], shift: int) -> None:
-
         rows = len(keys[0])
         if rows < 2:
             return
@@ -211,7 +170,6 @@ class OrderCheck:
 
     def _in_order(self, keys: list[pa.Array]) -> pa.Array:
         """Tell for each row but the first whether it may follow the one before."""
-
         fine: Any = pa.scalar(True)
         for column, key in reversed(list(zip(self._columns, keys, strict=True))):
             before, after = key.slice(0, len(key) - 1), key.slice(1)

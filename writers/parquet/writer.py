@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from writers.built_library import advice
 from writers.codecs.compression import CODECS, check_codec
 from writers.encryption.parquet import check_encryption, writing_options
 from writers.errors import FormatError, ValueNotRepresentable
@@ -28,7 +27,7 @@ from writers.large_rows import LargeRow, check_collectable, check_large_row, col
 from writers.model import Compression, ParquetFormat
 from writers.parquet.columns import column_options
 from writers.parquet.native.file import NativeFile, plans_of, prepared
-from writers.parquet.native.pages import why_not
+from writers.parquet.native.pages import check_choice, why_not
 from writers.parquet.options import (
     bloom_options,
     check_bloom_filters,
@@ -39,13 +38,13 @@ from writers.parquet.options import (
     refusal,
     statistics_options,
 )
-from writers.parquet.rows import OrderCheck, RowGroups, aligned, compact, sorting_columns
+from writers.parquet.rows import OrderCheck, RowGroups, compact, sorting_columns
 from writers.schema import check_schema, in_microseconds, with_field_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from writers.model import EncoderChoice, OutputSpec, ParquetFormat, StageSeconds, WrittenFile
+    from writers.model import OutputSpec, ParquetFormat, StageSeconds, WrittenFile
 
     OpenFile = Callable[[Sink], "ArrowFile | NativeFile"]
 
@@ -111,7 +110,6 @@ class ParquetWriter:
         self.write(collected(row))
 
     def _as_written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-
         if self._schema.equals(self._given):
             return batch
         try:
@@ -179,10 +177,9 @@ class ParquetWriter:
 
     def _chosen(self) -> OpenFile:
         """Return what opens the files, with encodings chosen from the first row group."""
-
         options: dict[str, Any] = {}
         if self._first:
-            table = pa.Table.from_batches(aligned(self._first), self._schema)
+            table = pa.Table.from_batches(self._first, self._schema)
             try:
                 options = {
                     **column_options(table, self._paths, self._format, self._spec.compression),
@@ -214,15 +211,6 @@ class ParquetWriter:
         self._files.finish(file.rows)
 
 
-def check_choice(choice: EncoderChoice) -> None:
-    """Refuse the native encoder if it cannot be used."""
-    if choice == "native" and (reason := why_not()) is not None:
-        raise FormatError(
-            f"the native Parquet encoder cannot be used: {reason}.",
-            f"{advice()}, or use --encoder plain.",
-        )
-
-
 class ArrowFile:
     """Writes one file; the same rows in the same row groups give the same bytes.
 
@@ -241,7 +229,6 @@ class ArrowFile:
         paths: list[str],
         options: dict[str, Any],
     ) -> None:
-
         self._schema, self._format = schema, parquet
         self._gathered: list[pa.RecordBatch] = []
         self.rows = 0
@@ -265,8 +252,8 @@ class ArrowFile:
         Raises:
             ValueNotRepresentable: A value cannot be written; names its column.
         """
-
-        table = pa.Table.from_batches(aligned(self._gathered), self._schema)
+        # In one piece: pages would end at other rows if the same rows came in other batches.
+        table = pa.Table.from_batches(self._gathered, self._schema).combine_chunks()
         try:
             self._writer.write_table(table, row_group_size=table.num_rows)
         except (pa.ArrowException, ValueError, OverflowError, OSError) as exc:

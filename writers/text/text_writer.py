@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from writers.built_library import Unusable, advice
+from writers.built_library import Unusable
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.files.publish import text_extension
 from writers.files.sink import Sink, StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
-from writers.native.encoder import NativeEncoder, library, why_not
+from writers.native.encoder import NativeEncoder, check_choice, library, why_not
 from writers.schema import check_schema
 from writers.text.delimited import PlainEncoder
 from writers.text.dialects import OutputEncoding
@@ -411,17 +411,7 @@ def open_encoder(
     check_choice(choice)
     if choice != "plain" and why_not() is None:
         return NativeEncoder(schema, format)
-
     return PlainEncoder(schema, format)
-
-
-def check_choice(choice: EncoderChoice) -> None:
-    """Refuse the native encoder if it cannot be used."""
-    if choice != "native" or (reason := why_not()) is None:
-        return
-    raise FormatError(
-        f"the native text encoder cannot be used: {reason}.", f"{advice()}, or use --encoder plain."
-    )
 
 
 def encode_into(
@@ -436,7 +426,6 @@ def encode_into(
         ValueNotRepresentable: A value cannot be written without a change. Rows before it may have
             been taken by the sink.
     """
-
     started = perf_counter()
     if isinstance(encoder, PlainEncoder):
         text = encoder.encode(batch)

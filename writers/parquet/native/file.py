@@ -1,8 +1,8 @@
 """One Parquet file by the native library: row groups as they come, then indexes and footer.
 
-The metadata follows `parquet.thrift` of the format. What depends on types and not on rows (the
-schema, the order of each column's values, the metadata of fields and file) is taken byte by byte
-from a file without rows that pyarrow wrote.
+The metadata follows `parquet.thrift` of the format, in Thrift's compact protocol. What depends on
+types and not on rows (the schema, the order of each column's values, the metadata of fields and
+file) is taken byte by byte from a file without rows that pyarrow wrote.
 
 Readers skip pages, row groups and files by the least and greatest values. So these bounds must
 cover every value, or be left out. NaN is in no bounds, and readers take it for greater than all
@@ -16,7 +16,7 @@ import io
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -34,22 +34,130 @@ from writers.parquet.native.pages import (
     Physical,
     forms_of,
 )
-from writers.parquet.native.thrift import (
-    Value,
-    binary,
-    boolean,
-    fields_of,
-    int16,
-    int32,
-    int64,
-    several,
-    structure,
-)
 from writers.parquet.options import PAGE_BYTES, format_options
 
 if TYPE_CHECKING:
     from writers.files.sink import Sink
     from writers.model import ParquetFormat
+
+# --- Thrift's compact protocol, as far as the metadata of Parquet files needs it.
+
+Value = tuple[int, bytes]
+"""A type of the protocol and the encoded value."""
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 8, 9, 12
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def boolean(value: bool) -> Value:
+    """Return a truth value; it is part of its type."""
+    return (_TRUE if value else _FALSE, b"")
+
+
+def _integer(kind: int, value: int) -> Value:
+    return kind, _varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+int16, int32, int64 = (partial(_integer, kind) for kind in (_I16, _I32, _I64))
+
+
+def binary(value: bytes) -> Value:
+    """Return bytes or text."""
+    return _BINARY, _varint(len(value)) + value
+
+
+def structure(fields: dict[int, Value | None]) -> Value:
+    """Return a structure of fields with ascending numbers, each of them below 16 more than the
+    one before; None is left out."""
+    out, last = bytearray(), 0
+    for number, value in fields.items():
+        if value is not None:
+            kind, data = value
+            out.append((number - last) << 4 | kind)
+            out += data
+            last = number
+    out.append(0)
+    return _STRUCT, bytes(out)
+
+
+def several(values: Iterable[Value]) -> Value:
+    """Return a list of values of one type."""
+    listed = list(values)
+    kind = listed[0][0] if listed else _STRUCT
+    # Only the type distinguishes the two truth values.
+    data = [bytes([each[0]]) if each[0] in (_TRUE, _FALSE) else each[1] for each in listed]
+    kind, count = _TRUE if kind == _FALSE else kind, len(data)
+    head = bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + _varint(count)
+    return _LIST, head + b"".join(data)
+
+
+def fields_of(data: bytes) -> dict[int, Value]:
+    """Return the fields of an encoded structure as they are, by their numbers.
+
+    Raises:
+        ValueError: The bytes are not a structure.
+    """
+    found: dict[int, Value] = {}
+    at = number = 0
+    try:
+        while head := data[at]:
+            at += 1
+            if not head >> 4:
+                raise ValueError("a field number is far from the previous number")
+            number += head >> 4
+            end = _end(data, at, head & 15)
+            found[number] = head & 15, data[at:end]
+            at = end
+    except IndexError:
+        raise ValueError("the structure has no end") from None
+    return found
+
+
+def _end(data: bytes, at: int, kind: int) -> int:
+    """Return where a value ends that begins at a place."""
+    if kind in (_TRUE, _FALSE):
+        return at
+    if kind == _BYTE:
+        return at + 1
+    if kind in (_I16, _I32, _I64):
+        return _number(data, at)[1]
+    if kind == _BINARY:
+        size, at = _number(data, at)
+        return at + size
+    if kind == _LIST:
+        head, at = data[at], at + 1
+        count = head >> 4
+        if count == 15:
+            count, at = _number(data, at)
+        for _ in range(count):
+            at = at + 1 if head & 15 in (_TRUE, _FALSE) else _end(data, at, head & 15)
+        return at
+    if kind == _STRUCT:
+        while head := data[at]:
+            at = _end(data, at + 1, head & 15)
+        return at + 1
+    raise ValueError(f"a value has the type {kind}")
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte, at = data[at], at + 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+# --- The file.
 
 MAGIC = b"PAR1"
 CREATED_BY = f"unloader version {__version__} (build native)".encode()
@@ -238,18 +346,6 @@ class _Chunk(Struct, frozen=True, kw_only=True):
     offset_index: bytes | None
 
 
-class _WrittenPage(Struct, frozen=True, kw_only=True):
-    """A data page in the file."""
-
-    offset: int
-    size: int
-    """With its header."""
-    first_row: int
-    rows: int
-    nulls: int
-    bounds: Bounds | None
-
-
 class _ChunkWriter:
     """Gathers the pages of a column until the row group ends."""
 
@@ -272,7 +368,8 @@ class _ChunkWriter:
         """Write the chunk and begin the next one; with `statistics` it has bounds and indexes."""
         start, data_start, row = sink.bytes_accepted, 0, 0
         compressed = uncompressed = 0
-        pages: list[_WrittenPage] = []
+        pages: list[Page] = []
+        places: list[Value] = []
         kinds: Counter[tuple[bool, Encoding]] = Counter()
         for page, size, data in self._pages:
             header = _page_header(page, uncompressed=size, compressed=data.size)
@@ -285,22 +382,15 @@ class _ChunkWriter:
             if page.dictionary:
                 continue
             data_start = data_start or offset
-            pages.append(
-                _WrittenPage(
-                    offset=offset,
-                    size=len(header) + data.size,
-                    first_row=row,
-                    rows=page.rows,
-                    nulls=page.nulls,
-                    bounds=page.bounds,
-                )
-            )
+            pages.append(page)
+            all_bytes = len(header) + data.size
+            places.append(structure({1: int64(offset), 2: int32(all_bytes), 3: int64(row)}))
             row += page.rows
         self._pages.clear()
         described = column_index = offset_index = None
         if statistics:
             described, column_index = _statistics(pages, _order_of(self._plan.form))
-            offset_index = _offset_index(pages)
+            offset_index = structure({1: several(places)})[1]
         # In the order of the bytes: dictionary, levels, values.
         first = [encoding for dictionary, encoding in kinds if dictionary]
         encodings = dict.fromkeys([*first, Encoding.RLE, *(encoding for _, encoding in kinds)])
@@ -353,9 +443,7 @@ def _page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
     )[1]
 
 
-def _statistics(
-    pages: Sequence[_WrittenPage], order: Callable[[bytes], Any]
-) -> tuple[Value, bytes | None]:
+def _statistics(pages: Sequence[Page], order: Callable[[bytes], Any]) -> tuple[Value, bytes | None]:
     """Return the statistics of a chunk, and the bounds of its pages.
 
     A chunk has both bounds or none: readers use them together. The second is None unless each page
@@ -390,15 +478,6 @@ def _statistics(
         }
     )
     return structure(fields), index[1]
-
-
-def _offset_index(pages: Sequence[_WrittenPage]) -> bytes:
-    """Return where a chunk's pages are."""
-    places = [
-        structure({1: int64(page.offset), 2: int32(page.size), 3: int64(page.first_row)})
-        for page in pages
-    ]
-    return structure({1: several(places)})[1]
 
 
 def _order_of(form: ColumnForm) -> Callable[[bytes], Any]:

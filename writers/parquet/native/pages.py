@@ -370,3 +370,5 @@ def library() -> ctypes.CDLL:
 
 why_not = partial(built_library.reason, library)
 """Returns why the library cannot be used, None if it can."""
+check_choice = partial(built_library.check_choice, "Parquet", why_not)
+"""Refuses the choice "native" if the library cannot be used."""
