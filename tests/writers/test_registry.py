@@ -16,7 +16,7 @@ from unloader.sources.oracle.native import decoder as fetch
 from unloader.sources.postgres.libpq import copying
 from writers import built_library, registry
 from writers.built_library import Unusable
-from writers.content import native as sums
+from writers.content import sums
 from writers.errors import FormatError
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.native import encoder as encoder

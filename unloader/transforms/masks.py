@@ -50,7 +50,7 @@ from unloader.transforms.column_steps import (
     with_column,
 )
 from unloader.transforms.model import Masked, Step
-from writers.content.plain import number_text
+from writers.content.sums import number_text
 from writers.errors import WriteError
 from writers.model import TextFormat
 from writers.schema import has_infinities, pc, text_class

@@ -29,8 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pyarrow import csv, types
 
-from writers.content.forms import Form, Kind, form_of
-from writers.content.sums import ColumnSums
+from writers.content.sums import ColumnSums, Form, Kind, form_of
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.read_back import (
@@ -48,6 +47,7 @@ from writers.files.regular import write_error
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import pc, read_schema, text_class
 from writers.text.enclosing import is_guarded
+from writers.text.mask_texts import UNIT_DIGITS
 
 _ROWS = 10_000
 _BATCH_CHARACTERS = 1 << 22
@@ -324,8 +324,6 @@ class Records(Struct):
 
 _MASK = re.compile(r'(YYYY|MM|DD|HH24|MI|SS)|FF([1-9])|"([^"]*)"|([-/.,;: ])', re.IGNORECASE)
 _LENGTHS = {"YYYY": 4, "MM": 2, "DD": 2, "HH24": 2, "MI": 2, "SS": 2}
-_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-_WORDS = {"true/false": "true", "t/f": "t", "1/0": "1"}
 _PREFIXES = {"prefixed-hex": 2, "hex": 0}
 
 Slices = dict[str, tuple[int, int]]
@@ -427,7 +425,7 @@ def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
         needed |= {"HH24", "MI", "SS"}
         first, last = found.get("FF", (0, 0))
         # Where fractions are kept, they were written whole: the writer refuses to cut them.
-        if format.fractions == "mask" and last - first < _DIGITS[field.type.unit]:
+        if format.fractions == "mask" and last - first < UNIT_DIGITS[field.type.unit]:
             return None
     elif text_class(field) == "timestamp":
         return None

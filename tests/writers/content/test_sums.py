@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from writers.content import native, plain
-from writers.content.forms import Form, Kind, form_of
-from writers.content.sums import ColumnSums
+from writers.content import sums
+from writers.content.sums import ColumnSums, Form, Kind, column_sum, form_of, plain_sum
 from writers.held_values import HeldValue
 from writers.large_rows import LargeRow
 from writers.model import ContentSums, hexadecimal
@@ -71,38 +70,36 @@ def arrays() -> list[pa.Array]:
 @pytest.mark.parametrize("array", arrays(), ids=lambda array: str(array.type))
 def test_native_and_plain_agree(array: pa.Array) -> None:
     """On values of every type, slices included; the native library is built here."""
-    library = native.library()
-    assert library is not None, "build it: pip install -e ."
+    assert sums.library() is not None, "build it: pip install -e ."
     forms = [form_of(array.type)]
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
         forms.append(form_of(array.type, infinite=True))
     for form in forms:
         assert form is not None
         for part in (array, array[3:11], array[-1:], array[:0]):
-            assert native.column_sum(library, part, form) == plain.column_sum(part, form)
+            assert column_sum(part, form) == plain_sum(part, form)
 
 
 @pytest.mark.parametrize("kind", [Kind.NUMBER_TEXT, Kind.HEX_TEXT])
 def test_native_and_plain_agree_on_texts_for_values(kind: Kind) -> None:
     """Texts of numbers in any spelling, and of bytes."""
-    library = native.library()
-    assert library is not None, "build it: pip install -e ."
+    assert sums.library() is not None, "build it: pip install -e ."
     if kind is Kind.NUMBER_TEXT:
         array = pa.array([*NUMBERS, None] * 3)
         form = Form(kind=kind, width=4)
     else:
         array = pa.array([f"\\x{CHANCE.randbytes(size).hex()}" for size in range(70)] + [None])
         form = Form(kind=kind, width=4, digits=2)
-    assert native.column_sum(library, array, form) == plain.column_sum(array, form)
+    assert column_sum(array, form) == plain_sum(array, form)
     if kind is Kind.HEX_TEXT:
         with pytest.raises(ValueError, match="HEX_TEXT"):
-            native.column_sum(library, pa.array(["\\x6"]), form)
+            column_sum(pa.array(["\\x6"]), form)
 
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
 def test_a_number_has_one_text(text: str, number: str) -> None:
     """Zeros that say nothing go, and so does a plus; other texts stay."""
-    assert plain.number_text(text.encode()) == number.encode()
+    assert sums.number_text(text.encode()) == number.encode()
 
 
 @pytest.mark.parametrize(
@@ -126,9 +123,9 @@ def test_the_text_of_a_value(value: Any, kind: pa.DataType, text: str) -> None:
     expected = hashlib.md5(text.encode()).hexdigest()[:16]
     array = pa.array([value], kind)
     schema = pa.schema([("a", kind)])
-    sums = ColumnSums(schema)
-    sums.add([array], 1)
-    assert sums.result().sums == (expected,)
+    found = ColumnSums(schema)
+    found.add([array], 1)
+    assert found.result().sums == (expected,)
 
 
 def test_order_and_cuts_make_no_difference_and_repeats_do() -> None:
@@ -139,9 +136,9 @@ def test_order_and_cuts_make_no_difference_and_repeats_do() -> None:
     def sums_of(*places: list[int]) -> Any:
         parts = []
         for place in places:
-            sums = ColumnSums(schema)
-            sums.add([column.take(pa.array(place, pa.int64())) for column in columns], len(place))
-            parts.append(sums.result())
+            part = ColumnSums(schema)
+            part.add([column.take(pa.array(place, pa.int64())) for column in columns], len(place))
+            parts.append(part.result())
         return ContentSums.total(parts)
 
     assert sums_of([0, 1, 2]) == sums_of([2], [1, 0]) == sums_of([], [2, 1, 0])

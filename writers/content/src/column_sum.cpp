@@ -1,4 +1,4 @@
-// The library's interface: plain C, for writers.content.native. Nothing is thrown out of here.
+// The library's interface: plain C, for writers.content.sums. Nothing is thrown out of here.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,10 +15,10 @@ namespace unloader {
 
 namespace {
 
-// The number is also in writers.content.native.
+// The number is also in writers.content.sums.
 constexpr uint32_t ABI_VERSION = 2;
 
-// What the values of an array are; the same numbers are in writers.content.native.
+// What the values of an array are; the same numbers are in writers.content.sums.
 enum class Form : int32_t {
     BYTES,        // text or bytes as they are; `width` of an offset
     NUMBER_TEXT,  // text of a number; `width` of an offset
