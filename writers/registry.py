@@ -13,12 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
-from writers.codecs.compression import (
-    CODECS,
-    LEVELS,
-    check_codec,
-    text_libraries,
-)
+from writers.codecs.compression import CODECS, LEVELS, check_codec, text_libraries
 from writers.errors import FormatError
 from writers.files.publish import text_extension
 from writers.model import PLAIN, ParquetFormat, TextFormat
@@ -34,23 +29,6 @@ FORMATS = {
     "csv": "writers.text.text_writer:TextWriter",
     "parquet": "writers.parquet.writer:ParquetWriter",
 }
-_ENCODERS = {
-    "csv": (
-        "writers.native.encoder",
-        "writers.text.delimited",
-        "writers.text.delimited",
-        "xxhash",
-    ),
-    "parquet": (
-        "pyarrow.compute",
-        "pyarrow.parquet",
-        "writers.parquet.native.file",
-        "writers.parquet.native.file",
-        "xxhash",
-    ),
-}
-"""What most files of a format need beside its writer."""
-
 _LIBRARIES = {"csv": "writers.native.encoder", "parquet": "writers.parquet.native.pages"}
 
 ENTRY_POINTS = "unloader.formats"
@@ -82,8 +60,7 @@ def open_writer(
     """
     make: Any = _load(name_of(spec.format))
     if isinstance(spec.format, TextFormat):
-        make_text = make(spec, schema, stem, writes_header=writes_header)
-        return cast("Writer", make_text)
+        return cast("Writer", make(spec, schema, stem, writes_header=writes_header))
     return cast("Writer", make(spec, schema, stem))
 
 
@@ -103,9 +80,8 @@ def load(output_format: str | TextFormat | ParquetFormat) -> None:
     """Import what writes files of a format, before its first use."""
     name = name_of(output_format)
     _load(name)
-    for module in _ENCODERS.get(name, ()):
-        import_module(module)
     if name in _LIBRARIES:
+        import_module("xxhash")  # The usual checksum.
         import_module(_LIBRARIES[name]).why_not()  # Loads it.
 
 
@@ -136,8 +112,7 @@ def check(output_format: str | TextFormat | ParquetFormat, compression: Compress
 def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoice) -> None:
     """Refuse the native encoder of a format if its library cannot be used."""
     if choice == "native":
-        module = FORMATS[name_of(output_format)].partition(":")[0]
-        import_module(module).check_choice(choice)
+        import_module(_LIBRARIES[name_of(output_format)]).check_choice(choice)
 
 
 def codecs() -> tuple[dict[str, Any], ...]:

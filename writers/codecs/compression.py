@@ -24,8 +24,6 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from writers.errors import FormatError
 
 if TYPE_CHECKING:
@@ -96,11 +94,11 @@ def open_compressor(compression: Compression) -> Compress:
     check_codec("csv", compression, FRAMED)
     level = compression.level
     if compression.codec == "gzip":
-        library = gzip_library(level)
+        _, used_level, module = gzip_library(level)
 
         def member(data: BytesLike) -> BytesLike:
             # 16 + the window bits asks for a gzip header, whose time stamp is left at 0.
-            stream = library.module.compressobj(library.level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+            stream = module.compressobj(used_level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
             return b"".join((stream.compress(data), stream.flush()))
 
         return member
@@ -129,31 +127,25 @@ ZLIB_NG_LEVELS = (4, 9)
 ZLIB_DEFAULT = 6
 
 
-class GzipLibrary(Struct, frozen=True):
-    name: str
-    version: str
-    level: int
-    module: Any
-    """With zlib's `compressobj`."""
+def gzip_library(level: int | None) -> tuple[str, int, Any]:
+    """Return the library that serves a level from 1 to 9; None is the best default installed.
 
-
-def gzip_library(level: int | None) -> GzipLibrary:
-    """Return the library that serves a level from 1 to 9; None is the best default installed."""
+    The parts are its name with its version, the level, and a module with zlib's `compressobj`.
+    """
     if level is None or ISAL_LEVELS[0] <= level <= ISAL_LEVELS[1]:
         with suppress(ImportError):
             import isal
             from isal import isal_zlib
 
-            wanted = ISAL_DEFAULT if level is None else level
-            return GzipLibrary("isal", str(isal.__version__), wanted, isal_zlib)
+            return f"isal {isal.__version__}", ISAL_DEFAULT if level is None else level, isal_zlib
     level = ZLIB_DEFAULT if level is None else level
     if ZLIB_NG_LEVELS[0] <= level <= ZLIB_NG_LEVELS[1]:
         with suppress(ImportError):
             import zlib_ng
             from zlib_ng import zlib_ng as zlib_ng_module
 
-            return GzipLibrary("zlib-ng", str(zlib_ng.__version__), level, zlib_ng_module)
-    return GzipLibrary("zlib", zlib.ZLIB_RUNTIME_VERSION, level, zlib)
+            return f"zlib-ng {zlib_ng.__version__}", level, zlib_ng_module
+    return f"zlib {zlib.ZLIB_RUNTIME_VERSION}", level, zlib
 
 
 def codec_library(format_name: str, compression: Compression) -> str | None:
@@ -166,8 +158,8 @@ def codec_library(format_name: str, compression: Compression) -> str | None:
     if format_name != "csv" or compression.codec == "lz4":
         return f"pyarrow {version('pyarrow')}"
     if compression.codec == "gzip":
-        library = gzip_library(compression.level)
-        return f"{library.name} {library.version}, level {library.level}"
+        name, level, _ = gzip_library(compression.level)
+        return f"{name}, level {level}"
     return f"zstandard {version('zstandard')}"
 
 
@@ -181,8 +173,7 @@ def text_libraries(codec: str) -> str | None:
         return None
     levels: dict[str, list[int]] = {}
     for level in range(1, 10):
-        library = gzip_library(level)
-        levels.setdefault(f"{library.name} {library.version}", []).append(level)
+        levels.setdefault(gzip_library(level)[0], []).append(level)
     if len(levels) == 1:
         return next(iter(levels))
     return ", ".join(f"{name} ({each[0]} to {each[-1]})" for name, each in levels.items())

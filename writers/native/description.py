@@ -26,7 +26,6 @@ from functools import lru_cache
 from importlib import import_module
 
 import pyarrow as pa
-from msgspec import Struct
 from msgspec.structs import replace
 
 from writers.model import FixedField, TextFormat
@@ -67,14 +66,8 @@ class Kind(IntEnum):
 
 
 _INTEGERS = {
-    pa.int8(): Kind.INT8,
-    pa.int16(): Kind.INT16,
-    pa.int32(): Kind.INT32,
-    pa.int64(): Kind.INT64,
-    pa.uint8(): Kind.UINT8,
-    pa.uint16(): Kind.UINT16,
-    pa.uint32(): Kind.UINT32,
-    pa.uint64(): Kind.UINT64,
+    getattr(pa, name.lower())(): Kind[name]
+    for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")
 }
 _OTHERS = {
     pa.null(): Kind.NONE,
@@ -375,7 +368,6 @@ def _table(codes: dict[str, bytes], *, linear: bool) -> bytes:
 
 
 _VERSION = 1
-_KINDS = ("days", "ticks", "time of day")
 _TIME_OF_DAY_REFUSED, _YEAR_CHECKED, _ISO_YEAR_CHECKED, _JULIAN_DAY_CHECKED = 1, 2, 4, 8
 _LITERAL, _PAIR, _LOOKUP, _NUMBER, _FRACTION, _TRIMMED = range(6)
 _SOURCES = (
@@ -399,35 +391,24 @@ _JANUARY = 306
 """Its first day, counted from March 1."""
 
 
-class _Domain(Struct, frozen=True, kw_only=True):
-    """The numbers of a source that has few, and what each is in the element's group."""
-
-    source: str
-    numbers: range
-    in_group: Callable[[int], int]
-
-
 def _month_start(month: int) -> int:
     """Return the first day of a month, counted from March 1."""
     return (153 * ((month + 9) % 12) + 2) // 5
 
 
-_MONTHS = _Domain(source="month", numbers=range(1, 13), in_group=_month_start)
-_MONTH_DAYS = _Domain(source="day", numbers=range(1, 32), in_group=lambda day: _JANUARY + day - 1)
-_HOURS = _Domain(source="hour", numbers=range(25), in_group=lambda hour: hour * 60)
-_DOMAINS = {
-    **dict.fromkeys(("MM", "MON", "MONTH", "Q"), _MONTHS),
-    **dict.fromkeys(("DD", "W"), _MONTH_DAYS),
-    "MI": _Domain(source="minute", numbers=range(60), in_group=int),
+_Domain = tuple[str, range, Callable[[int], int]]
+_DOMAINS: dict[str, _Domain] = {
+    **dict.fromkeys(("MM", "MON", "MONTH", "Q"), ("month", range(1, 13), _month_start)),
+    **dict.fromkeys(("DD", "W"), ("day", range(1, 32), lambda day: _JANUARY + day - 1)),
+    "MI": ("minute", range(60), int),
+    "year": ("era", range(2), int),
+    "yearday": ("year day", range(366), int),
+    "weekday": ("week day", range(7), int),
+    "isoweek": ("iso week", range(1, 54), int),
+    "minute": ("hour", range(25), lambda hour: hour * 60),
+    "second": ("second", range(60), int),
 }
-_GROUP_DOMAINS = {
-    "year": _Domain(source="era", numbers=range(2), in_group=int),
-    "yearday": _Domain(source="year day", numbers=range(366), in_group=int),
-    "weekday": _Domain(source="week day", numbers=range(7), in_group=int),
-    "isoweek": _Domain(source="iso week", numbers=range(1, 54), in_group=int),
-    "minute": _HOURS,
-    "second": _Domain(source="second", numbers=range(60), in_group=int),
-}
+"""For an element or a group of them: a source of few numbers, these, and each in the group."""
 
 
 def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
@@ -448,13 +429,12 @@ def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
         unit_digits = UNIT_DIGITS[kind.unit]
     groups = {GROUPS.get(element.kind) for element in mask.elements}
     years = year_range(mask)
-    checks = _YEAR_CHECKED if years else 0
-    if "isoyear" in groups:
-        checks |= _ISO_YEAR_CHECKED
-    if "julian" in groups:
-        checks |= _JULIAN_DAY_CHECKED
-    if wide_date and format.date_format is None:
-        checks |= _TIME_OF_DAY_REFUSED
+    checks = (
+        _YEAR_CHECKED * bool(years)
+        | _ISO_YEAR_CHECKED * ("isoyear" in groups)
+        | _JULIAN_DAY_CHECKED * ("julian" in groups)
+        | _TIME_OF_DAY_REFUSED * (wide_date and format.date_format is None)
+    )
     cut = 0
     if pa.types.is_timestamp(kind) and format.fractions == "keep":
         cut = max(unit_digits - mask.fraction_digits, 0)
@@ -477,41 +457,32 @@ def _element(element: Element, mask: Mask, offset: int, zone: str, unit_digits: 
         if element.kind == "ISO-FRACTION":
             return _op(_TRIMMED)
         return _op(_FRACTION, digits=unit_digits if element.digits is None else element.digits)
-    if group == "julian":
-        return _op(_NUMBER, "julian day", pad=7 if element.fill else 0)
-    if group == "daysecond":
-        return _op(_NUMBER, "day second", pad=5 if element.fill else 0)
-    if group == "isoyear":
-        return _year("iso year", len(element.kind), element.fill)
-    if element.fill and element.kind in _PAIRS:
-        return b"".join(_op(_PAIR, source) for source in _PAIRS[element.kind])
-    if group == "year" and element.kind not in ERAS and element.kind != "ISO-ERA":
-        return _counted_year(element)
-    domain = _DOMAINS.get(element.kind) or _GROUP_DOMAINS[group]
-    return _lookup(domain, lambda number: element_text(element, number, mask.has_era))
-
-
-def _counted_year(element: Element) -> bytes:
     kind, fill = element.kind, element.fill
+    if group == "julian":
+        return _op(_NUMBER, "julian day", pad=7 if fill else 0)
+    if group == "daysecond":
+        return _op(_NUMBER, "day second", pad=5 if fill else 0)
+    if fill and kind in _PAIRS:
+        return b"".join(_op(_PAIR, source) for source in _PAIRS[kind])
     if kind == "ISO-YEAR":
         return _op(_NUMBER, "counted year", pad=4)
     if kind == "SYYYY":
         # The sign is the text before the four digits, or before the one digit.
         digits = 4 if fill else 1
-        sign = _lookup(
-            _GROUP_DOMAINS["year"], lambda era: element_text(element, era, False)[:-digits]
-        )
+        sign = _lookup(_DOMAINS["year"], lambda era: element_text(element, era, False)[:-digits])
         return sign + _op(_NUMBER, "counted year", pad=digits)
-    return _year("counted year", {"RRRR": 4, "RR": 2}.get(kind, len(kind)), fill)
-
-
-def _year(source: str, digits: int, fill: bool) -> bytes:
-    return _op(_NUMBER, source, digits=digits, pad=digits if fill else 0)
+    if group == "isoyear" or (group == "year" and kind not in ERAS and kind != "ISO-ERA"):
+        source = "iso year" if group == "isoyear" else "counted year"
+        digits = {"RRRR": 4, "RR": 2}.get(kind, len(kind))
+        return _op(_NUMBER, source, digits=digits, pad=digits if fill else 0)
+    domain = _DOMAINS.get(kind) or _DOMAINS[group]
+    return _lookup(domain, lambda number: element_text(element, number, mask.has_era))
 
 
 def _lookup(domain: _Domain, text_of: Callable[[int], str]) -> bytes:
-    texts = (text_of(domain.in_group(number)).encode() for number in domain.numbers)
-    return _op(_LOOKUP, domain.source) + b"".join(bytes([len(text)]) + text for text in texts)
+    source, numbers, in_group = domain
+    texts = (text_of(in_group(number)).encode() for number in numbers)
+    return _op(_LOOKUP, source) + b"".join(bytes([len(text)]) + text for text in texts)
 
 
 def _literal(text: str) -> bytes:

@@ -178,19 +178,12 @@ def _too_wide(column: str, reason: str) -> tuple[str, str]:
     return reason, hint
 
 
-_CHARACTER = {
-    "euc_jis_2004": 3,
-    "euc_jisx0213": 3,
-    "euc_jp": 3,
-    "gb18030": 4,
+_WIDE = {
+    **dict.fromkeys(("euc_jis_2004", "euc_jisx0213", "euc_jp"), (3, Fraction(3, 2))),
+    "gb18030": (4, Fraction(2)),
 }
-_GROWTH = {
-    "euc_jis_2004": Fraction(3, 2),
-    "euc_jisx0213": Fraction(3, 2),
-    "euc_jp": Fraction(3, 2),
-    "gb18030": Fraction(2),
-}
-"""Bytes that one byte of UTF-8 becomes: letters of two bytes there can have three or four here."""
+"""Bytes of a character, and bytes that one byte of UTF-8 becomes: letters of two bytes there can
+have three or four here."""
 _ESCAPED = 9
 """A character of ISO 2022 between two changes of state."""
 
@@ -205,7 +198,10 @@ def most_bytes_of_characters(encoding: str, count: int) -> int:
         return 4 * count
     if codec.startswith("iso2022"):
         return _ESCAPED * count
-    return (_CHARACTER.get(codec) or _usual_bytes(codec)) * count
+    if codec in _WIDE:
+        return _WIDE[codec][0] * count
+    # 1 for a set of single bytes, 2 for one where bytes go by two.
+    return (1 if len(bytes(range(256)).decode(codec, "replace")) == 256 else 2) * count
 
 
 def most_bytes_of_utf8(encoding: str, count: int) -> int:
@@ -216,13 +212,8 @@ def most_bytes_of_utf8(encoding: str, count: int) -> int:
         return 4 * count
     if codec.startswith("iso2022"):
         return _ESCAPED * count
-    grown = _GROWTH.get(codec, Fraction(1)) * count
+    grown = _WIDE.get(codec, (1, Fraction(1)))[1] * count
     return -(-grown.numerator // grown.denominator)
-
-
-def _usual_bytes(codec: str) -> int:
-    """Return 1 for a set of single bytes, 2 for one where bytes go by two."""
-    return 1 if len(bytes(range(256)).decode(codec, "replace")) == 256 else 2
 
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
