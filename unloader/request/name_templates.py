@@ -8,9 +8,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
-
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from writers.objects.location import is_location
 
@@ -35,28 +32,9 @@ _ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
 """What a field is in the name of any run's directory; others may be any text."""
 
 
-class NameValues(Struct, frozen=True, kw_only=True):
-    """The values of a template's fields in one file."""
-
-    schema: str
-    table: str
-    partition: str
-    unit: str
-    part: int | None
-    """Number of the file within its unit, from 1; None where a unit has one file only."""
-    ext: str
-    date: str
-    """Day of the snapshot, YYYYMMDD."""
-
-
-class DirectoryValues(Struct, frozen=True, kw_only=True):
-    """The values of the fields in the directories of one run."""
-
-    schema: str
-    table: str
-    date: str
-    """Day of the snapshot in UTC, YYYYMMDD."""
-    run_id: str
+Values = Mapping[str, str]
+"""The values of the fields. `date` is the day of the snapshot in UTC, YYYYMMDD. `part` of a file is
+empty where a unit has one file only."""
 
 
 def check_template(
@@ -110,33 +88,26 @@ def has_fields(place: str) -> bool:
     return _FIELD.search(place) is not None
 
 
-def file_name(template: str, values: NameValues) -> str:
-    """Return the name of one file; characters that are unsafe in a name become `%XX`.
+def file_name(template: str, values: Values, number: int = 0) -> str:
+    """Return the name of a file by its number in its unit, from 0; unsafe characters become `%XX`.
 
     So does a dot or an underscore at the start, since readers of directories skip such names, and a
     hyphen, which other programs take for an option. A name that is too long is an OutputFailed.
     """
-    part = "" if values.part is None else f".{values.part:03d}"
-    name = _filled(template, {**asdict(values), "part": part})
+    part = f".{number + 1:03d}" if values["part"] else ""
+    name = _filled(template, {**values, "part": part})
     if len(name.encode()) > MAX_BYTES:
         raise _too_long("file", name, "--file-name")
     return name
 
 
-def numbered_name(template: str, values: NameValues, number: int) -> str:
-    """Return the name of a file by its number in its unit, from 0; values are of the first file."""
-    if values.part is not None:
-        values = replace(values, part=number + 1)
-    return file_name(template, values)
-
-
-def any_name(template: str, values: NameValues) -> str:
+def any_name(template: str, values: Values) -> str:
     """Return what all names of a run are like, with `*` for any text: unit, partition and part."""
     kept = ("schema", "table", "ext", "date")
-    return _filled(template, {name: getattr(values, name) for name in kept})
+    return _filled(template, {name: values[name] for name in kept})
 
 
-def directory_name(place: str, values: DirectoryValues) -> str:
+def directory_name(place: str, values: Values) -> str:
     """Return the directory of one run, with unsafe characters replaced as in a name of a file.
 
     So no value leads out of the directory. An empty name is a ConfigError, a long one OutputFailed.
@@ -144,7 +115,7 @@ def directory_name(place: str, values: DirectoryValues) -> str:
     directory, options = _options_apart(place)
     names = []
     for part in directory.split("/"):
-        name = _filled(part, asdict(values))
+        name = _filled(part, values)
         if part and not name:
             raise ConfigError(
                 f"the part {part} of --to is empty, since the run has no {part.strip('{}')}",
@@ -156,7 +127,7 @@ def directory_name(place: str, values: DirectoryValues) -> str:
     return "/".join(names) + options
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
+def _filled(template: str, values: Values) -> str:
     """Return a template with its fields filled; `*` for fields without a value."""
     name = _FIELD.sub(lambda field: safe_part(values.get(field[1], "*")), template)
     return _safe_start(name) if _FIELD.match(template) else name
@@ -218,10 +189,10 @@ def is_dated(place: str) -> bool:
     return any(each in DATED for each in inner) and not any(each in DATED for each in outer)
 
 
-def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
+def beside(place: str, values: Values) -> tuple[str, re.Pattern[str]]:
     """Return the directory around the dated ones of all runs, and the pattern of their names."""
     parent, name = _split(place)
-    known = {field: getattr(values, field) for field in ("schema", "table")}
+    known = {field: values[field] for field in ("schema", "table")}
     return directory_name(parent, values) or ".", _pattern(name, _ANY, known)
 
 
@@ -250,9 +221,7 @@ def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> t
     )
 
 
-def _pattern(
-    template: str, patterns: Mapping[str, str], values: Mapping[str, str]
-) -> re.Pattern[str]:
+def _pattern(template: str, patterns: Values, values: Values) -> re.Pattern[str]:
     """Return the pattern of a name; a field without a pattern and a value may be any text."""
     parts, at = [], 0
     for field in _FIELD.finditer(template):

@@ -17,12 +17,11 @@ from partition_planner.model import WorkUnit
 from unloader.errors import ConfigError, UsageError
 from unloader.model import COMPARING, EncryptionOptions, Extract, OutputOptions, Request
 from unloader.request.name_templates import (
-    DirectoryValues,
-    NameValues,
+    Values,
     directories_above,
     directory_name,
+    file_name,
     has_fields,
-    numbered_name,
 )
 from unloader.request.name_templates import above as above_of
 from unloader.request.settings import part_directory
@@ -102,16 +101,16 @@ def is_followed(output: OutputOptions) -> bool:
     return output.keep is not None or output.latest_link is not None
 
 
-def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
+def directory_values(extract: Extract, run_id: str) -> Values:
     """Return the values of the fields; the date is the date of the snapshot, as in file names."""
     taken_at = extract.snapshot.taken_at if extract.snapshot else ""
-    return DirectoryValues(
-        schema=extract.table.schema or "",
-        table=extract.table.name,
+    return {
+        "schema": extract.table.schema or "",
+        "table": extract.table.name,
         # Without a snapshot the day on which the run began, which its id begins with.
-        date=taken_at[:10].replace("-", "") or run_id[:8],
-        run_id=run_id,
-    )
+        "date": taken_at[:10].replace("-", "") or run_id[:8],
+        "run_id": run_id,
+    }
 
 
 def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
@@ -207,7 +206,7 @@ class Naming(Struct, frozen=True, kw_only=True):
     """The names of all files of a run."""
 
     template: str
-    values: NameValues
+    values: Values
     """What all files share; without a partition and a unit."""
     one: bool
     """One file or stream holds all work units."""
@@ -217,16 +216,16 @@ class Naming(Struct, frozen=True, kw_only=True):
         """Return the naming of a run."""
         extract, output = run.extract, run.output
         taken_at = extract.snapshot.taken_at if extract.snapshot else ""
-        values = NameValues(
-            schema=extract.table.schema or "",
-            table=extract.table.name,
-            partition="",
-            unit="",
+        values = {
+            "schema": extract.table.schema or "",
+            "table": extract.table.name,
+            "partition": "",
+            "unit": "",
             # A unit may have several files, which are numbered from 1.
-            part=1 if output.options.file_size_bytes else None,
-            ext=extension(output.format, output.compression, output.spec("").encryption),
-            date=taken_at[:10].replace("-", ""),
-        )
+            "part": "1" if output.options.file_size_bytes else "",
+            "ext": extension(output.format, output.compression, output.spec("").encryption),
+            "date": taken_at[:10].replace("-", ""),
+        }
         return cls(template=template, values=values, one=one)
 
     def name(self, unit: WorkUnit, number: int = 0) -> str:
@@ -244,8 +243,8 @@ class Naming(Struct, frozen=True, kw_only=True):
         """Return the function from the number of a unit's file to its name; it can be pickled."""
         values = self.values
         if not self.one:
-            values = replace(values, partition=unit.partition or "", unit=unit.id)
-        return partial(numbered_name, self.template, values)
+            values = {**values, "partition": unit.partition or "", "unit": unit.id}
+        return partial(file_name, self.template, values)
 
 
 def places(run: ResolvedTable) -> dict[str, str]:

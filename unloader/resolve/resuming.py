@@ -258,7 +258,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         run, output = self.first, request.output
         if len(run.outputs) > 1:
             # One route may have no date in its directory, and be found on another day.
-            values = replace(directory_values(run.extract, run.run_id), date=today)
+            values = {**directory_values(run.extract, run.run_id), "date": today}
             asked = [each.output.destinations for each in request.of_outputs()]
             return all(
                 _real(directory_name(place, values) for place in places)

@@ -35,7 +35,7 @@ from unloader.model import Request
 from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.job_files import Entry, Given, JobFile, Mistake, Place, read_job
-from unloader.request.name_templates import DirectoryValues, directory_name, home_template
+from unloader.request.name_templates import directory_name, home_template
 from unloader.request.options import options_of
 from unloader.selection.choice import AskedTables, TableChoice
 from writers.model import TextFormat
@@ -436,9 +436,12 @@ def _destinations(tables: Sequence[api.SchemaTable]) -> Iterator[str]:
     seen: set[str] = set()
     for number, each in enumerate(tables, 1):
         summary = each.summary
-        values = DirectoryValues(
-            schema=summary.schema or "", table=summary.name, date="20260131", run_id=""
-        )
+        values = {
+            "schema": summary.schema or "",
+            "table": summary.name,
+            "date": "20260131",
+            "run_id": "",
+        }
         try:
             usual = directory_name(_usual(tables), values)
         except (ConfigError, OutputFailed):
