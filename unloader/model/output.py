@@ -102,22 +102,15 @@ _LAKE_APPEND = f"{_LAKE} --save-mode append"
 _LAKE_OVERWRITE = f"{_LAKE} --save-mode overwrite \\\n    --replace-where \"DAY = '2026-01-31'\""
 _DAILY = f"{_RUN} \\\n    --to '/extract/{{table}}/{{date}}'"
 
-
-_output = partial(Option, group="Output", commands=PLANNING, effect="changes", scope="route")
-
 _NO_DISK: Mapping[Circumstance, str] = dict.fromkeys(("streams", "objects"), "it has no disk")
-
 _OWNED: Mapping[Circumstance, str] = {
     "streams": "it has its owner and rights already",
     "objects": "the bucket sets its owner and rights",
 }
-
+_output = partial(Option, group="Output", commands=PLANNING, effect="changes", scope="route")
 _pause = partial(Option, group="Safety", commands=READING, effect="none", not_for=_NO_DISK)
-
 _buffer = partial(_output, group="Speed", commands=READING, effect="none")
-
 _file = partial(_output, commands=READING)
-
 _cut = partial(_file, not_for={"streams": "it is not cut into files"})
 
 

@@ -43,10 +43,17 @@ _PARTITION = (
 _selection = partial(
     Option, group="Selection", commands=PLANNING, effect="selects", scope="table", planned=True
 )
-
 _rows = partial(_selection, commands=READING)
-
 _columns = partial(_rows, kind=NAMES, scope="route", empty=True)
+_limit = partial(
+    Option, group="Speed", commands=READING, effect="none", scope="table", planned=True
+)
+_seat = partial(Option, group="Placement", commands=(*READING, "topology"), effect="none")
+_concurrency = partial(Option, group="Speed", commands=READING, effect="none")
+_cluster = partial(Option, group="Cluster", commands=("run",), effect="none")
+_retry = partial(Option, group="Safety", commands=READING, effect="none")
+_option = partial(Option, group="Speed", commands=ONE_VALUE, effect="changes")
+_safety = partial(Option, group="Safety", commands=READING, effect="changes")
 
 
 class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,15 +149,6 @@ TWO_ROUTES = (
 """An example of a run with several outputs."""
 
 
-def _workers(number: int) -> int | None:
-    return number if number > 0 else None
-
-
-_limit = partial(
-    Option, group="Speed", commands=READING, effect="none", scope="table", planned=True
-)
-
-
 class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to split the table, and for how many workers."""
 
@@ -158,7 +156,12 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     parallelism: Annotated[
         int | None,
         _limit(
-            RUN_PARALLELISM, commands=ONE_VALUE, scope="run", shape=_workers, default=0, common=True
+            RUN_PARALLELISM,
+            commands=ONE_VALUE,
+            scope="run",
+            shape=lambda number: number if number > 0 else None,
+            default=0,
+            common=True,
         ),
     ] = None
     """Number of workers. auto is the number of usable cores. A run has at most one worker for each
@@ -170,13 +173,6 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How the table is split into work units."""
     unit_bytes: Annotated[int | None, _limit(SIZE_FROM_1, default_text="set by the planner")] = None
     """Size above which a partition or table is split, such as 256MiB."""
-
-
-def _device(name: str) -> str | None:
-    return name or None
-
-
-_seat = partial(Option, group="Placement", commands=(*READING, "topology"), effect="none")
 
 
 class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,7 +204,8 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     own node, and other nodes when its own node is full. bind: only its own node; the kernel kills
     the worker when this node is full. interleave: all nodes with CPUs in turn."""
     near: Annotated[
-        str | None, _seat(path("DEVICE"), empty=True, shape=_device, example="eth0")
+        str | None,
+        _seat(path("DEVICE"), empty=True, shape=lambda name: name or None, example="eth0"),
     ] = None
     """Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 or
     /extract."""
@@ -217,9 +214,6 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
 """Why the number of workers changes: a number is tried, was faster, or was not faster and the
 previous number is restored; a limit starts or stops to apply; a user requests it."""
-
-
-_concurrency = partial(Option, group="Speed", commands=READING, effect="none")
 
 
 class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,9 +240,6 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
         int, _concurrency(whole(1), default_text="1", example="2 --slow-between 08:00-18:00")
     ] = 1
     """Number of workers in the hours of --slow-between."""
-
-
-_cluster = partial(Option, group="Cluster", commands=("run",), effect="none")
 
 
 class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -279,9 +270,6 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def is_asked(self) -> bool:
         return self.address not in (None, "none")
-
-
-_retry = partial(Option, group="Safety", commands=READING, effect="none")
 
 
 class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -336,11 +324,6 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See `Request.fixed`."""
     settings: tuple[Setting, ...] = ()
     """Settings of this route alone."""
-
-
-_option = partial(Option, group="Speed", commands=ONE_VALUE, effect="changes")
-
-_safety = partial(Option, group="Safety", commands=READING, effect="changes")
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

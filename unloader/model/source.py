@@ -27,11 +27,15 @@ class SecretReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The environment variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
 
 
-def _library(directory: str) -> str:
-    return "" if directory == "auto" else directory
-
-
 _session = partial(Option, group="Session", commands=READING, effect="none")
+_value = partial(
+    Option,
+    group="Selection",
+    commands=READING,
+    effect="changes",
+    scope="table",
+    formats=("parquet",),
+)
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +79,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             path("DIR"),
             commands=CONNECTING,
             empty=True,
-            shape=_library,
+            shape=lambda directory: "" if directory == "auto" else directory,
             example="/opt/oracle/instantclient",
         ),
     ] = None
@@ -202,16 +206,6 @@ class Projection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which of the columns each output takes, by index; empty where there is one output, of all."""
     filters: tuple[tuple[int, ...], ...] | None = None
     """Which of the columns the filter of each output looks at; None where no output has one."""
-
-
-_value = partial(
-    Option,
-    group="Selection",
-    commands=READING,
-    effect="changes",
-    scope="table",
-    formats=("parquet",),
-)
 
 
 class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
