@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 from schemas.json_schema import problems
-
-from unloader.manifest.schema import page_text, schema_text
+from schemas.manifest_pages import page_text, schema_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifest.schema.json"
 
 
 @pytest.mark.parametrize("name", ["manifest", "run-manifest"])
 def test_the_schema_in_the_docs_is_the_one_of_the_types(name: str) -> None:
-    """After a change, run: python -m unloader.manifest.schema NAME > docs/NAME.schema.json."""
+    """After a change, run: python tests/support/schemas/manifest_pages.py NAME > docs/NAME.schema.json."""
     assert PAGE.with_name(f"{name}.schema.json").read_text("utf-8") == schema_text(name)
 
 
 def test_the_page_has_the_fields_of_the_types() -> None:
-    """After a change, run the command in `unloader.manifest.schema`, and write the meanings."""
+    """After a change, run the command in `schemas/manifest_pages.py`, and write the meanings."""
     page = PAGE.with_name("manifest.md").read_text("utf-8")
     assert page_text(page) == page
     assert "TODO" not in page

@@ -1,8 +1,8 @@
 """The JSON Schemas of the manifests, and the tables of docs/manifest.md, made from their types.
 
-python -m unloader.manifest.schema manifest > docs/manifest.schema.json
-python -m unloader.manifest.schema run-manifest > docs/run-manifest.schema.json
-python -m unloader.manifest.schema page docs/manifest.md > manifest.md && mv manifest.md docs/
+python tests/support/schemas/manifest_pages.py manifest > docs/manifest.schema.json
+python tests/support/schemas/manifest_pages.py run-manifest > docs/run-manifest.schema.json
+python tests/support/schemas/manifest_pages.py page docs/manifest.md > manifest.md && mv manifest.md docs/
 
 The page keeps its texts. Names, order and types of fields come from the records. The meaning of a
 new field is TODO until it is written on the page.
