@@ -53,8 +53,7 @@ from unloader.model.source import (
 from unloader.model.work import (
     AttemptFailure,
     BoundSeat,
-    BundleResult,
-    BundleTask,
+    Bundle,
     FetchOrder,
     FinishedUnit,
     OutputResult,

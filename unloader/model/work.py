@@ -62,11 +62,8 @@ class UnitTask(Struct, frozen=True, kw_only=True):
         return self.name or self.unit.id
 
 
-class BundleTask(Struct, frozen=True, kw_only=True):
-    """One attempt at several small units in turn; progress is pairs of a number and an event."""
-
-    tasks: tuple[tuple[int, UnitTask], ...]
-    """Each with its number in the bundle."""
+Bundle = dict[int, UnitTask]
+"""One attempt at several small units in turn, by number; progress is pairs of number and event."""
 
 
 class Preload(Struct, frozen=True, kw_only=True):
@@ -204,13 +201,6 @@ class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def scanned(self) -> int:
         """The rows that were read."""
         return self.rows + (self.filtered or 0)
-
-
-class BundleResult(Struct, frozen=True, kw_only=True):
-    """What became of a bundle: units that are missing were not done, since one has failed."""
-
-    results: tuple[tuple[int, UnitResult], ...]
-    """Each with its number in the bundle."""
 
 
 class BoundSeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -53,8 +53,7 @@ from unloader.model import (
     COMPARING,
     AttemptFailure,
     BoundSeat,
-    BundleResult,
-    BundleTask,
+    Bundle,
     FinishedUnit,
     Preload,
     UnitResult,
@@ -169,7 +168,7 @@ class Units(Work[TableUnit]):
     """
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
-        tasks = []
+        tasks: Bundle = {}
         for number, each in enumerate(_each_of(attempt)):
             table = self._table(each)
             request, unit = table.run.request, each.unit.unit
@@ -190,11 +189,11 @@ class Units(Work[TableUnit]):
             except (UnloaderError, OSError) as error:
                 self._spoiled(each, error)
             else:
-                tasks.append((number, task))
+                tasks[number] = task
         if not tasks:
             # The place waits for a task: this one does nothing, and its answer is not a result.
             return Preload(source_kind=self._table(attempt).run.extract.source.kind)
-        return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
+        return tasks if attempt.unit.others else next(iter(tasks.values()))
 
     def check(self) -> None:
         self.state.live(Tick())
@@ -412,8 +411,8 @@ def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
 
 
 def _results(result: object) -> Mapping[int, UnitResult]:
-    if isinstance(result, BundleResult):
-        return dict(result.results)
+    if isinstance(result, dict):
+        return result
     return {0: result} if isinstance(result, UnitResult) else {}
 
 

@@ -23,8 +23,7 @@ from numa.processes import member
 from unloader.errors import SourceError, ValueRefused, failure_of
 from unloader.model import (
     AttemptFailure,
-    BundleResult,
-    BundleTask,
+    Bundle,
     Preload,
     Proof,
     Release,
@@ -74,24 +73,27 @@ def _reader_for(source: SourceSpec, snapshot: Snapshot | None) -> Reader:
 
 
 def work(
-    task: UnitTask | BundleTask | Preload | Release | Proof, report: Callable[[object], None]
-) -> UnitResult | BundleResult | AttemptFailure | None:
-    """Do the parent's order: unload units, get ready for the first one, or end the session."""
+    task: UnitTask | Bundle | Preload | Release | Proof, report: Callable[[object], None]
+) -> UnitResult | dict[int, UnitResult] | AttemptFailure | None:
+    """Do the parent's order: unload units, get ready for the first one, or end the session.
+
+    The results of a bundle are by number. Missing units were not done, since one has failed.
+    """
     guard_streams()  # A driver may warn.
     if isinstance(task, UnitTask):
         return run_unit(task, report)
-    if isinstance(task, BundleTask):
+    if isinstance(task, dict):
 
         def of_part(number: int) -> Report:
             return lambda event: report((number, event))
 
-        done = []
-        for number, each in task.tasks:
+        done: dict[int, UnitResult] = {}
+        for number, each in task.items():
             result = run_unit(each, of_part(number))
             if isinstance(result, AttemptFailure):
                 break  # The later units are not done.
-            done.append((number, result))
-        return BundleResult(results=tuple(done))
+            done[number] = result
+        return done
     if isinstance(task, Release):
         release()
     elif isinstance(task, Proof):
