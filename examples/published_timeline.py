@@ -41,8 +41,10 @@ def timeline(plan: Plan, parallelism: int, speeds: Speeds) -> tuple[Turn, ...]:
     """
     costs, each = unit_costs(plan.table, plan.units)
     clock = _Clock(parallelism, speeds)
+    # Where neither bytes nor rows are known, 1.0 is the cost of a unit of average size.
+    scale = len(each) / costs.total if costs.unit == "units" else 1.0
     for unit, cost in zip(plan.units, each, strict=True):
-        clock.begin(unit.id, costs.reported(cost, len(each)))
+        clock.begin(unit.id, cost * scale)
     clock.finish()
     return tuple(sorted(clock.turns, key=lambda turn: clock.taken[turn.unit]))
 

@@ -115,10 +115,9 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     `interleave` is over the allowed nodes that have CPUs: other memory serves another purpose, or
     is slower.
 
-    Yields:
-        The actual binding. If all the seat's CPUs are refused, as they are off by now, the other
-        CPUs of its node are taken; without any, the memory policy stays unchanged, too. A refused
-        memory policy leaves the CPUs bound. The note names both.
+    The report has the actual binding. If all the seat's CPUs are refused, as they are off by now,
+    the other CPUs of its node are taken; without any, the memory policy stays unchanged, too. A
+    refused memory policy leaves the CPUs bound. The note names both.
     """
     notes: list[str] = []
     cpus: tuple[int, ...] | None = None

@@ -46,10 +46,7 @@ def node_of_device(
     file or folder, which means the block device of its file system. A partition has the node of its
     disk. A device that is made of others (bond, bridge, VLAN, device mapper, RAID) has their node,
     if they have the same. Any other device has the node of the nearest device above it: a disk has
-    the node of its controller.
-
-    Raises:
-        TopologyError: It does not exist; the message has the existing devices.
+    the node of its controller. One that does not exist is a `TopologyError` with the existing ones.
     """
     for kind, folder in (("network", "net"), ("block", "block")):
         entry = sys_root / "class" / folder / name

@@ -131,8 +131,6 @@ class Residence(Struct, frozen=True, kw_only=True):
 
     cpus: tuple[int, ...] = ()
     """CPUs that its threads were on when looked at, ascending."""
-    looks: int = 0
-    """How many times it was looked at."""
     memory: tuple[tuple[int, int], ...] = ()
     """(node, bytes) of its private memory at the last look, ascending by node; empty if unknown.
     Private memory has no file: heap, stacks, buffers."""

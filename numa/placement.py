@@ -61,18 +61,11 @@ def place(
 ) -> tuple[Seat, ...]:
     """Return one seat for each worker, worker 0 first, by the rules at the head of this module.
 
-    Args:
-        topology: Nodes to sit on; nodes without CPUs get no seat.
-        parallelism: Number of workers, at least 1; may exceed the number of CPUs.
-        placement: See the head of this module.
-        bind: `node` = all the node's CPUs. `core` = all threads of one core, the node's cores in
-            their order (fastest first), every core once before any gets a second worker. `none` =
-            no CPUs and no memory node.
-        nodes: Ids of the nodes to use, in any order; None = all.
-        near: Id of the node that a device hangs on, also one without CPUs or outside of `nodes`.
-
-    Raises:
-        PlacementError: There is no worker to seat, or a node is not there or has no CPUs.
+    `bind` is `node` for all the node's CPUs, `core` for all threads of one core (fastest first,
+    every core once before any gets a second worker), or `none` for no CPUs and no memory node.
+    `nodes` are the ids of the nodes to use, None for all. `near` is the id of the node that a
+    device hangs on, also one without CPUs or outside of `nodes`. Without workers, or with a node
+    that is not there or has no CPUs, a `PlacementError` is raised.
     """
     if parallelism < 1:
         raise PlacementError(f"parallelism is {parallelism}.", "ask for 1 or more workers.")

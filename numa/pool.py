@@ -103,14 +103,11 @@ class Pool:
 
         Args:
             seats: Where workers sit; each `worker` number once.
-            entry: `package.module:function`, importable with the parent's `sys.path`, and not of
-                `__main__`. Called as `function(task, report)`; `report(payload)` sends a `Message`
-                and may be used from any thread. Task, payloads and result are pickled.
-            limits: When a process is replaced.
-            memory_policy: See `numa.affinity.seated`.
-            warm_up: A task that is done before others, once in each fork server and in each worker
-                that is a new interpreter. Its outcome does not matter. It must start no thread that
-                stays, or nothing can be forked. None runs no task.
+            entry: `package.module:function`, importable with the parent's `sys.path`. Called as
+                `function(task, report)`; `report(payload)` sends a `Message` from any thread. Task,
+                payloads and result are pickled.
+            warm_up: A task, or None, that is done first in each fork server and new interpreter,
+                whatever comes of it. It must leave no thread, or nothing can be forked.
         """
         self._seats = {seat.worker: seat for seat in seats}
         self._entry = entry
@@ -161,8 +158,8 @@ class Pool:
     def keep(self, workers: Iterable[int]) -> None:
         """Keep a process on the seats of these workers from now on, and none on other seats.
 
-        Where the fork server of a seat is still starting, a later `wait` starts the process. A
-        refusal of the system is a `StartError`.
+        Where a fork server is still starting, a later `wait` starts the process. A refusal of the
+        system is a `StartError`.
         """
         self._kept = set(workers)
         self._lose([each for worker, each in self._members.items() if worker not in self._kept])
@@ -236,10 +233,7 @@ class Pool:
         self._vacant.pop(worker, None)
 
     def assign(self, worker: int, task: object) -> None:
-        """Give a worker a task. Returns immediately, also when the process is just dead.
-
-        A worker that is busy or not started, and a task that cannot be pickled, are a `PoolError`.
-        """
+        """Give an idle worker a task that can be pickled, or raise a `PoolError`; never waits."""
         self._check_open()
         child = self._members.get(worker)
         if child is None or child.busy:
@@ -253,11 +247,7 @@ class Pool:
         self._watch(child)
 
     def tell(self, worker: int, payload: object) -> None:
-        """Send a payload to the task of a worker, for `numa.processes.member.listen`.
-
-        Returns immediately. Without a task nothing happens. A payload that cannot be pickled is a
-        `PoolError`.
-        """
+        """Send a payload to a worker's task, if it has one, for `member.listen`; never waits."""
         child = self._members.get(worker)
         if child is not None and child.busy:
             child.channel.post(TOLD, _pickled(payload, f"the payload for worker {worker}"))
@@ -339,10 +329,7 @@ class Pool:
                 return events
 
     def stop(self, causes: Mapping[int, object]) -> None:
-        """End workers' processes; each seat gets another one. Their ends are events to come.
-
-        Each `Lost` will have its cause. A worker without a process is passed over.
-        """
+        """End workers' processes, with a `Lost` of each cause; each seat gets another process."""
         doomed = [self._members[worker] for worker in causes if worker in self._members]
         for child in doomed:
             child.reason = Lost(
@@ -367,7 +354,7 @@ class Pool:
         return not (self._vacant or self._members)
 
     def pids(self) -> dict[int, int]:
-        """Return the process id of each worker that has a process."""
+        """Return the process ids by worker."""
         return {worker: child.process.pid for worker, child in self._members.items()}
 
     def bindings(self) -> dict[int, BindReport]:
@@ -510,7 +497,7 @@ class Pool:
 
 
 class Member(Struct, kw_only=True, eq=False):
-    """One running child, as the pool sees it."""
+    """One running child."""
 
     worker: int
     process: _Process

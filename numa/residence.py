@@ -131,7 +131,6 @@ def look(
     return replace(
         seen,
         cpus=tuple(sorted(found.union(seen.cpus))),
-        looks=seen.looks + bool(found),
         allowed_cpus=allowed or seen.allowed_cpus,
         memory=memory,
         file_memory=file_memory,

@@ -56,17 +56,11 @@ def detect(
 ) -> Topology:
     """Return the NUMA nodes this process may use, lowest id first.
 
-    CPUs are those in the node's `cpulist` that are on and allowed; one listed by two nodes (as
-    with `numa=fake`) counts for the lowest. Nodes with neither CPUs nor memory for us are left
-    out. A machine without the `node` folder yields one node with every allowed CPU and a note.
-
-    Args:
-        sysfs_root: Folder with `node/` and `cpu/`.
-        allowed_cpus: CPUs to keep; None = the calling thread's affinity mask.
-        cgroup_root: Where the control groups are mounted; for the CPU quota.
-        proc_root: For `self/status` (allowed memory), `self/cgroup` and `self/mountinfo`.
-    Raises:
-        TopologyError: A file cannot be parsed.
+    CPUs are those in the node's `cpulist` that are on and in `allowed_cpus`, which is the calling
+    thread's affinity mask by default. One listed by two nodes (as with `numa=fake`) counts for the
+    lowest. Nodes with neither CPUs nor memory for us are left out. A machine without the `node`
+    folder is one node with every allowed CPU, and a note. A file that cannot be parsed is a
+    `TopologyError`.
     """
     notes: list[str] = []
     online, off = _switches(sysfs_root / "cpu", notes)

@@ -90,10 +90,7 @@ class ForkServer:
     """The parent's side. The process starts with `begin`, or with the first worker."""
 
     def __init__(self, seat: Seat, memory_policy: str, entry: str, warm_up: bytes) -> None:
-        """Start nothing yet; arguments as for `numa.pool.Pool`.
-
-        The seat has all CPUs of the workers, and their memory node; the warm-up is pickled.
-        """
+        """Start nothing yet. The seat has all CPUs of the workers; the warm-up is pickled."""
         self._seat = seat
         self._memory_policy = memory_policy
         self._entry = entry
@@ -224,9 +221,9 @@ def start_interpreter(
     """Start an interpreter with the `sys.path` of this process that calls a module's `serve`.
 
     It inherits one end of a socket and no further descriptor, so that its parent sees each end of a
-    pipe immediately. It is not a `multiprocessing.Process`, which imports the caller's `__main__`
-    again: that is slow and needs a guard in every script. Its name is shown in the list of
-    processes; its other standard streams lead to nothing. A refusal of the system is an `OSError`.
+    pipe immediately. A `multiprocessing.Process` would import the caller's `__main__` again: that
+    is slow and needs a guard in every script. Its name is shown in the list of processes. A refusal
+    of the system is an `OSError`.
     """
     # The kernel's death signal follows the thread that started a process: see `die_with_parent`.
     tied = threading.current_thread() is threading.main_thread()

@@ -200,15 +200,10 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 def analyse(points: Sequence[Point], rules: Rules) -> Analysis:
-    """Return all that measured points show.
+    """Return all that measured points show; none, or too many levels, are a `ConfigError`.
 
-    Args:
-        points: In any order; points of the same parallelism are repeats. Seconds of points with
-            less work, such as samples of a table, are scaled to the largest amount of work.
-        rules: The rules of valid levels, and the discount for production.
-
-    Raises:
-        ConfigError: The points are missing, or of too many levels.
+    Points are in any order; those of the same parallelism are repeats. Seconds of points with less
+    work, such as samples of a table, are scaled to the largest amount of work.
     """
     if not points:
         raise ConfigError("a sweep without points has no result", "measure some levels")
@@ -348,8 +343,7 @@ def _level(
 def _out_of_order(seconds: Sequence[float], spread: float) -> tuple[int, ...] | None:
     """Return the places of the fewest levels without which the others are in order.
 
-    None if more than `MOST_OUT_OF_ORDER` are out of order. Levels that differ by no more than the
-    spread are equally fast.
+    None if more than `MOST_OUT_OF_ORDER` are. Levels within the spread are equally fast.
     """
     if len(seconds) < FEWEST_FOR_OUTLIERS:
         return ()

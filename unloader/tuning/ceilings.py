@@ -310,11 +310,7 @@ _OTHER_FILE = "give --save a file in an existing directory that you may write to
 
 
 def check_saveable(path: Path) -> None:
-    """Check that a file could be made, before anything is measured for it.
-
-    Raises:
-        OutputFailed: It could not.
-    """
+    """Raise an `OutputFailed` before anything is measured if a file cannot be made."""
     why = ""
     if path.name == MANIFEST:
         why = "it would replace the manifest of a run"
@@ -327,11 +323,7 @@ def check_saveable(path: Path) -> None:
 
 
 def save_ceilings(path: Path, found: Ceilings) -> None:
-    """Write ceilings to a file; an earlier file is replaced as a whole, or left as it is.
-
-    Raises:
-        OutputFailed: It cannot be written.
-    """
+    """Replace a file as a whole by these ceilings, or leave it and raise an `OutputFailed`."""
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     except WriteError as error:
@@ -339,11 +331,7 @@ def save_ceilings(path: Path, found: Ceilings) -> None:
 
 
 def read_ceilings(path: Path) -> Ceilings:
-    """Return the ceilings in a file.
-
-    Raises:
-        ConfigError: It cannot be read, or holds something else.
-    """
+    """Return the ceilings in a file; one that has something else is a `ConfigError`."""
     try:
         return msgspec.json.decode(read_regular(path, follow=True), type=Ceilings)
     except OSError as error:

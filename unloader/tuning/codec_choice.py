@@ -172,18 +172,10 @@ class CodecReport(Struct, frozen=True, kw_only=True):
 
 
 def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) -> CodecReport:
-    """Measure every codec of the format asked for on a sample of its rows.
+    """Measure every codec of the format asked for on a sample of its rows, until `stop` is true.
 
-    Args:
-        ready: The run to sample; the disks are the disks of its destination, or of the current
-            directory without a destination.
-        budget: How much the sample may take.
-        stop: Asked several times a second; True ends the measuring.
-
-    Raises:
-        SourceError: The source refused, failed, or did not answer in time.
-        OutputFailed: A value does not fit the format.
-        Interrupted: `stop` returned True.
+    The disks are those of the destination, or of the current directory without one. A source that
+    refuses, fails or is late is a `SourceError`, a value that does not fit an `OutputFailed`.
     """
     found = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
     load, candidates = _predicted(ready, found)
@@ -212,13 +204,10 @@ def every_codec(ready: Sampled) -> tuple[Compression, ...]:
 def chosen(
     ready: Sampled, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
 ) -> Choice:
-    """Return the codec that a preset chooses for the rows of a request.
+    """Return the codec that a preset chooses for the rows of a request, unless `Interrupted`.
 
-    Without rows, or where they cannot be sampled, a preset takes a fixed codec: the run finds and
-    retries errors of the source.
-
-    Raises:
-        Interrupted: `stop` returned True.
+    Without rows, or where they cannot be sampled, it is a fixed one: the run finds and retries
+    errors of the source.
     """
     candidates = CANDIDATES[name_of(ready.format)]
     try:

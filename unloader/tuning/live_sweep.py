@@ -91,19 +91,10 @@ def sweep(
     """Measure each variant several times, and report.
 
     Each measurement is a separate run of `unloader.api.unload` into a separate directory below the
-    destination, which is removed. Rows are not counted in the source.
-
-    Args:
-        variants: The points, all of the same source, selection and destination.
-        options: How they are measured.
-        rules: Which of them are valid.
-        observe: Called with each event that a user should see; in this thread.
-        stop: Asked several times a second; True ends the sweep, with a report of the
-            finished measurements.
-
-    Raises:
-        UnloaderError: As `unloader.api.unload`, of the first measurement. A point that fails later
-            is reported. Interrupted, if `stop` returned True before anything was measured.
+    destination, which is removed. Rows are not counted in the source. The variants have the same
+    source, selection and destination. Where `stop`, which is asked several times a second, returns
+    True, the finished measurements are reported, or `Interrupted` is raised without any. The first
+    measurement raises the errors of its run; a point that fails later is reported.
     """
     runs = len(variants) * options.repeats + options.warm_up
     if runs > MOST_MEASUREMENTS:
@@ -555,15 +546,9 @@ def _total(units: Sequence[WorkUnit], name: str) -> int | None:
 
 @contextmanager
 def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[tuple[Path, ...]]:
-    """Make a directory for the sweep in each destination, and remove it in the end.
+    """Make a directory for the sweep in each destination, if any, and remove it in the end.
 
-    Args:
-        destinations: As `--to` has them. No directory is made where everything is dropped.
-        sweep_id: Distinguishes the directories from other sweeps.
-
-    Raises:
-        UsageError: A destination is a stream, or has fields.
-        OutputFailed: One holds a run, or a directory cannot be made there.
+    A stream, or fields in a name, are a `UsageError`; a run there, or a refusal, an `OutputFailed`.
     """
     kind = destination_kind(destinations)
     if kind == "null":

@@ -126,18 +126,11 @@ def measure_together(
     patience_seconds: float,
     stop: Callable[[], bool],
 ) -> tuple[Answer, ...]:
-    """Return the answers to the tasks, in their order.
+    """Return the answers to tasks, in their order, all of a kind.
 
-    Args:
-        executor: Has a seat for each task at least.
-        tasks: Sent at the same time, one to each process, once all of those are up.
-        kind: Of each answer.
-        patience_seconds: After which a process that has not answered is ended.
-        stop: Asked several times a second; True ends the measuring.
-
-    Raises:
-        UnloaderError: The error of the first task that failed.
-        Interrupted: `stop` returned True.
+    The tasks are sent at the same time, one to each process, once all of those are up. A process
+    that has not answered after `patience_seconds` is ended. The error of the first task that failed
+    is raised, or `Interrupted` if `stop`, which is asked several times a second, returns True.
     """
     units = tuple(_One(id=f"{at:06d}", task=task) for at, task in enumerate(tasks))
     work = _Together(executor, len(units), stop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -94,11 +94,7 @@ class PointsFile(Struct, frozen=True, kw_only=True):
 
 
 def read_points(path: Path) -> PointsFile:
-    """Return the points of a CSV file.
-
-    Raises:
-        ConfigError: It cannot be read or understood; the message has the file and the line.
-    """
+    """Return the points of a CSV file, or raise a `ConfigError` with the file and the line."""
     try:
         text = read_named(path).decode("utf-8-sig")
     except OSError as error:
@@ -113,15 +109,21 @@ def read_points(path: Path) -> PointsFile:
 
 
 def points_of(path: Path, text: str) -> PointsFile:
-    """Return the points of the text of a file.
-
-    Raises:
-        ConfigError: It cannot be understood; the message has the file and the line.
-    """
-    rows = _rows(path, text.removeprefix("\ufeff"))
-    heads = _heads(path, next(rows, (0, []))[1])
+    """Return the points of the text of a file; errors as `read_points`."""
+    heads: list[str] = []
     found, others, percents = list[dict[str, float]](), list[dict[str, str]](), set[str]()
-    for line, row in rows:
+    # One point is one line, so an open quotation mark cannot swallow the rest of the file.
+    for line, written in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        if not written.strip() or written.lstrip().startswith("#"):
+            continue
+        try:
+            row = [cell.strip() for cell in next(csv.reader([written], strict=True))]
+        except csv.Error as error:
+            raise _wrong(path, line, f"is not CSV: {error}", "correct it") from error
+        if not heads:
+            heads = [cell.lower() for cell in row]
+            _check_heads(path, heads)
+            continue
         if len(row) > len(heads):
             raise _wrong(
                 path,
@@ -140,6 +142,7 @@ def points_of(path: Path, text: str) -> PointsFile:
         others.append({name: cells.get(name, "") for name in own})
         if len(found) > MOST_POINTS:
             raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
+    _check_heads(path, heads)
     if not found:
         raise _wrong(path, 0, "has no points", "write one line for each measurement")
     unused = ", ".join(others[0])
@@ -166,6 +169,16 @@ def points_of(path: Path, text: str) -> PointsFile:
     return PointsFile(
         points=tuple(points), others=tuple(others), columns=tuple(heads), notices=tuple(notices)
     )
+
+
+def _check_heads(path: Path, heads: list[str]) -> None:
+    for name in (*REQUIRED, *OPTIONAL):
+        count = heads.count(name)
+        if not count and name in REQUIRED:
+            hint = "begin it with the line parallelism,seconds (a comma between columns)"
+            raise _wrong(path, 0, f"has no column {name}", hint)
+        if count > 1:
+            raise _wrong(path, 0, f"has {count} columns {name}", "keep one of them")
 
 
 def points_text(
@@ -200,52 +213,38 @@ def points_text(
     return text.getvalue()
 
 
-def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and cells of each line that has any."""
-    # One point is one line, so an open quotation mark cannot swallow the rest of the file.
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        try:
-            cells = next(csv.reader([line], strict=True))
-        except csv.Error as error:
-            raise _wrong(path, number, f"is not CSV: {error}", "correct it") from error
-        yield number, [cell.strip() for cell in cells]
-
-
-def _heads(path: Path, row: list[str]) -> list[str]:
-    heads = [cell.lower() for cell in row]
-    for name in REQUIRED:
-        if name not in heads:
-            hint = "begin it with the line parallelism,seconds (a comma between columns)"
-            raise _wrong(path, 0, f"has no column {name}", hint)
-    for name in (*REQUIRED, *OPTIONAL):
-        if heads.count(name) > 1:
-            raise _wrong(path, 0, f"has {heads.count(name)} columns {name}", "keep one of them")
-    return heads
-
-
 def _number(path: Path, line: int, name: str, text: str) -> float:
-    shown = f"{name} {(text if len(text) <= _SHOWN else text[:_SHOWN] + '...')!r}"
-    if name == "parallelism":
-        if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_WORKERS:
-            hint = f"write a whole number from 1 to {MOST_WORKERS:,}"
-            raise _wrong(path, line, f"{shown} is not a number of workers", hint)
-        return int(text)
-    digits = text[:-1].rstrip() if name in SHARES and text.endswith("%") else text
-    if not _NUMBER.fullmatch(digits):
-        hint = "write digits, and decimals with a point"
-        raise _wrong(path, line, f"{shown} is not a number", hint)
-    value = float(digits)
-    if name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
-        hint = f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}"
-        raise _wrong(path, line, f"{shown} cannot be the time of a run", hint)
-    if name in AMOUNTS and value <= 0:
-        hint = "write the amount, or leave the cell empty"
-        raise _wrong(path, line, f"{shown} is not above 0", hint)
-    if name in SHARES and value > 100:
-        hint = "write percent of the whole machine, from 0 to 100"
-        raise _wrong(path, line, f"{shown} is more than the whole machine", hint)
+    """Return the number in a cell of a column, if it can be one of that column."""
+    is_share, is_level = name in SHARES, name == "parallelism"
+    digits = text[:-1].rstrip() if is_share and text.endswith("%") else text
+    is_number = (_WHOLE if is_level else _NUMBER).fullmatch(digits) is not None
+    value = float(digits) if is_number else 0.0
+    for is_wrong, what, hint in (
+        (
+            is_level and not 1 <= value <= MOST_WORKERS,
+            "is not a number of workers",
+            f"write a whole number from 1 to {MOST_WORKERS:,}",
+        ),
+        (not is_number, "is not a number", "write digits, and decimals with a point"),
+        (
+            name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS,
+            "cannot be the time of a run",
+            f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}",
+        ),
+        (
+            name in AMOUNTS and value <= 0,
+            "is not above 0",
+            "write the amount, or leave the cell empty",
+        ),
+        (
+            is_share and value > 100,
+            "is more than the whole machine",
+            "write percent of the whole machine, from 0 to 100",
+        ),
+    ):
+        if is_wrong:
+            shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+            raise _wrong(path, line, f"{name} {shown!r} {what}", hint)
     return value
 
 

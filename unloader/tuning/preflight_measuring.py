@@ -94,12 +94,8 @@ class Preflight:
     ) -> None:
         """Measure nothing yet.
 
-        Args:
-            request: The run; its source's kind is empty where none is given, and its destination
-                where no disk is to be measured.
-            budget: The parts to measure, and the largest amounts for them.
-            observe: Called with each step.
-            stop: Asked several times a second.
+        The request has no kind of source, or no destination, where none is given. `observe` is
+        called with each step, and `stop` several times a second.
         """
         self.request = request
         self.budget = budget
@@ -140,13 +136,10 @@ class Preflight:
             self.miss(what, error.message)
 
     def run(self) -> Ceilings:
-        """Return the ceilings.
+        """Return the ceilings, unless `Interrupted`.
 
-        Raises:
-            ConfigError: The seats are impossible, or the driver is missing.
-            SourceError: The source cannot be opened, or refuses the table.
-            PlanFailed: The table cannot be cut.
-            Interrupted: `stop` returned True.
+        Impossible seats and a missing driver are a `ConfigError`. What the source refuses is a
+        `SourceError`, and a table that cannot be cut `PlanFailed`.
         """
         most = seat_request(self.request, max(self.workers, *self.levels))
         with LocalExecutor(

@@ -174,11 +174,7 @@ def missing(module: str) -> ConfigError:
 
 
 def svg_of(chart: Chart) -> dict[str, str]:
-    """Return a chart as two SVG elements for a page in HTML, a wide and a narrow one.
-
-    Raises:
-        ConfigError: The library is missing.
-    """
+    """Return a chart as SVG elements of a page, wide and narrow; the library may be missing."""
     try:
         import vl_convert
     except ImportError as error:

@@ -52,16 +52,12 @@ Report = RunReport | TablesReport | SweepPage
 
 
 def report_at(place: PlacePath, ceilings: Path | None = None) -> Report:
-    """Return the report of a place.
+    """Return the report of a place, compared with a file of ceilings if it is of a sweep.
 
-    Args:
-        place: The directory of a finished run, or of an interrupted run with finished units; or a
-            file: a manifest, or the output of `unloader sweep --json`.
-        ceilings: A file of `unloader preflight --save`, to compare a sweep with.
-
-    Raises:
-        OutputFailed: The manifest is missing or damaged.
-        ConfigError: The sweep has no points, or the ceilings cannot be read.
+    A place is the directory of a finished run, or of an interrupted run with finished units; or a
+    file: a manifest, or the output of `unloader sweep --json`. A manifest that is missing or
+    damaged is an `OutputFailed`, a file without points, or of other things than ceilings, a
+    `ConfigError`.
     """
     if isinstance(place, Location) or not place.is_file():
         name, storage = str(place), storage_at(str(place))
@@ -107,11 +103,7 @@ def _of_manifest(data: bytes, path: PlacePath) -> RunReport | TablesReport:
 
 
 def page_of(report: Report) -> str:
-    """Return the page of a report.
-
-    Raises:
-        ConfigError: A library is missing.
-    """
+    """Return the page of a report; a missing library is a `ConfigError`."""
     charts: Iterable[Chart] = ()
     if isinstance(report, SweepPage):
         charts = sweep_charts(report)
@@ -171,11 +163,7 @@ def _text(name: str) -> str:
 
 
 def check_page_file(path: Path) -> None:
-    """Check that a page can be made and written, before a long run.
-
-    Raises:
-        ConfigError: A library is missing, or the directory is missing or not writable.
-    """
+    """Raise a `ConfigError` before a long run if a page cannot be made or written."""
     for library in ("jinja2", "vl_convert"):
         if find_spec(library) is None:
             raise missing(library)
@@ -195,11 +183,7 @@ def check_page_file(path: Path) -> None:
 
 
 def write_page_file(path: Path, text: str) -> None:
-    """Replace the file; a reader of the file gets the former page or this one.
-
-    Raises:
-        ConfigError: The file system refused.
-    """
+    """Replace the file, of which a reader gets the old or the new page, or `ConfigError`."""
     try:
         write_atomically(path, text.encode("utf-8"))
     except WriteError as error:

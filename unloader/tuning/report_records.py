@@ -395,12 +395,7 @@ class SweepPage(Struct, frozen=True, kw_only=True):
 
 
 def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage:
-    """Return the report of a sweep.
-
-    Args:
-        found: The result of the sweep.
-        ceilings: A file of `unloader preflight --save`, to compare the sweep with.
-    """
+    """Return the report of a sweep, compared with ceilings if there are any."""
     live = found if isinstance(found, SweepDocument) else None
     unit: Unit = "bytes" if found.work.unit == "bytes" else "rows"
     amount, row_bytes = found.work.amount, None

@@ -34,17 +34,11 @@ _DROPPED = {
 
 
 def basis_of(paths: tuple[str, ...], *, like_record: bool) -> Basis:
-    """Return what all files say together: the first that says something counts.
+    """Return what files, finished runs and the published record, if asked, say together.
 
-    A measured run counts more than a prediction.
-
-    Args:
-        paths: Files, or directories of finished runs.
-        like_record: The published record is asked for.
-
-    Raises:
-        ConfigError: A file cannot be read, or says nothing about the speed of an unload.
-        OutputFailed: A directory holds no finished run, or its manifest is damaged.
+    The first that says something counts, and a measured run more than a prediction. A file that
+    says nothing of speed is a `ConfigError`; a directory without a finished run is an
+    `OutputFailed`.
     """
     found = [_read(Path(path)) for path in paths] + ([RECORD] if like_record else [])
     if not found:

@@ -203,11 +203,7 @@ def is_sweep(document: Mapping[str, Any]) -> bool:
 
 
 def sweep_of(document: Mapping[str, Any], path: object) -> Analysis:
-    """Return what a sweep wrote from its decoded JSON.
-
-    Raises:
-        ConfigError: It is not as a sweep of this version writes it.
-    """
+    """Return what a sweep of this version wrote, or raise a `ConfigError`."""
     try:
         return convert(document, SweepDocument if "points" in document else Analysis)
     except ValidationError as error:

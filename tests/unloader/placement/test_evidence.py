@@ -24,7 +24,6 @@ def worker(number: int, node: int = 1) -> WorkerEvidence:
         bound=BindReport(cpus=cpus, memory_policy="preferred", note=None),
         residence=Residence(
             cpus=cpus[:2],
-            looks=3,
             memory=((0, MIB), (1, 99 * MIB)) if node else ((0, 100 * MIB),),
             file_memory=((0, 5 * MIB),),
             allowed_cpus=cpus,

@@ -105,7 +105,7 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
     assert after is not None
     assert before.memory
     assert after.memory == before.memory
-    assert after.looks == before.looks == 1
+    assert after.page_looks == before.page_looks == 1
 
 
 @needs_linux
@@ -201,7 +201,7 @@ def test_a_worker_that_is_not_up_at_the_end_is_told_of() -> None:
     assert worker.bound is not None
     assert worker.bound.cpus == seats(1)[0].cpus
     assert worker.residence is not None
-    assert worker.residence.looks
+    assert worker.residence.page_looks
 
 
 @needs_linux

@@ -23,9 +23,7 @@ def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
         WorkerEvidence(
             seat=Seat(worker=at, node=at % nodes, cpus=(at % nodes,), memory_node=at % nodes),
             bound=BindReport(cpus=(at % nodes,), memory_policy="preferred", note=None),
-            residence=Residence(
-                cpus=(at % nodes,), looks=1, memory=((0, 1000),), file_memory=(), note=None
-            ),
+            residence=Residence(cpus=(at % nodes,), memory=((0, 1000),), file_memory=(), note=None),
         )
         for at in range(count)
     )
