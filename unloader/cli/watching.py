@@ -26,8 +26,7 @@ from unloader.manifest.model import ROUTES, Manifest, TablesManifest
 from unloader.model import Request
 
 if TYPE_CHECKING:
-    from unloader.operations.metrics import MetricsFile
-    from unloader.operations.traces import Traces
+    from unloader.operations.hooks import Account
     from unloader.tuning.analysis import Analysis
     from unloader.tuning.report_records import RunReport, SweepPage, TablesReport
 
@@ -149,100 +148,82 @@ def write_report(path: str, found: dict[str, Any] | Analysis) -> None:
 def watched(
     values: Mapping[str, Any], request: Request | None, tables: str = ""
 ) -> Iterator[Display]:
-    """Yield the display of a run, which informs all watchers; act on its end.
+    """Yield the display of a run, which informs metrics and traces; then act on the end of the run.
 
     `tables` are the words of a log for several tables. After a complete run, a failure of the
     command of `--on-success` is FollowUpFailed.
     """
-    watch = None
     wanted = (values[name] for name in ("metrics_file", "on_success", "on_failure"))
-    if values["trace"] != "none" or any(each is not None for each in wanted):
-        watch = _Watch(values, request, tables)
-    try:
-        with display_for(values, *(() if watch is None else (watch.add,))) as display:
+    if values["trace"] == "none" and all(each is None for each in wanted):
+        with display_for(values) as display:
             yield display
-    except BaseException as error:
-        if watch is not None:
-            watch.end(known_error(error))
+        return
+    from unloader.operations.hooks import Account
+
+    labels = dict.fromkeys(("table", "source", "destination"), "")
+    if request is not None:
+        table, query = request.selection.table, request.selection.query
+        whole = "several tables" if query is None else "query"
+        labels["table"] = tables or (whole if table is None else str(table))
+        labels["source"] = request.source.kind
+        labels["destination"] = ",".join(request.output.destinations)
+    account = Account(labels=labels, started_at=time.time())
+    metrics, traces = None, None
+    observers: list[Observer] = [account.add]
+    if values["metrics_file"] is not None and request is not None:
+        from unloader.operations.metrics import MetricsFile
+
+        metrics = MetricsFile(values["metrics_file"], account)
+        observers.append(metrics.add)
+    if values["trace"] != "none":
+        from unloader.operations.traces import Traces
+
+        traces = Traces(account)
+        observers.append(traces.add)
+    error: UnloaderError | None = None
+    try:
+        with display_for(values, *observers) as display:
+            yield display
+    except BaseException as raised:
+        error = known_error(raised)
         raise
-    if watch is not None:
-        watch.end(None)
-
-
-class _Watch:
-    """Hands each event of a run, and its end, to metrics, traces and the commands of the user."""
-
-    def __init__(self, values: Mapping[str, Any], request: Request | None, tables: str) -> None:
-        """Begin to watch."""
-        from unloader.operations.account import Account, Job
-
-        job = Job(table="", source="", destination="")
-        if request is not None:
-            table, query = request.selection.table, request.selection.query
-            whole = "several tables" if query is None else "query"
-            job = Job(
-                table=tables or (whole if table is None else str(table)),
-                source=request.source.kind,
-                destination=",".join(request.output.destinations),
-            )
-        self._values = values
-        self._account = Account(job=job, started_at=time.time())
-        self._metrics: MetricsFile | None = None
-        self._traces: Traces | None = None
-        if values["metrics_file"] is not None and job.source:
-            from unloader.operations.metrics import MetricsFile
-
-            self._metrics = MetricsFile(values["metrics_file"], self._account)
-        if values["trace"] != "none":
-            from unloader.operations.traces import Traces
-
-            self._traces = Traces(self._account)
-
-    def add(self, event: Event) -> None:
-        self._account.add(event)
-        if self._traces is not None:
-            self._traces.add(event)
-        if self._metrics is not None:
-            self._metrics.write_if_due()
-
-    def end(self, error: UnloaderError | None) -> None:
-        """Report the end of the run, then run the command for that."""
-        self._record_end(error)
-        if self._traces is not None and (problem := self._traces.end()):
+    finally:
+        account.end(time.time(), error)
+        if metrics is not None and (problem := metrics.end()):
+            streams.notice(problem)
+        if traces is not None and (problem := traces.end()):
             streams.notice(f"some traces could not be sent: {problem}")
-        event: Literal["on-success", "on-failure"] = "on-success" if error is None else "on-failure"
-        command = self._values[event.replace("-", "_")]
-        if command is None:
-            return
-        from unloader.operations.hooks import run_hook
-
-        def take(line: str) -> None:
-            # A command whose output has no reader must not end the run.
-            with suppress(OSError):
-                streams.write("hook", {"hook": event, "text": line}, line)
-
-        variables, timeout = self._values["hook_env"], self._values["hook_timeout"]
-        if missing := ", ".join(name for name in variables if name not in os.environ):
-            text = f"--hook-env: the command does not get these unset variables: {missing}"
-            streams.notice(text)
-        with stop_on_signals(lambda text: None, earlier=False) as stop:
-            why = run_hook(command, self._account, take, stop, timeout, variables)
-        failure = f"the command of --{event} failed: {why}"
-        if why and error is not None:
-            streams.notice(failure)
-        elif why:
-            failed = FollowUpFailed(
-                f"the run is complete, but {failure}",
-                "read its output, and do its work by hand; do not unload again",
-            )
-            self._record_end(failed)
+        if failed := _hook(values, account):
+            account.end(time.time(), failed)
+            if metrics is not None and (problem := metrics.end()):
+                streams.notice(problem)
             raise failed
 
-    def _record_end(self, error: UnloaderError | None) -> None:
-        self._account.end(time.time(), error)
-        if self._metrics is not None:
-            try:
-                self._metrics.write()
-            except OSError as refused:
-                path = self._values["metrics_file"]
-                streams.notice(f"--metrics-file {path} could not be written: {refused}")
+
+def _hook(values: Mapping[str, Any], account: Account) -> FollowUpFailed | None:
+    """Run the command of the user for the end of the run; return its failure after a success."""
+    event: Literal["on-success", "on-failure"] = "on-failure" if account.error else "on-success"
+    command, variables = values[event.replace("-", "_")], values["hook_env"]
+    if command is None:
+        return None
+    from unloader.operations.hooks import run_hook
+
+    def take(line: str) -> None:
+        # A command whose output has no reader must not end the run.
+        with suppress(OSError):
+            streams.write("hook", {"hook": event, "text": line}, line)
+
+    if missing := ", ".join(name for name in variables if name not in os.environ):
+        text = f"--hook-env: the command does not get these unset variables: {missing}"
+        streams.notice(text)
+    with stop_on_signals(lambda text: None, earlier=False) as stop:
+        why = run_hook(command, account, take, stop, values["hook_timeout"], variables)
+    failure = f"the command of --{event} failed: {why}"
+    if why and account.error is None:
+        return FollowUpFailed(
+            f"the run is complete, but {failure}",
+            "read its output, and do its work by hand; do not unload again",
+        )
+    if why:
+        streams.notice(failure)
+    return None

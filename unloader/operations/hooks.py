@@ -7,14 +7,30 @@ to each `unloader` that the command calls.
 from __future__ import annotations
 
 import os
-import selectors
+import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 
-from unloader.operations.account import Account
+from msgspec import Struct
+from msgspec.structs import replace
+
+from unloader.errors import UnloaderError
+from unloader.events import (
+    Event,
+    RouteFinished,
+    RunFinished,
+    RunStarted,
+    TableFinished,
+    UnitFailed,
+    UnitFinished,
+    UnitsKept,
+)
+from unloader.model import TableCounts
 from unloader.redaction import redact
 from unloader.storage.place_names import absolute, path_of
 from writers.objects.location import is_location
@@ -32,9 +48,65 @@ _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 _LONGEST = 65_536
 """Bytes of a line of its output."""
-_MANIFEST = "_manifest.json"
-_PARTIAL = "_run/_manifest.json"
-"""The manifest of an interrupted run that can be resumed."""
+
+
+class Account(Struct, kw_only=True):
+    """The figures of one run from its events, and its end; the clock is the caller's."""
+
+    labels: dict[str, str]
+    """`table`, `source` and `destination`, as they were asked for: equal for each run of a job,
+    also for a run that fails early."""
+    started_at: float
+    """Seconds since 1970."""
+    run: RunStarted = RunStarted(run_id="", table="", units=0, workers=0, rows=None, bytes=None)
+    """Empty until the run is planned."""
+    units_done: int = 0
+    tables: TableCounts | None = None
+    """None in a run over one table."""
+    units_failed: int = 0
+    """Units that failed after all attempts."""
+    retries: int = 0
+    routes: list[RouteFinished] = []
+    """Published outputs of a table with several outputs."""
+    rows: int = 0
+    bytes: int = 0
+    finished_at: float | None = None
+    status: int | None = None
+    """Exit status; None during the run."""
+    error: UnloaderError | None = None
+
+    def add(self, event: Event) -> None:
+        """Take one event into account."""
+        match event:
+            case RunStarted():
+                self.run = event
+                self.tables = TableCounts(total=event.tables) if event.tables > 1 else None
+            case UnitsKept():
+                self.units_done += event.units
+                self.rows += event.rows
+                self.bytes += event.bytes
+                if self.tables is not None:
+                    self.tables = replace(self.tables, done=event.tables)
+            case TableFinished():
+                self.tables = event.tables
+            case UnitFinished():
+                self.units_done += 1
+                self.rows += event.rows
+                self.bytes += event.bytes
+            case UnitFailed(retry_in_seconds=None):
+                self.units_failed += 1
+            case UnitFailed():
+                self.retries += 1
+            case RouteFinished():
+                self.routes.append(event)
+            case RunFinished():
+                # Joined files have one header instead of many.
+                self.rows, self.bytes = event.rows, event.bytes
+
+    def end(self, at: float, error: UnloaderError | None) -> None:
+        """Note how the run ended."""
+        self.finished_at, self.error = at, error
+        self.status = 0 if error is None else error.exit_code
 
 
 def run_hook(
@@ -68,45 +140,40 @@ def run_hook(
     except OSError as error:
         return f"it could not be started: {error.strerror or error}"
     assert process.stdout is not None
-    pipe, rest, ended_by, gave_up_at = process.stdout, b"", "", 0.0
+    pipe = process.stdout
+
+    def read() -> None:
+        with pipe:
+            for line in iter(partial(pipe.readline, _LONGEST), b""):
+                take(line.removesuffix(b"\n").decode("utf-8", "backslashreplace"))
+
+    reader, ended_by, gave_up_at = threading.Thread(target=read, daemon=True), "", 0.0
+    reader.start()
     deadline = time.monotonic() + timeout_seconds if timeout_seconds else float("inf")
-    os.set_blocking(pipe.fileno(), False)
     try:
-        with pipe, selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            while True:
-                ended, now = process.poll() is not None, time.monotonic()
-                # Processes that the shell has left may hold the pipe open after its end.
-                seconds = 0.0 if ended else _LOOK_SECONDS
-                if selector.get_map() and selector.select(seconds):
-                    data = os.read(pipe.fileno(), _LONGEST)
-                    *lines, rest = (rest + data).split(b"\n")
-                    if len(rest) > _LONGEST or not data:
-                        lines, rest = [*lines, rest], b""
-                    if not data:
-                        selector.unregister(pipe)
-                    for line in b"\n".join(lines).decode("utf-8", "backslashreplace").splitlines():
-                        take(line)
-                elif ended:
-                    break
-                elif not selector.get_map():
-                    time.sleep(_LOOK_SECONDS)
-                if ended_by and now > gave_up_at:
-                    # This also ends processes that the shell has left.
-                    _kill(process, signal.SIGKILL)
-                elif not ended_by and not ended and (now > deadline or stop()):
-                    ended_by = "it was ended by a signal"
-                    if now > deadline:
-                        ended_by = f"it was ended after {timeout_seconds:g} s (--hook-timeout)"
-                    _kill(process, signal.SIGTERM)
-                    gave_up_at = now + _GRACE_SECONDS
-            if rest:
-                take(rest.decode("utf-8", "backslashreplace"))
+        while process.poll() is None:
+            now = time.monotonic()
+            if ended_by and now > gave_up_at:
+                _kill(process, signal.SIGKILL)
+            elif not ended_by and (now > deadline or stop()):
+                ended_by = "it was ended by a signal"
+                if now > deadline:
+                    ended_by = f"it was ended after {timeout_seconds:g} s (--hook-timeout)"
+                _kill(process, signal.SIGTERM)
+                gave_up_at = now + _GRACE_SECONDS
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_SECONDS)
     except BaseException:
         _kill(process, signal.SIGKILL)
         raise
     if ended_by:
+        # This also ends processes that the shell has left.
         _kill(process, signal.SIGKILL)
+    # Processes that the shell has left may hold the pipe open after its end.
+    reader.join(_LOOK_SECONDS)
+    with suppress(ValueError):  # The reader has closed it.
+        while reader.is_alive() and select.select([pipe], (), (), 0)[0]:
+            reader.join(_LOOK_SECONDS)
     code = process.returncode
     if code < 0:
         return ended_by or f"it was killed by {signal.Signals(-code).name}"
@@ -115,19 +182,20 @@ def run_hook(
 
 def facts(account: Account) -> dict[str, str]:
     """Return the variables with the facts of a run; unknown facts are empty."""
-    error, places = account.error, account.destinations
-    tables = account.tables
+    error, run, tables = account.error, account.run, account.tables
+    # An interrupted run that can be resumed has its manifest in `_run`.
+    manifest = _manifest(run.destinations, "_run/" * bool(account.status) + "_manifest.json")
     known = {
-        "ID": account.run_id,
+        "ID": run.run_id,
         "STATUS": account.status,
-        "TABLE": account.table or account.job.table,
-        "SOURCE": account.job.source,
-        "DEST": ",".join(places) or account.job.destination,
-        "MANIFEST": _manifest(places, _MANIFEST) if account.status == 0 else "",
-        "PARTIAL_MANIFEST": _manifest(places, _PARTIAL) if account.status else "",
+        "TABLE": run.table or account.labels["table"],
+        "SOURCE": account.labels["source"],
+        "DEST": ",".join(run.destinations) or account.labels["destination"],
+        "MANIFEST": "" if account.status else manifest,
+        "PARTIAL_MANIFEST": manifest if account.status else "",
         "ROWS": account.rows,
         "BYTES": account.bytes,
-        "UNITS": account.units,
+        "UNITS": run.units,
         # Lines for `read -r name rows bytes files directory` of a shell.
         "ROUTES": "\n".join(
             f"{each.route} {each.rows} {each.bytes} {each.files} {_full(each.directory)}"

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError
-from unloader.operations.account import Account
+from unloader.events import Event
+from unloader.operations.hooks import Account
 from writers.files.regular import read_regular
 
 INTERVAL_SECONDS = 10.0
@@ -69,8 +70,7 @@ class MetricsFile:
             ) from error
         self._gauge, self._counter = GaugeMetricFamily, CounterMetricFamily
         self._text_of, self._parse = generate_latest, text_string_to_metric_families
-        job = account.job
-        self._labels = {"table": job.table, "source": job.source, "destination": job.destination}
+        self._labels = account.labels
         self._lasting = dict(self._earlier())
         try:
             self.write()
@@ -80,11 +80,19 @@ class MetricsFile:
                 "check the directory and its permissions",
             ) from error
 
-    def write_if_due(self) -> None:
+    def add(self, event: Event) -> None:
         """Write the file again if it is due; an error is reported at the end of the run."""
         if time.monotonic() - self._written >= INTERVAL_SECONDS:
             with suppress(OSError):
                 self.write()
+
+    def end(self) -> str:
+        """Write the file for the last time; return the problem, "" without a problem."""
+        try:
+            self.write()
+        except OSError as refused:
+            return f"--metrics-file {self._path} could not be written: {refused}"
+        return ""
 
     def write(self) -> None:
         """Replace the file, readable for all; a reader finds the former one or this one."""
@@ -115,7 +123,7 @@ class MetricsFile:
                 gauges["last_success_timestamp_seconds"] = account.finished_at
         gauges["running"] = int(account.finished_at is None)
         gauges["start_timestamp_seconds"] = account.started_at
-        gauges["units"] = account.units
+        gauges["units"] = account.run.units
         if tables is not None:
             gauges |= {"tables": tables.total, "tables_done": tables.done}
             gauges["tables_failed"] = tables.failed

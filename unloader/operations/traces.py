@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from unloader import __version__
 from unloader.errors import ConfigError
 from unloader.events import Event, RunStarted, UnitFailed, UnitFinished, UnitStarted
-from unloader.operations.account import Account
+from unloader.operations.hooks import Account
 from unloader.redaction import redact
 
 SERVICE = "unloader"
@@ -64,16 +65,11 @@ class Traces:
         # Variables with the trace of the program that started the run.
         carried = ("TRACEPARENT", "TRACESTATE")
         parent = extract({name.lower(): os.environ.get(name, "") for name in carried})
-        job = account.job
         self._run = self._tracer.start_span(
-            f"unload {job.table}",
+            f"unload {account.labels['table']}",
             context=parent,
             start_time=_nanoseconds(account.started_at),
-            attributes={
-                "unloader.table": job.table,
-                "unloader.source": job.source,
-                "unloader.destination": job.destination,
-            },
+            attributes=_named(account.labels),
         )
         self._within = trace.set_span_in_context(self._run)
         self._units: dict[int, Any] = {}
@@ -83,21 +79,16 @@ class Traces:
         match event:
             case RunStarted():
                 self._nodes = event.nodes
-                self._run.set_attributes(
-                    {"unloader.run_id": event.run_id, "unloader.units": event.units}
-                )
+                self._run.set_attributes(_named({"run_id": event.run_id, "units": event.units}))
             case UnitStarted():
-                found: dict[str, Any] = {
-                    "unloader.unit": event.unit,
-                    "unloader.attempt": event.attempt,
-                    "unloader.worker": event.worker,
-                }
-                if event.partition is not None:
-                    found["unloader.partition"] = event.partition
+                names = ("unit", "attempt", "worker", "partition")
+                found: dict[str, Any] = {name: getattr(event, name) for name in names}
+                if event.partition is None:
+                    del found["partition"]
                 if event.worker < len(self._nodes):
-                    found["unloader.node"] = self._nodes[event.worker]
+                    found["node"] = self._nodes[event.worker]
                 self._units[event.worker] = self._tracer.start_span(
-                    f"unit {event.unit}", context=self._within, attributes=found
+                    f"unit {event.unit}", context=self._within, attributes=_named(found)
                 )
             case UnitFinished():
                 self._end_unit(event.worker, rows=event.rows, bytes=event.bytes)
@@ -114,7 +105,7 @@ class Traces:
             figures |= {"tables": tables.total, "tables_done": tables.done}
             figures["tables_failed"] = tables.failed
         figures["exit_status"] = account.status or 0
-        self._run.set_attributes({f"unloader.{name}": value for name, value in figures.items()})
+        self._run.set_attributes(_named(figures))
         if account.error is not None:
             self._fail(self._run, account.error.message, type(account.error).__name__)
         self._run.end(end_time=_nanoseconds(account.finished_at or time.time()))
@@ -125,7 +116,7 @@ class Traces:
 
     def _end_unit(self, worker: int, error: str = "", **figures: int) -> None:
         if (span := self._units.pop(worker, None)) is not None:
-            span.set_attributes({f"unloader.{name}": value for name, value in figures.items()})
+            span.set_attributes(_named(figures))
             if error:
                 self._fail(span, error)
             span.end()
@@ -134,6 +125,10 @@ class Traces:
         if kind:
             span.set_attribute("error.type", kind)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, redact(message)))
+
+
+def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"unloader.{name}": value for name, value in attributes.items()}
 
 
 def _otlp() -> Any:

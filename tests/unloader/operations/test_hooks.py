@@ -11,8 +11,7 @@ from processes import command
 from schemas.json_schema import checked
 
 from unloader.operations import hooks
-from unloader.operations.account import Account, Job
-from unloader.operations.hooks import PREFIX, run_hook
+from unloader.operations.hooks import PREFIX, Account, run_hook
 
 DUMP = "env -0 > facts"
 
@@ -168,7 +167,7 @@ def test_after_a_signal(source: str, tmp_path: Path) -> None:
 
 def account() -> Account:
     """A run that is over."""
-    found = Account(job=Job(table="t", source="duckdb", destination="/x"), started_at=0.0)
+    found = Account(labels={"table": "t", "source": "duckdb", "destination": "/x"}, started_at=0.0)
     found.end(1.0, None)
     return found
 

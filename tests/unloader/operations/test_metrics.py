@@ -25,7 +25,7 @@ from schemas.json_schema import checked
 from unloader.errors import PartialUnload
 from unloader.events import RunStarted, Tick, UnitFailed, UnitFinished, UnitStarted
 from unloader.operations import metrics
-from unloader.operations.account import Account, Job
+from unloader.operations.hooks import Account
 from unloader.operations.metrics import MetricsFile
 from unloader.operations.traces import Traces
 
@@ -78,8 +78,8 @@ def test_a_run_and_one_that_fails(source: str, to: tuple[str, ...], tmp_path: Pa
 def test_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is written again when the interval is over, and keeps the end of the last run."""
     path = tmp_path / "x.prom"
-    job = Job(table="t", source="duckdb", destination="/x")
-    account = Account(job=job, started_at=100.0)
+    job = {"table": "t", "source": "duckdb", "destination": "/x"}
+    account = Account(labels=job, started_at=100.0)
     file = MetricsFile(str(path), account)
     assert samples(path)["unloader_run_running"] == 1
     assert "unloader_run_exit_status" not in samples(path)
@@ -89,17 +89,17 @@ def test_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     given_up = UnitFailed(worker=0, unit="2", attempt=2, message="m", retry_in_seconds=None)
     for event in (started, done, again, given_up, Tick()):
         account.add(event)
-    file.write_if_due()
+    file.add(Tick())
     assert samples(path)["unloader_run_rows_total"] == 0
     monkeypatch.setattr(metrics, "INTERVAL_SECONDS", 0.0)
-    file.write_if_due()
+    file.add(Tick())
     now = samples(path)
     assert (now["unloader_run_rows_total"], now["unloader_run_units"]) == (7, 3)
     assert (now["unloader_run_retries_total"], now["unloader_run_units_failed_total"]) == (1, 1)
     account.end(160.0, None)
     file.write()
     assert samples(path)["unloader_run_duration_seconds"] == 60
-    MetricsFile(str(path), Account(job=job, started_at=200.0))
+    MetricsFile(str(path), Account(labels=job, started_at=200.0))
     next_one = samples(path)
     assert next_one["unloader_run_running"] == 1
     assert next_one["unloader_run_last_success_timestamp_seconds"] == 160
@@ -109,10 +109,11 @@ def test_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_of_somebody_else_is_no_source_of_figures(tmp_path: Path) -> None:
     """The file of another job, or another kind of file, is not used."""
     path = tmp_path / "x.prom"
-    other = Account(job=Job(table="u", source="duckdb", destination="/x"), started_at=1.0)
+    labels = {"source": "duckdb", "destination": "/x"}
+    other = Account(labels={**labels, "table": "u"}, started_at=1.0)
     other.end(2.0, None)
     MetricsFile(str(path), other).write()
-    account = Account(job=Job(table='t"\n', source="duckdb", destination="/x"), started_at=1.0)
+    account = Account(labels={**labels, "table": 't"\n'}, started_at=1.0)
     MetricsFile(str(path), account)
     assert "unloader_run_exit_status" not in samples(path)
     path.write_text("{{{ no metrics\n")
@@ -214,8 +215,8 @@ def test_a_collector_receives_the_run(
 def test_failed_attempts_are_spans_with_an_error() -> None:
     """Each attempt is a span; what did not end in time ends with the run. In memory."""
     exporter = InMemorySpanExporter()
-    job = Job(table="t", source="oracle", destination="/x")
-    account = Account(job=job, started_at=1000.0)
+    job = {"table": "t", "source": "oracle", "destination": "/x"}
+    account = Account(labels=job, started_at=1000.0)
     traces = Traces(account, exporter)
     started = RunStarted(
         run_id="r", table="t", units=2, workers=2, rows=None, bytes=None, nodes=(0, 1)
