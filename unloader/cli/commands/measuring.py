@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from unloader.nouns import counted
 from unloader.resolve.resolution import prepared
 from unloader.selection.choice import TablesRequest
 from unloader.tuning import codec_choice, preflight_measuring, sizing
-from unloader.tuning.ceilings import check_saveable, save_ceilings
+from unloader.tuning.ceilings import PARTS, check_saveable, save_ceilings
 from unloader.tuning.sizing_basis import basis_of
 
 if TYPE_CHECKING:
@@ -133,11 +134,38 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
     The command takes the options of run. It reads and writes at full speed: do not run it beside
     other work.
     """
-    rules.validate_measuring(values, given(context), argument.url)
-    parts = rules.measured_parts(values)
+    own = given(context)
+    if values["save"] is not None and not values["save"].strip():
+        raise UsageError("--save is empty", "give it a file, or leave it out")
+    for name in ("disk_seconds", "source_seconds"):
+        if not 0 < values[name] <= 3600:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is {values[name]:g}",
+                "give a number of seconds above 0, at most 3600",
+            )
+    parts = tuple(part for part in PARTS if part not in values["without"])
+    if wrong := set(values["without"]).difference(PARTS):
+        near = get_close_matches(wrong.pop(), PARTS, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"use {', '.join(PARTS)}"
+        raise UsageError("--without names an unknown part", meant)
+    if not parts:
+        raise UsageError("--without leaves out everything", "leave one of its items out")
     source = SourceSpec(kind="", location="")
     if argument.url:
-        source = connect_to(argument.url, values, given(context))
+        rules.validate(values, own)
+        source = connect_to(argument.url, values, own)
+    else:
+        for name in ("table", "query", "columns", "exclude", "where", "partition", "levels"):
+            if name in own:
+                raise UsageError(
+                    f"--{name} needs a SOURCE", "write unloader preflight SOURCE, or leave it out"
+                )
+        if not values["to"]:
+            raise UsageError(
+                "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
+            )
+        # All other rules are the rules of a run.
+        rules.validate({**values, "table": "T", "query": None}, own)
     job = request_of(values, source)
     if not values["to"]:
         job = replace(job, output=replace(job.output, destination=""))

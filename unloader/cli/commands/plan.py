@@ -34,7 +34,7 @@ from unloader.cli.watching import display_for
 from unloader.errors import OutputFailed, UsageError
 from unloader.model import Setting
 from unloader.nouns import counted
-from unloader.redaction import redact
+from unloader.redaction import holds_sql_password, redact
 from unloader.request.names import parse_table
 from unloader.request.settings import percent_text
 from unloader.resolve.places import places as places_of
@@ -150,7 +150,17 @@ def plan(context: click.Context, /, argument: SourceArgument, **values: Any) -> 
     """
     if "keep_snapshot" not in on_command_line(context):
         values["keep_snapshot"] = 0.0  # In a job file or a variable it is about runs.
-    rules.validate_plan_file(values)
+    if values["keep_snapshot"] and not values["output"]:
+        raise UsageError(
+            "--keep-snapshot keeps the snapshot of a plan while its file exists, and --output is "
+            "missing",
+            "give --output FILE, or leave --keep-snapshot out",
+        )
+    if values["output"] and any(map(holds_sql_password, values["session_sql"])):
+        raise UsageError(
+            "--output would keep the password of a --session-sql in the plan file",
+            "leave --output out, and give run the same options",
+        )
     output = Path(values["output"]) if values["output"] else None
     if argument.job is not None or rules.is_of_several(values):
         if output is not None:

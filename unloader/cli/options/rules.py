@@ -10,19 +10,17 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
-from unloader.redaction import PARQUET_KEY_VARIABLE, holds_sql_password
+from unloader.redaction import PARQUET_KEY_VARIABLE
 from unloader.request.locations import looks_like_source
 from unloader.request.name_templates import check_directory, check_template, home_template, is_dated
 from unloader.request.option import Circumstance
 from unloader.request.options import options_of
-from unloader.request.settings import ADAPTIVE
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
 from unloader.selection.choice import TableChoice, parse_pattern, parse_schema, read_patterns
 from unloader.selection.listing import STORED
@@ -44,7 +42,6 @@ from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
     from unloader.selection.listing import Family
-    from unloader.tuning.ceilings import Part
 
 ONE = "leave one of the two out"
 
@@ -53,6 +50,15 @@ _TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output-col
 _PART_OF_RUN = (
     "which writes a part of a run",
     "leave it out, and manage the directories after the merge",
+)
+_UNDATED = (
+    "--to {to} is a different directory for each run",
+    "use {date} in place of {run_id}, or leave --part and --skip-finished out",
+)
+_NO_TABLE = (
+    "which is not a table",
+    "give --to iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE or ducklake:CATALOG/SCHEMA.TABLE, "
+    "or leave it out",
 )
 
 _CONFLICTS: Mapping[str, tuple[str, str]] = {
@@ -84,8 +90,83 @@ _CONFLICTS: Mapping[str, tuple[str, str]] = {
     "--keep to --verify none": ("since earlier runs are removed after a verified run", ONE),
     "--replace-where without --save-mode overwrite": ("", "give it, or leave --replace-where out"),
     **{f"--{name} to --verify source": _OWN_COLUMNS for name in _TRANSFORMING},
+    "whole units to --query": (
+        "--sample takes whole work units, and a query is one work unit",
+        "give --sample-by as well",
+    ),
+    "whole units to --limit-rows": (
+        "--sample takes whole work units, and --limit-rows a number of rows",
+        f"{ONE}, or give --sample-by as well",
+    ),
+    "--part to {run_id}": _UNDATED,
+    "--skip-finished to {run_id}": _UNDATED,
+    "no end of line without --fixed": (
+        "--eol is empty, and only records of fixed width have no end of line",
+        "give it at least one character, or --fixed",
+    ),
+    "{unit} in --file-name to --file-per table": (
+        "--file-name names a work unit, and --file-per table has one file",
+        "leave {unit} and {partition} out",
+    ),
+    "open text to a Parquet key": (
+        "a Parquet key is given, and text is not encrypted with it",
+        "give --encrypt-to as well, or --format parquet, or no key",
+    ),
+    "--encrypt-to to Parquet without a key": (
+        "--encrypt-to is for text, and Parquet is encrypted with a key",
+        "give --parquet-key-file as well, or leave --encrypt-to out",
+    ),
+    "--parquet-key-name without a Parquet key": ("", "give --parquet-key-file"),
+    **{
+        f"--{name} to a table without branches": ("which is for Iceberg tables", "leave it out")
+        for name in ("replace-where", "branch", "partition-by")
+    },
+    "--branch to a new table": (
+        "--branch needs an existing table, and --save-mode is create",
+        "give --save-mode append or overwrite, or leave --branch out",
+    ),
+    "--partition-by to an existing table": (
+        "--partition-by is for a new table, and --save-mode is not create",
+        "leave it out: an existing table has its own partitions",
+    ),
+    "--format csv to a table": ("whose files are Parquet", "give --format parquet"),
+    "a field to a table": (
+        "--to {to} has a field or an option, and the name of a table cannot have one",
+        "write the name of the table",
+    ),
+    "several tables to a table": (
+        "--to {to} is one table, and several tables need separate files",
+        "run one table at a time",
+    ),
+    "--part to a table": (
+        "--to {to} is committed once, and --part writes a part of it",
+        "give a directory or an object store, or leave --part out",
+    ),
+    "a Parquet key to a table": (
+        "readers of a table have no key for its files",
+        "leave --parquet-key-file out",
+    ),
+    "--latest-link to several directories": (
+        "which is one link",
+        "give one directory, or leave --latest-link out",
+    ),
+    "--file-per table to several directories": (
+        "which is one file",
+        "give one directory, or leave --file-per out",
+    ),
+    "several tables to a stream": (
+        "--to {to} is a stream, and several tables need separate files",
+        "give a directory, --to '/extract/{schema}.{table}', or run one table",
+    ),
+    "--json to standard output": (
+        "--json and --to - both write to standard output",
+        "leave --json out; the exit status shows the result",
+    ),
 }
-"""Options that exclude or need each other, with the reason and the advice."""
+"""Options and circumstances that exclude or need each other, with the reason and the advice.
+
+The reason is a clause that begins with which, whose, as or since. Otherwise it is the whole text.
+"""
 
 _GIVEN_CONFLICTS: Mapping[str, tuple[str, str]] = {
     "--schema to --query": ("", ONE),
@@ -100,6 +181,18 @@ _GIVEN_CONFLICTS: Mapping[str, tuple[str, str]] = {
         f"--{name} to --numa off": ("which binds nothing", ONE)
         for name in ("numa-nodes", "placement", "bind", "memory-policy", "near")
     },
+    **{
+        f"--{name} to --to {{to}}": _NO_TABLE
+        for name in ("save-mode", "replace-where", "branch", "partition-by")
+    },
+    "--verify full to no files": (
+        "--verify full cannot read back the output to {to}",
+        "use --verify count",
+    ),
+    "--parallelism to one writer": (
+        "--parallelism does not apply to --to {to}, which has one writer",
+        "leave it out, or give a directory",
+    ),
 }
 """Pairs whose variables are ignored: they may be set for all jobs of a machine."""
 
@@ -123,44 +216,103 @@ def broken(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageEr
 
     The command line or the job file sets the options in `given`.
     """
-    for rule in (_empty, conflicts, _selection, _layout, _file_names, _destination, _encryption):
+    for rule in (_single, conflicts, _destination):
         try:
             yield from rule(values, given)
         except UsageError as error:
             yield error
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _empty(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
+def _single(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
+    """Each option has a value, and is for the format; something is selected."""
     for option in options_of("run"):
         value = values.get(option.key)
         texts = value if isinstance(value, tuple) else (value,)
         nothing = value == () and option.key in given
         blank = any(isinstance(text, str) and not text.strip() for text in texts)
         if not option.empty and (nothing or blank):
+            # What an unset variable of a script leaves: `--to "$DEST"` would be this directory.
             yield UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
+        if option.key in given and not option.knows(values["format"]):
+            yield UsageError(
+                f"--{option.name} does not apply to --format {values['format']}",
+                f"leave it out, or use --format {option.formats[0]}",
+            )
+    for name in (PARQUET_KEY_VARIABLE, "UNLOADER_PARQUET_KEY_FILE", "UNLOADER_ENCRYPT_TO"):
+        # A script leaves it empty whose own source failed. Unlike for other options, a variable is
+        # an error here: an output that is to be encrypted must not be written in the open.
+        if "encrypt_to" in values and not os.environ.get(name, "set").strip():
+            yield UsageError(
+                f"{name} is set and empty, so the files would not be encrypted",
+                "give it a value, or unset it",
+            )
+    if values["query"] is None and not any(map(values.get, ("table", "schema", "tables_from"))):
+        yield UsageError("no table or query is given", "give --table or --query")
+    if values["fixed"]:
+        yield from _out_of_place("fixed", "--fixed", values, given)
+    template, per_unit = values["file_name"], values["file_per"] == "unit"
+    if template is not None:
+        check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
+
+
+def _circumstances(values: Mapping[str, Any]) -> frozenset[str]:
+    """Return what the options say together, in the words of the rules."""
+    places: tuple[str, ...] = values.get("to") or ()
+    place, kind = places[0] if places else "", destination_kind(places)
+    several = values["query"] is None and "exclude_table" in values and is_of_several(values)
+    mode, parquet = values.get("save_mode"), values["format"] == "parquet"
+    keyed = has_parquet_key(values.get("parquet_key_file"))
+    # A command that measures has another --sample, and no --limit-rows.
+    share = values["sample"] if "limit_rows" in values else None
+    encrypts, table, fields = "encrypt_to" in values, kind == "table", values["file_name"] or ""
+    found = {
+        "whole units": share is not None and share < 1 and values["sample_by"] is None,
+        "{run_id}": any("{run_id}" in each for each in places),
+        "no end of line": values["eol"] == "",
+        "{unit} in --file-name": "{unit}" in fields or "{partition}" in fields,
+        "a Parquet key": keyed and encrypts,
+        "open text": encrypts and not parquet and not values["encrypt_to"],
+        "Parquet without a key": encrypts and parquet and not keyed,
+        "a table": table,
+        "a table without branches": table and lake_kind(place) != "iceberg",
+        "a new table": table and mode in (None, "create"),
+        "an existing table": table and mode not in (None, "create"),
+        "a field": any(each in place for each in ("{}?" if "iceberg:" in place else "{}")),
+        "--to {to}": bool(places) and not table,
+        "several tables": several or bool(values.get(ONE_OF_SEVERAL)),
+        "several directories": len(places) > 1,
+        "a stream": is_one_stream(kind),
+        "no files": not is_kept(places),
+        "one writer": is_one_stream(kind) and values["parallelism"] not in (0, 1),
+        "standard output": kind == "stdout",
+    }
+    return frozenset(name for name, holds in found.items() if holds)
 
 
 def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
     """Yield an error for each pair of options that exclude or need each other."""
+    known = _circumstances(values) if "format" in values else frozenset()
+    to = ", ".join(values.get("to") or ())
     for pairs, every in ((_CONFLICTS, True), (_GIVEN_CONFLICTS, False)):
         for pair, (why, advice) in pairs.items():
-            first, word, second = re.split(" (to|without) ", pair)
-            if not every and first[2:].replace("-", "_") not in given:
+            first, word, second = re.split(" (to|without) ", pair, maxsplit=1)
+            if not every and first.partition(" ")[0][2:].replace("-", "_") not in given:
                 continue
-            if _is_set(values, first) and _is_set(values, second) == (word == "to"):
+            if _holds(values, known, first) and _holds(values, known, second) == (word == "to"):
                 text = f"{first} and {second} exclude each other"
-                if why or word == "without" or " " in second:
-                    text = f"{first} does not apply {word} {second}{why and f', {why}'}"
-                yield UsageError(text, advice)
+                if why.startswith(("which ", "whose ", "as ", "since ")):
+                    text = f"{first} does not apply {word} {second}, {why}"
+                elif why:
+                    text = why
+                elif word == "without" or " " in second:
+                    text = f"{first} does not apply {word} {second}"
+                yield UsageError(text.replace("{to}", to), advice)
 
 
-def _is_set(values: Mapping[str, Any], words: str) -> bool:
-    """Return whether an option is set; with a word after its name, whether it has that value."""
+def _holds(values: Mapping[str, Any], circumstances: frozenset[str], words: str) -> bool:
+    """Return whether an option is set, or has the value after its name; else a circumstance."""
+    if not words.startswith("--") or words == "--to {to}":
+        return words in circumstances
     name, _, value = words[2:].partition(" ")
     key = name.replace("-", "_")
     found = values.get(key)
@@ -169,75 +321,17 @@ def _is_set(values: Mapping[str, Any], words: str) -> bool:
     return found not in (None, False, 0, "", (), *_USUAL.get(key, ()))
 
 
-def _selection(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Just one thing is unloaded, and a part of its rows is selected in one way."""
-    query, most = values["query"], values.get("limit_rows")
-    if query is None and not any(values.get(key) for key in ("table", "schema", "tables_from")):
-        yield UsageError("no table or query is given", "give --table or --query")
-    # A command that measures has another --sample, and no --limit-rows.
-    share = values["sample"] if "limit_rows" in values else None
-    if share is not None and share < 1 and values["sample_by"] is None:
-        if query is not None:
-            yield UsageError(
-                "--sample takes whole work units, and a query is one work unit",
-                "give --sample-by as well",
-            )
-        if most is not None:
-            yield UsageError(
-                "--sample takes whole work units, and --limit-rows a number of rows",
-                f"{ONE}, or give --sample-by as well",
-            )
-    for name in ("part", "skip_finished"):
-        for place in (values.get("to") or ()) if values.get(name) else ():
-            if "{run_id}" in place:
-                yield UsageError(
-                    f"--to {place} is a different directory for each run, which {_flag(name)} "
-                    "cannot use",
-                    f"use {{date}} in place of {{run_id}}, or leave {_flag(name)} out",
-                )
-
-
-def _layout(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Each option is of the format; records of fixed width have no delimiters."""
-    for option in options_of("run"):
-        if option.key in given and not option.knows(values["format"]):
-            yield UsageError(
-                f"--{option.name} does not apply to --format {values['format']}",
-                f"leave it out, or use --format {option.formats[0]}",
-            )
-    if values["fixed"]:
-        yield from _out_of_place("fixed", "--fixed", values, given)
-    elif values["eol"] == "":
-        yield UsageError(
-            "--eol is empty, and only records of fixed width have no end of line",
-            "give it at least one character, or --fixed",
-        )
-
-
 def _out_of_place(
     where: Circumstance, what: str, values: Mapping[str, Any], given: frozenset[str], why: str = ""
 ) -> Iterator[UsageError]:
     """Yield an error for each given option that does not apply; `why` replaces its own reasons."""
     for option in options_of("run"):
         set_here = option.key in given and where in option.not_for
-        if set_here and _is_set(values, f"--{option.name}"):
+        if set_here and _holds(values, frozenset(), f"--{option.name}"):
             yield UsageError(
                 f"--{option.name} does not apply to {what}{why or f': {option.not_for[where]}'}",
                 "leave it out",
             )
-
-
-def _file_names(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """The names of several files differ."""
-    template, per_unit = values["file_name"], values["file_per"] == "unit"
-    if template is not None:
-        check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
-        for field in () if per_unit else ("{unit}", "{partition}"):
-            if field in template:
-                yield UsageError(
-                    f"--file-name {template} names a work unit, and --file-per table has one file",
-                    f"leave {field} out",
-                )
 
 
 def has_parquet_key(path: str | None) -> bool:
@@ -246,51 +340,12 @@ def has_parquet_key(path: str | None) -> bool:
     return given or usual_credential(USUAL_PARQUET_KEY) is not None
 
 
-def _encryption(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
-    """Files are encrypted in the way of their format."""
-    # Unlike for other options, a variable that does not apply is an error here: an output that the
-    # user wants to encrypt must not be written in the open.
-    if "encrypt_to" not in values:
-        return
-    for name in (PARQUET_KEY_VARIABLE, "UNLOADER_PARQUET_KEY_FILE", "UNLOADER_ENCRYPT_TO"):
-        # A script leaves it empty whose own source failed.
-        if not os.environ.get(name, "set").strip():
-            yield UsageError(
-                f"{name} is set and empty, so the files would not be encrypted",
-                "give it a value, or unset it",
-            )
-    text, keyed = values["format"] != "parquet", has_parquet_key(values["parquet_key_file"])
-    if text and keyed and not values["encrypt_to"]:
-        yield UsageError(
-            "a Parquet key is given, and text is not encrypted with it",
-            "give --encrypt-to as well, or --format parquet, or no key",
-        )
-    if not text and values["encrypt_to"] and not keyed:
-        yield UsageError(
-            "--encrypt-to is for text, and Parquet is encrypted with a key",
-            "give --parquet-key-file as well, or leave --encrypt-to out",
-        )
-    if values["parquet_key_name"] is not None and not keyed:
-        yield UsageError("--parquet-key-name needs a key", "give --parquet-key-file")
-
-
 def _destination(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageError]:
     """The rows can go to the places of --to."""
     places: tuple[str, ...] = values.get("to") or ()
     tables = [place for place in places if lake_kind(place) is not None]
-    if tables:
-        if len(places) > 1:
-            raise UsageError(
-                f"--to {tables[0]} is a table, and all files go into it", "give it alone"
-            )
-        yield from _table(values, given, tables[0])
-    for name in () if tables else ("save_mode", "replace_where", "branch", "partition_by"):
-        if places and values.get(name) not in (None, ()) and name in given:
-            yield UsageError(
-                f"{_flag(name)} is for a table, and --to {', '.join(places)} is not a table",
-                "give --to iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE or "
-                "ducklake:CATALOG/SCHEMA.TABLE, or leave it out",
-            )
+    if tables and len(places) > 1:
+        raise UsageError(f"--to {tables[0]} is a table, and all files go into it", "give it alone")
     for place in places:
         if place not in tables and looks_like_source(place, KINDS):
             raise UsageError(
@@ -308,6 +363,8 @@ def _destination(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[U
             f"--to {','.join(places)} mixes directories and streams",
             "give directories only, or one stream",
         )
+    if tables:
+        yield from _out_of_place("tables", "a table", values, given)
     if is_kept(places):
         yield from _directories(values, given, places)
     else:
@@ -340,35 +397,23 @@ def _directories(
     for name in kept if kept and not (places and all(apart)) else ():
         before = ", or only into the part before {table}: --to '/extract/{date}/{table}'"
         yield UsageError(
-            f"{_flag(name)} needs a separate directory for each run of a table, below one "
-            "directory that is the same for all runs",
+            f"--{name.replace('_', '-')} needs a separate directory for each run of a table, below "
+            "one directory that is the same for all runs",
             "write {date} or {run_id} only into the last part of --to, such as "
             f"--to '/extract/{{table}}/{{date}}'{before if several else ''}",
         )
     link = values.get("latest_link")
-    if link is not None and len(places) > 1:
-        yield UsageError(
-            f"--latest-link is one link, and --to names {len(places)} directories",
-            "give one directory, or leave --latest-link out",
-        )
     if link is not None and (not link or set("/\\") & set(link) or link[0] in "._-"):
         yield UsageError(
             "--latest-link is not a plain file name",
             "leave out slashes, and begin with no dot, underscore or hyphen",
         )
-    if len(places) < 2:
-        return
     # Options of an object store are left out.
     paths = [comparable(place) if is_location(place) else PurePath(place) for place in places]
     if two := overlapping(paths):
         first, second = (paths[at] for at in two)
         yield UsageError(
             two_are_one(str(first), str(second), same=first == second), "name separate directories"
-        )
-    if values["file_per"] == "table":
-        yield UsageError(
-            f"--file-per table is one file, and --to names {len(places)} directories",
-            "give one directory, or leave --file-per out",
         )
 
 
@@ -381,32 +426,11 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], place: str) -> Ite
             f"write {NULL} to drop the output, or {NULL_ROWS} to drop the rows before they are "
             f"encoded; a directory of that name is ./{place}",
         )
-    if kind != "null" and (is_of_several(values) or values.get(ONE_OF_SEVERAL)):
-        yield UsageError(
-            f"--to {place} is a stream, and several tables need separate files",
-            "give a directory, --to '/extract/{schema}.{table}', or run one table",
-        )
     # One stream is one file for the table.
     applies = {"file_per"} if is_one_stream(kind) else set()
     why = ", which keeps nothing" if kind == "null" else ""
     yield from _out_of_place("streams", what, values, given - applies, why)
-    if "verify" in given and values["verify"] == "full":
-        yield UsageError(
-            f"--verify full cannot read back the output to {what}", "use --verify count"
-        )
-    parallelism = values["parallelism"]
-    if is_one_stream(kind) and "parallelism" in given and parallelism not in (0, 1):
-        asked = "adaptive" if parallelism == ADAPTIVE else parallelism
-        yield UsageError(
-            f"--parallelism {asked} does not apply to {what}: it has one writer",
-            "leave it out, or give a directory",
-        )
     if kind == "stdout":
-        if values.get("json"):
-            yield UsageError(
-                "--json and --to - both write to standard output",
-                "leave --json out; the exit status shows the result",
-            )
         if was_closed(1):
             raise UsageError(
                 "--to - needs standard output, and it is closed", "give it a reader or a file"
@@ -427,56 +451,11 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], place: str) -> Ite
                 "use fields in the last part only",
             )
         check_template(template, per_unit=False, parts=False, option="--to")
-        for each in ("{unit}", "{partition}"):
-            if each in template:
-                yield UsageError(
-                    f"--to {place} has the field {each}, but one pipe takes all work units",
-                    f"leave {each} out, or give a directory to write a file for each work unit",
-                )
-
-
-def _table(values: Mapping[str, Any], given: frozenset[str], place: str) -> Iterator[UsageError]:
-    """Check the options of a table of a lakehouse."""
-    mode = values.get("save_mode")
-    iceberg = lake_kind(place) == "iceberg"
-    for name in ("replace_where", "branch", "partition_by") if not iceberg else ():
-        if values.get(name):
-            yield UsageError(f"{_flag(name)} is for Iceberg tables", "leave it out")
-    if values.get("branch") is not None and mode in (None, "create"):
-        yield UsageError(
-            "--branch needs an existing table, and --save-mode is create",
-            "give --save-mode append or overwrite, or leave --branch out",
-        )
-    if values.get("partition_by") and mode not in (None, "create"):
-        yield UsageError(
-            f"--partition-by is for a new table, and --save-mode is {mode}",
-            "leave it out: an existing table has its own partitions",
-        )
-    if values["format"] != "parquet":
-        yield UsageError(
-            f"the files of a table are Parquet, and --format is {values['format']}",
-            "give --format parquet",
-        )
-    if any(mark in place for mark in ("{}?" if iceberg else "{}")):
-        yield UsageError(
-            f"--to {place} has a field or an option, and the name of a table cannot have one",
-            "write the name of the table",
-        )
-    if is_of_several(values) or values.get(ONE_OF_SEVERAL):
-        yield UsageError(
-            f"--to {place} is one table, and several tables need separate files",
-            "run one table at a time",
-        )
-    if values.get("part") is not None:
-        yield UsageError(
-            f"--to {place} is committed once, and --part writes a part of it",
-            "give a directory or an object store, or leave --part out",
-        )
-    if has_parquet_key(values.get("parquet_key_file")):
-        yield UsageError(
-            "readers of a table have no key for its files", "leave --parquet-key-file out"
-        )
-    yield from _out_of_place("tables", "a table", values, given)
+        if "{unit}" in template or "{partition}" in template:
+            yield UsageError(
+                f"--to {place} has a field of work units, but one pipe takes all work units",
+                "leave the field out, or give a directory to write a file for each work unit",
+            )
 
 
 ONE_OF_SEVERAL = "one_of_several"
@@ -545,63 +524,3 @@ def validate_planned(written: frozenset[str], plan: str) -> None:
                 f"--{option.name} cannot change the finished plan {plan}",
                 f"make a new plan with --{option.name}, or leave it out",
             )
-
-
-def validate_plan_file(values: Mapping[str, Any]) -> None:
-    """Raise UsageError if a plan file would keep a password, or is missing where it is needed."""
-    if values["keep_snapshot"] and not values["output"]:
-        raise UsageError(
-            "--keep-snapshot keeps the snapshot of a plan while its file exists, and --output is "
-            "missing",
-            "give --output FILE, or leave --keep-snapshot out",
-        )
-    if values["output"] and any(map(holds_sql_password, values["session_sql"])):
-        raise UsageError(
-            "--output would keep the password of a --session-sql in the plan file",
-            "leave --output out, and give run the same options",
-        )
-
-
-def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source: str) -> None:
-    """Raise UsageError if the options of `preflight` contradict each other; no source is ""."""
-    if values["save"] is not None and not values["save"].strip():
-        raise UsageError("--save is empty", "give it a file, or leave it out")
-    for name in ("disk_seconds", "source_seconds"):
-        if not 0 < values[name] <= 3600:
-            raise UsageError(
-                f"{_flag(name)} is {values[name]:g}",
-                "give a number of seconds above 0, at most 3600",
-            )
-    if source:
-        validate(values, given)
-        return
-    for name in ("table", "query", "columns", "exclude", "where", "partition", "levels"):
-        if name in given:
-            raise UsageError(
-                f"--{name} needs a SOURCE", "write unloader preflight SOURCE, or leave it out"
-            )
-    if not values["to"]:
-        raise UsageError(
-            "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
-        )
-    # All other rules are the rules of a run.
-    validate({**values, "table": "T", "query": None}, given)
-
-
-def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return the parts to measure.
-
-    Raises:
-        UsageError: `--without` names something else, or everything.
-    """
-    from unloader.tuning.ceilings import PARTS
-
-    for name in values["without"]:
-        if name not in PARTS:
-            near = get_close_matches(name, PARTS, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"use {', '.join(PARTS)}"
-            raise UsageError("--without names an unknown part", meant)
-    parts = tuple(part for part in PARTS if part not in values["without"])
-    if not parts:
-        raise UsageError("--without leaves out everything", "leave one of its items out")
-    return parts
