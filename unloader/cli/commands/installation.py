@@ -233,8 +233,7 @@ def _machine(found: Survey, width: int) -> str:
         seats.distances(machine, width),
         seats.seat_table(machine, found.seats, found.memory_policy, width),
     )
-    parts = (render.folded_facts(facts), *tables, render.legend("\n".join(tables)))
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join(filter(None, (render.folded_facts(facts), *tables)))
 
 
 def _cpus(found: Survey) -> str:

@@ -250,7 +250,6 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
         _overview(planned, settings),
         columns,
         seating,
-        render.legend(seating),
         "\n".join([render.table(heads, rows), *more]),
         "\n".join([statements, *more]),
         *_routes_text(run),

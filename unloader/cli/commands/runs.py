@@ -23,11 +23,9 @@ from unloader.errors import Interrupted, OutputFailed, PartialUnload, translated
 from unloader.nouns import counted, listed
 from unloader.request.settings import ADAPTIVE
 from unloader.selection.listing import TRY_AGAIN
-from unloader.status.model import LiveStatus, Wish, WorkerStatus
+from unloader.status.model import LiveStatus, Wish
 from unloader.status.reading import (
-    ChangedRun,
     RunStatus,
-    StoppedRun,
     change_run,
     status_of,
     statuses_below,
@@ -107,36 +105,32 @@ def _look(destination: PlacePath) -> RunStatus:
 
 def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = False) -> None:
     """Write the whole status, or with `--watch` the part that fits the terminal."""
-    on_terminal, screen = sys.stdout.isatty(), shutil.get_terminal_size()
-    if values["json"]:
-        render.emit(json.dumps(to_builtins(found)) if more else render.json_text(found))
-    elif values["quiet"]:
-        return
-    elif more and not last and not on_terminal:
-        if (live := found.live) is None:
-            render.emit(f"{found.state}: run {found.run_id}")
-            return
-        left = live.seconds_left
+    screen, live = shutil.get_terminal_size(), found.live
+    if values["json"] and more:
+        render.emit(json.dumps(to_builtins(found)))
+    elif not more or last or values["json"] or values["quiet"]:
+        render.answer(values, found, lambda: status_page(found, datetime.now(UTC)))
+    elif sys.stdout.isatty():
+        # Of more lines the first ones would be out of sight, and a broken line would be two.
+        lines = status_page(found, datetime.now(UTC)).splitlines()
+        if len(lines) >= screen.lines:
+            kept = max(screen.lines - 2, 1)
+            lines[kept:] = [f"and {len(lines) - kept} more lines"]
+        page = "\n".join(line[: screen.columns] for line in lines)
+        # The cursor goes home and the screen below it is cleared.
+        render.emit(f"\x1b[H\x1b[J{page}")
+    elif live is None:
+        render.emit(f"{found.state}: run {found.run_id}")
+    else:
         parts = (
-            *(() if live.tables is None else (tables_text(live.tables),)),
+            "" if live.tables is None else tables_text(live.tables),
             f"{live.units.done}/{live.units.total} units",
             counted(live.rows, "row"),
             render.rows_per_second(live.rows_per_second),
-            *(() if live.fraction is None else (f"{live.fraction * 100:.0f} %",)),
-            *(() if left is None else (f"about {render.seconds(left)} left",)),
+            "" if live.fraction is None else f"{live.fraction * 100:.0f} %",
+            "" if live.seconds_left is None else f"about {render.seconds(live.seconds_left)} left",
         )
-        render.emit(f"{live.phase}: {', '.join(parts)}")
-    else:
-        page = status_page(found, datetime.now(UTC), screen.columns if on_terminal else None)
-        if more and not last:
-            # Of more lines the first ones would be out of sight, and a broken line would be two.
-            lines, height = [line[: screen.columns] for line in page.splitlines()], screen.lines - 1
-            if len(lines) > height:
-                kept = max(height - 1, 1)
-                page = "\n".join([*lines[:kept], f"and {len(lines) - kept} more lines"])
-            # The cursor goes home and the screen below it is cleared.
-            page = f"\x1b[H\x1b[J{page}"
-        render.emit(page)
+        render.emit(f"{live.phase}: {', '.join(filter(None, parts))}")
 
 
 @declared(
@@ -162,11 +156,10 @@ def runs(directory: PlacePath, depth: int, **values: Any) -> None:
     rows = []
     for each in found:
         figures: tuple[object, ...] = (None,) * 3
-        since = each.since or each.started
-        if each.state == "finished" and (done := each.finished) is not None:
-            figures = (done.rows, render.size(done.bytes), f"{done.seconds:.1f}")
-            since = done.ended
-        elif (live := each.live) is not None:
+        done, live, since = each.finished, each.live, each.since or each.started
+        if each.state == "finished" and done is not None:
+            figures, since = (done.rows, render.size(done.bytes), f"{done.seconds:.1f}"), done.ended
+        elif live is not None:
             figures = (live.rows, render.size(live.bytes), f"{live.seconds:.1f}")
             since = live.updated
         known = (each.destination, each.state, each.table or None, each.started or None)
@@ -197,22 +190,18 @@ def stop(destination: PlacePath, timeout: float, **values: Any) -> None:
     """
     with stop_on_signals(lambda _: None) as give_up:
         ended = stop_run(str(destination), timeout, give_up)
-    render.answer(values, ended, render.visible(_stopped(ended, destination)))
-
-
-def _stopped(ended: StoppedRun, destination: PlacePath) -> str:
-    run, took = f"run {ended.run_id}", render.seconds(ended.seconds)
-    if ended.state == "running":
-        return f"{run} was asked to stop. Next: unloader status {destination} --watch"
-    if ended.state == "finished":
-        return f"{run} was already finishing, and is complete in {destination}"
-    if ended.state == "none":
-        return f"{run} has ended after {took}. No work unit was finished, and no file remains"
+    text = f"run {ended.run_id} has ended after {render.seconds(ended.seconds)}"
     of_all = "" if ended.units is None else f" of {ended.units:,}"
-    return (
-        f"{run} has ended after {took} with {ended.units_done:,}{of_all} work units finished. "
-        f"Next: {_next_step(ended.status)}"
-    )
+    if ended.state == "running":
+        text = f"run {ended.run_id} was asked to stop. Next: unloader status {destination} --watch"
+    elif ended.state == "finished":
+        text = f"run {ended.run_id} was already finishing, and is complete in {destination}"
+    elif ended.state == "none":
+        text += ". No work unit was finished, and no file remains"
+    else:
+        text += f" with {ended.units_done:,}{of_all} work units finished. "
+        text += f"Next: {_next_step(ended.status)}"
+    render.answer(values, ended, render.visible(text))
 
 
 _LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
@@ -255,23 +244,15 @@ def change(
         asked["parallelism"] = words.get(values["parallelism"], values["parallelism"])
     with stop_on_signals(lambda _: None) as give_up:
         changed = change_run(str(destination), Wish(id="", **asked), timeout, give_up)
-    render.answer(values, changed, render.visible(_changed(changed, destination)))
+    known = changed.parallelism
+    text = f"run {changed.run_id} was asked. Next: unloader status {destination} --watch"
+    if changed.taken and known is not None:
+        limit = f"; limited by {known.limit}" if known.limit else ""
+        mode = ", searching for the best number" if known.mode == "adaptive" else ""
+        workers = f"{known.workers} of {counted(known.of, 'worker')}"
+        text = f"run {changed.run_id} has applied the change: {workers}{mode}{limit}"
+    render.answer(values, changed, render.visible(text))
 
-
-def _changed(changed: ChangedRun, destination: PlacePath) -> str:
-    run, known = f"run {changed.run_id}", changed.parallelism
-    if not changed.taken or known is None:
-        return f"{run} was asked. Next: unloader status {destination} --watch"
-    limit = f"; limited by {known.limit}" if known.limit else ""
-    mode = ", searching for the best number" if known.mode == "adaptive" else ""
-    workers = f"{known.workers} of {counted(known.of, 'worker')}"
-    return f"{run} has applied the change: {workers}{mode}{limit}"
-
-
-Facts = Iterator[tuple[str, object]]
-
-_NAMES_WIDTH = 14
-"""Columns of the names of facts, and of the gap beside them."""
 
 _WAITS = {
     "nothing": "",
@@ -281,13 +262,25 @@ _WAITS = {
 }
 
 
-def status_page(status: RunStatus, now: datetime, width: int | None = None) -> str:
-    """Return the whole status of the run at a destination; the width is None without a terminal."""
-    page, live = render.facts(_facts(status, now, width)), status.live
+def status_page(status: RunStatus, now: datetime) -> str:
+    """Return the whole status of the run at a destination."""
+    page, live = render.facts(_facts(status, now)), status.live
     if status.state != "running" or live is None or not live.workers:
         return page
     heads = (">worker", ">node", "CPUs", "unit", ">attempt", ">rows", ">seconds", "waits for")
-    return f"{page}\n\n{render.table((*heads, 'partition'), map(_worker_cells, live.workers))}"
+    rows = []
+    for each in live.workers:
+        waits = _WAITS.get(each.waits_for, each.waits_for)
+        if each.waits_for == "retry" and each.retry_in_seconds is not None:
+            waits = f"a retry in {each.retry_in_seconds:.0f} s"
+        elif each.waits_detail:
+            waits = f"{waits}: {each.waits_detail}"
+        seat = (str(each.node), render.ranges(each.cpus)) if each.cpus else ("any", "any")
+        unit: tuple[object, ...] = ("idle", "", "", "")
+        if each.unit is not None:
+            unit = (each.unit, each.attempt, each.rows, f"{each.seconds:.0f}")
+        rows.append((str(each.worker), *seat, *unit, waits, render.name(each.partition or "")))
+    return f"{page}\n\n{render.table((*heads, 'partition'), rows)}"
 
 
 def _next_step(status: RunStatus) -> str:
@@ -326,28 +319,29 @@ def _next_step(status: RunStatus) -> str:
     return f"{keeps}{rest}{until}"
 
 
-def _facts(status: RunStatus, now: datetime, width: int | None) -> Facts:
+def _facts(status: RunStatus, now: datetime) -> Iterator[tuple[str, object]]:
     live, left, finished = status.live, status.left, status.finished
+    active, interrupted = status.state == "running", status.state == "interrupted"
     state: str = status.state
     yield "destination", status.destination
-    if state == "running":
+    if active:
         age = _age(status.since, now)
         state += "" if age == render.UNKNOWN else f" for {age}"
         state += ", asked to stop" if live is not None and live.stopping else ""
-    elif state == "interrupted":
+    elif interrupted:
         state += f": {status.reason or 'its process was killed, or its machine went down'}"
     yield "state", state
     yield "run", status.run_id
     yield "table", status.table or render.UNKNOWN
     yield "of the run in", status.home or None
-    if status.tables is not None and status.state == "interrupted":
+    if status.tables is not None and interrupted:
         yield "tables", f"{status.tables.done:,} of {status.tables.total:,} complete"
     yield "started", status.started or render.UNKNOWN
-    if status.state in ("running", "interrupted"):
+    if active or interrupted:
         if status.host:
             yield "process", f"{status.pid} on {status.host}, since {status.since}"
         if live is not None:
-            yield from _progress(status, live, width)
+            yield from _progress(status, live)
         elif left is not None and status.units is not None:
             # It was killed before it showed itself: its journal and its record have the units.
             yield "units", f"{left.units:,} of {status.units:,} done"
@@ -364,10 +358,11 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Facts:
     yield "next", _next_step(status) or None
 
 
-def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Facts:
+def _progress(status: RunStatus, live: LiveStatus) -> Iterator[tuple[str, object]]:
     units, done, running = live.units, live.units.done, status.state == "running"
     if running:
         yield "phase", f"{phase_text(live.phase)}, since {live.phase_since}"
+        yield "tables", None if live.tables is None else tables_text(live.tables)
         counts = (
             f"{units.done:,} of {units.total:,} done, {units.running:,} running, "
             f"{units.waiting:,} waiting, {units.failed:,} failed"
@@ -382,7 +377,6 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Facts:
                 f"{units.done:,} of {units.total:,} done when last seen; "
                 f"{counted(done, 'finished unit')} in the incomplete tables"
             )
-    yield "tables", tables_text(live.tables) if running and live.tables is not None else None
     yield "units", counts
     about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
     share = "" if live.fraction is None else f" ({live.fraction * 100:.0f} %)"
@@ -392,44 +386,19 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Facts:
         rows = f"{rows} when last seen" if live.rows else f"unknown{about}"
     yield "rows", rows
     if running:
-        whole = live.bytes_expected
+        whole, left, known = live.bytes_expected, live.seconds_left, live.parallelism
         likely = "" if whole is None else f" of about {render.size(whole)}"
         yield "bytes", f"{render.size(live.bytes)}{likely}"
-        yield (
-            "speed",
-            f"{render.rows_per_second(live.rows_per_second)} "
-            f"({render.rows_per_second(live.mean_rows_per_second)} on average), "
-            f"{render.megabytes_per_second(live.bytes_per_second)}",
-        )
-        if len(live.speeds) > 1:
-            room = None if width is None else width - _NAMES_WIDTH
-            unicode = render.can_show_blocks(sys.stdout.encoding)
-            yield "so far", render.speeds_text(live.speeds, room, unicode=unicode)
-        if (known := live.parallelism) is not None:
+        mean = render.rows_per_second(live.mean_rows_per_second)
+        speed = f"{render.rows_per_second(live.rows_per_second)} ({mean} on average)"
+        yield "speed", f"{speed}, {render.megabytes_per_second(live.bytes_per_second)}"
+        if known is not None:
             paused = f", {known.paused} paused within a unit" if known.paused else ""
             yield "workers", f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
-        left = live.seconds_left
         yield "time left", None if left is None else f"about {render.seconds(left)}"
     yield "retries", live.retries
     yield "last error", None if live.ended else live.last_error or None
-    yield "last notice", live.last_notice or None if running else None
-
-
-def _worker_cells(worker: WorkerStatus) -> tuple[object, ...]:
-    seat = (str(worker.worker), "any", "any")
-    if worker.cpus:
-        seat = (str(worker.worker), str(worker.node), render.ranges(worker.cpus))
-    waits = _WAITS.get(worker.waits_for, worker.waits_for)
-    if worker.waits_for == "retry" and worker.retry_in_seconds is not None:
-        waits = f"a retry in {worker.retry_in_seconds:.0f} s"
-    elif worker.waits_detail:
-        waits = f"{waits}: {worker.waits_detail}"
-    if worker.unit is None:
-        return (*seat, "idle", "", "", "", waits, "")
-    return (
-        *(*seat, worker.unit, worker.attempt, worker.rows),
-        *(f"{worker.seconds:.0f}", waits, render.name(worker.partition or "")),
-    )
+    yield "last notice", (live.last_notice or None) if running else None
 
 
 def _age(since: str | None, now: datetime) -> str:

@@ -41,15 +41,9 @@ from unloader.events import (
     UnitFailed,
 )
 from unloader.nouns import counted
-from unloader.status.recording import Speeds, Tally
+from unloader.status.recording import Tally
 
 REDRAW_SECONDS = 0.125
-SPEED_SECONDS = 1.0
-"""Between two looks at the speed of a run, whose curve grows on a line."""
-
-FEWEST_SPEEDS = 3
-"""Means that make a curve."""
-
 _SAID = RunStarted | UnitFailed | Notice | ParallelismChanged | SettingUsed | PointMeasured
 """Events that stay above the picture as a line."""
 
@@ -73,8 +67,6 @@ class BarDisplay(Display):
         self._tally = Tally(time.monotonic())
         self._drawn_at = 0.0
         self._stopping = ""
-        self._speeds = Speeds()
-        self._looked_at = 0.0
         self._widths = [0] * 6
         """Of the columns of the workers, which only grow: what jumps cannot be read."""
 
@@ -84,11 +76,7 @@ class BarDisplay(Display):
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
-            self._speeds = Speeds()
         self._tally.add(event, now)
-        if self._tally.phase == "unloading" and now - self._looked_at >= SPEED_SECONDS:
-            self._looked_at = now
-            self._speeds.add(now, self._tally.figures(now).rows)
         # Complete tables are in the picture; failures must stay in sight.
         if isinstance(event, _SAID) or (isinstance(event, TableFinished) and event.error):
             self._say(event_text(event))
@@ -141,9 +129,9 @@ class BarDisplay(Display):
             text = f"{phase_text(phase)} ... {seconds}"
             if checked is None:
                 return self._cut(text)
-            in_bytes = bool(checked.of_bytes)
-            done = checked.bytes if in_bytes else checked.done
-            of = checked.of_bytes if in_bytes else checked.of
+            done, of = checked.done, checked.of
+            if checked.of_bytes:
+                done, of = checked.bytes, checked.of_bytes
             return self._bar(done / of if of else 1.0, f"{verified_text(checked)}, {text}")
         doing = f"{phase} {seconds}"
         if checked is not None:
@@ -163,11 +151,6 @@ class BarDisplay(Display):
             lines.append(self._cut(f"{tables_text(figures.tables)}, {written} written"))
         # Before and after they are at work, the lines of the workers would say nothing.
         if phase == "unloading":
-            speeds = self._speeds.values()
-            if len(speeds) >= FEWEST_SPEEDS:
-                unicode = render.can_show_blocks(self._console.encoding)
-                course = render.speeds_text(speeds, self._console.width - 8, unicode=unicode)
-                lines.append(self._cut(f"so far {course}"))
             lines += map(self._cut, self._workers(now, self._console.height - 3 - len(lines)))
         return Group(*lines)
 
@@ -186,21 +169,18 @@ class BarDisplay(Display):
         running = self._tally.running
         workers = max(self._tally.run.workers, *(each + 1 for each in running), 1)
         shown = min(workers, max(1, room))
-        rows = []
-        for worker in range(shown):
-            cells = [f"worker {worker}", "idle", "", "", "", ""]
-            if (unit := running.get(worker)) is not None:
-                cells[1:] = (
+        rows = [[f"worker {worker}", "idle", "", "", "", ""] for worker in range(shown)]
+        for worker, unit in running.items():
+            if worker < shown:
+                rows[worker][1:] = (
                     f"unit {unit.unit}",
                     counted(unit.rows, "row"),
                     render.rows_per_second(unit.rows_per_second(now)),
                     "" if unit.attempt == 1 else f"attempt {unit.attempt}",
                     render.name(unit.partition or ""),
                 )
-            rows.append(cells)
-            self._widths = [
-                max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)
-            ]
+        columns = zip(self._widths, *rows, strict=True)
+        self._widths = [max(width, *map(len, cells)) for width, *cells in columns]
         lines = []
         for cells in rows:
             sides = zip(cells, self._widths, "<<>><<", strict=True)
@@ -217,5 +197,5 @@ class BarDisplay(Display):
 
         Not as markup: a partition's name is data and may look like it.
         """
-        unicode = render.can_show_blocks(self._console.encoding)
+        unicode = self._console.encoding.lower().startswith("utf")
         return Text(line, no_wrap=True, overflow="ellipsis" if unicode else "crop")

@@ -44,9 +44,6 @@ _LEAST_FOLDED = 14
 _LEAST_STRIDES = 4
 """As many numbers with gaps of one size between them are written as a stride."""
 _WORD = re.compile(r"[^, ]*(?:, *| +|$)")
-_STRIDE = re.compile(r"\b(\d+)-(\d+):(\d+)\b")
-_FEWEST_MARKS = 8
-"""Of a curve; with less room than these need, a line is cut or broken."""
 
 
 def answer(
@@ -276,18 +273,6 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(parts)
 
 
-def legend(text: str) -> str:
-    """Return the meaning of the first stride in a text, on a separate line; empty without a stride.
-
-    Few readers know the notation, and only where it saves much is it used.
-    """
-    match = _STRIDE.search(text)
-    if match is None:
-        return ""
-    first, last, step = (int(number) for number in match.groups())
-    return f"{match[0]} means {first},{first + step},{first + 2 * step} and so on to {last}"
-
-
 def folded_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, fold: frozenset[str], width: int
 ) -> str:
@@ -328,23 +313,3 @@ def folded_facts(pairs: Sequence[tuple[str, str]]) -> str:
     width = terminal_width() - indent
     lines = (f"\n{'':{indent}}".join(folded(value, width)) for _, value in pairs)
     return "\n".join(f"{name:{indent}}{line}" for (name, _), line in zip(pairs, lines, strict=True))
-
-
-def can_show_blocks(encoding: str | None) -> bool:
-    """Return whether a stream of this encoding takes blocks."""
-    return (encoding or "").lower().startswith("utf")
-
-
-def speeds_text(speeds: Sequence[float], width: int | None, *, unicode: bool) -> str:
-    """Return the course of a speed as one line, with its highest mean in figures.
-
-    The speeds are rows per second over equal times, at least one. Each character is the mean of
-    some neighbours, from 0 up to the largest mean. Without a width, there is room for all.
-    """
-    highest = f" up to {rows_per_second(max(speeds))}"
-    room = len(speeds) if width is None else max(width - len(highest), _FEWEST_MARKS)
-    together = -(-len(speeds) // room)
-    groups = [speeds[at : at + together] for at in range(0, len(speeds), together)]
-    means = [sum(group) / len(group) for group in groups]
-    marks, top = "▁▂▃▄▅▆▇█" if unicode else "_.-:=+*#", max(means) or 1.0
-    return "".join(marks[min(7, int(mean / top * 7.999))] for mean in means) + highest

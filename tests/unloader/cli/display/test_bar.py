@@ -122,30 +122,3 @@ def test_measurements_of_a_sweep_stay_in_sight() -> None:
     planned, repeated = re.findall(r"measured .*?rows/s", paper.getvalue())
     assert planned == "measured 1 of 6: --parallelism 4: 900 rows/s"
     assert repeated.startswith("measured 8 (6 planned, repeated because speeds differ): ")
-
-
-def test_the_curve_of_a_run_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few means of the speed are shown on one line, however narrow it is."""
-    clock = [1000.0]
-    monkeypatch.setattr("unloader.cli.display.bar.time.monotonic", lambda: clock[0])
-    console = Console(file=io.StringIO(), width=40, height=10, color_system=None)
-    display = BarDisplay(console)
-    display(RunStarted(run_id="r", table="t", units=9, workers=20, rows=10**6, bytes=None))
-    display(PhaseStarted(phase="unloading"))
-    display(taken(0, "0001"))
-    pictures = []
-    for second in range(100):
-        clock[0] += 1
-        display(UnitAdvanced(worker=0, unit="0001", rows=second * 1000, bytes=second * 9))
-        paper = io.StringIO()
-        console.file = paper
-        console.print(display.picture(clock[0]))
-        console.file = io.StringIO()
-        pictures.append(paper.getvalue().splitlines())
-    display.close(True)
-    curves = [[line for line in lines if line.startswith("so far ")] for lines in pictures]
-    assert curves[0] == []
-    assert [len(each) for each in curves[5:]] == [1] * 95
-    assert curves[-1][0].endswith(" up to 1,000 rows/s")
-    assert all(len(line) <= 40 for lines in pictures for line in lines)
-    assert all(len(lines) < 10 for lines in pictures)

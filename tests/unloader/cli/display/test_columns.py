@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unloader.cli.display.render import folded, folded_table, legend, ranges
+from unloader.cli.display.render import folded, folded_table, ranges
 from unloader.request.settings import parse_numbers
 
 NUMBERS = st.sets(st.integers(0, 300), min_size=1)
@@ -25,12 +25,6 @@ def test_ranges_are_written_as_people_do() -> None:
     assert ranges([0, 2, 4]) == "0,2,4"
     assert ranges([0, 8, 16, 17, 18]) == "0,8,16-18"
     assert ranges([]) == ""
-
-
-def test_a_stride_is_explained_where_there_is_one() -> None:
-    """The first stride of a text is the example for all; a text without one has no legend."""
-    assert legend("node 1  1-61:4,64") == "1-61:4 means 1,5,9 and so on to 61"
-    assert legend("node 1  0-3,8") == ""
 
 
 @given(WORDS, st.integers(1, 40))
