@@ -12,7 +12,7 @@ import re
 import select
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
@@ -157,8 +157,7 @@ def no_command(given: str, known: Iterable[str]) -> UsageError:
     """Return the error for a first word that is not a command; the word may be a source."""
     names = tuple(known)
     same = [name for name in names if given in _SAME_AS.get(name, "").split()]
-    near = same or get_close_matches(given, names, n=1)
-    if near:
+    if near := same or get_close_matches(given, names, n=1):
         return UsageError("unknown command", f"did you mean {near[0]}? See unloader --help")
     return UsageError(
         "the first word is not a command",
@@ -170,19 +169,16 @@ def no_part(context: click.Context, given: str, groups: Sequence[str]) -> UsageE
     """Return the error for a word that names neither a group nor an option of a command."""
     name, command = given.lstrip("-"), str(context.command.name)
     if _SECRETIVE.match(f"--{name}"):
-        return _no_password()
-    same = _same_option(name, context)
+        return _NO_PASSWORD
+    has = _options_of(context)
+    same = _same_option(name, has)
     if same is not None and same[:2] != "--":
         return UsageError(f"{command} has no such option", f"use {same}")
-    options = [each.lstrip("-") for each in _options_of(context)]
     near = [same.split()[0]] if same else get_close_matches(name, groups, n=1)
-    near = near or get_close_matches(name, options, n=1)
-    return UsageError(
-        f"{command} has no such option or group of options",
-        f"did you mean unloader help {command} {near[0]}?"
-        if near
-        else f"use an option, or one of the groups {', '.join(groups)}",
-    )
+    near = near or get_close_matches(name, [each.lstrip("-") for each in has], n=1)
+    others = f"use an option, or one of the groups {', '.join(groups)}"
+    hint = f"did you mean unloader help {command} {near[0]}?" if near else others
+    return UsageError(f"{command} has no such option or group of options", hint)
 
 
 def _options_of(context: click.Context | None) -> dict[str, str]:
@@ -196,12 +192,14 @@ def _options_of(context: click.Context | None) -> dict[str, str]:
     }
 
 
-def _same_option(name: str, context: click.Context | None) -> str | None:
-    """Return what a command has for the option of a similar tool."""
-    has = _options_of(context)
-    words = (text for text, same in _SAME_AS.items() if " " in text or text[:2] == "--")
-    fitting = (text for text in words if name in _SAME_AS[text].split())
-    return next((text for text in fitting if text[:2] != "--" or text.split()[0] in has), None)
+def _same_option(name: str, has: Container[str]) -> str | None:
+    """Return what a command with some options has for the option of a similar tool."""
+    for text, same in _SAME_AS.items():
+        if name in same.split():
+            word = text.split()[0]
+            if word in has if word[:2] == "--" else " " in text:
+                return text
+    return None
 
 
 _OF_RUN = {
@@ -212,42 +210,38 @@ _OF_RUN = {
 }
 """Advice for an option of `run` that another command lacks; the usual advice is to leave it out."""
 
+_NO_PASSWORD = UsageError(
+    "no option takes a password",
+    "a password comes from UNLOADER_PASSWORD, --password-file or --password-prompt",
+)
+
 
 def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
-    name, context = error.option_name, error.ctx
+    name, context, page = error.option_name, error.ctx, f"S{hint[1:]}"
     if _SECRETIVE.match(name):
-        return _no_password()
+        return _NO_PASSWORD
     if re.match("-[0-9.]", name):
         return UsageError(
             f"{name} is not an option, and the option before it has no value",
             f"join the option and a value that begins with - by a =, as in --null=-; {hint}",
         )
-    same, page = _same_option(name.lstrip("-"), context), f"S{hint[1:]}"
-    short = re.fullmatch("-[A-Za-z]", name) is not None
-    shown = same is not None or short or _OPTION.fullmatch(name)
-    text = f"unknown option {name}" if shown else "unknown option"
-    if same is None and context is not None:
-        group = None if context.parent is None else context.parent.command
-        run = group.get_command(context, "run") if isinstance(group, click.Group) else None
-        if run is not None and name in (option for each in run.params for option in each.opts):
+    has = _options_of(context)
+    same, group = _same_option(name.lstrip("-"), has), context and context.parent
+    if same is None and context is not None and group and isinstance(group.command, click.Group):
+        run = group.command.get_command(context, "run")
+        if run is not None and any(name in option.opts for option in run.params):
             command = str(context.command.name)
             advice = _OF_RUN.get(f"{command} {name}") or _OF_RUN.get(command) or "leave it out"
             return UsageError(
                 f"{command} has no option {name}, but run has this option", f"{advice}. {page}"
             )
+    shown = same is not None or re.fullmatch("-[A-Za-z]", name) or _OPTION.fullmatch(name)
+    text = f"unknown option {name}" if shown else "unknown option"
     meant = same or next(iter(error.possibilities or ()), None)
     if meant is None:
         return UsageError(text, hint)
     option = meant.split()[0]
-    group_of = _options_of(context)
-    if context is not None and context.parent is not None and option in group_of:
+    if context is not None and group and option in has:
         page = f"See unloader help {context.command.name} {option}"
-    meant += f" (group {group_of[option]})" if group_of.get(option) else ""
+    meant += f" (group {has[option]})" if has.get(option) else ""
     return UsageError(text, f"use {meant}. {page}" if same else f"did you mean {meant}? {page}")
-
-
-def _no_password() -> UsageError:
-    return UsageError(
-        "no option takes a password",
-        "a password comes from UNLOADER_PASSWORD, --password-file or --password-prompt",
-    )

@@ -14,20 +14,20 @@ from unloader import api
 from unloader.cli.display import render, seats
 from unloader.cli.display.summary import column_table, csv_form, selection
 from unloader.cli.options import rules
-from unloader.cli.options.command import declared, given, on_command_line
+from unloader.cli.options.command import declared, given, given_values, on_command_line
 from unloader.cli.options.request_of import (
     asked_request,
     connect_to,
-    kept_routes,
+    routes_of,
     tables_request,
 )
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
     ROUTES,
+    SOURCE,
     SourceArgument,
     job_digest,
-    job_document,
     source_argument,
 )
 from unloader.cli.watching import display_for
@@ -176,9 +176,18 @@ def plan(context: click.Context, /, argument: SourceArgument, **values: Any) -> 
     job = asked_request(context, argument.url, values)
     with display_for(values) as display:
         planned = api.plan(job, kept_with=output, observe=display)
-    asked = job_document(context, argument)
-    if routes := kept_routes(context, values):
-        asked[ROUTES] = routes
+    asked: dict[str, Any] = {SOURCE: argument.url}
+    for option, value in given_values(context):
+        # A variable for the other format may be set for all jobs of a machine.
+        if option.declared.kept and option.declared.knows(values["format"]):
+            asked[option.declared.name] = value
+    if isinstance(asked.get("table"), list) and len(asked["table"]) == 1:
+        asked["table"] = asked["table"][0]
+    if entries := routes_of(context, values):
+        asked[ROUTES] = [
+            (each.name, tuple((given.key, given.value) for given in each.values))
+            for each in entries
+        ]
     elif planned.run.output.choice is not None:
         # The plan keeps the measured choice: a second measurement might choose differently.
         asked["compression"] = planned.run.output.compression.label

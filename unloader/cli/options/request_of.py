@@ -405,7 +405,7 @@ _ON_COMMAND_LINE = "--route"
 
 def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
     """Return the request of the options and the routes, after the rules between them."""
-    entries = _routes(context, values)
+    entries = routes_of(context, values)
     if entries:
         request = _request_of_routes(context, url, values, entries)
     else:
@@ -468,7 +468,7 @@ def _request_of_routes(
     return replace(first, selection=selection, routes=tuple(routes), fixed=None)
 
 
-def _routes(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
+def routes_of(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
     """Return the routes of the command line, or else of the job file."""
     written = values.get("route")
     if not written:
@@ -480,14 +480,6 @@ def _routes(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry
             "make a new plan with --route, or leave it out",
         )
     return routes_at(_ON_COMMAND_LINE, written)
-
-
-def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[RouteText]:
-    """Return the routes of a job as a plan file keeps them; `routes_at` reads them."""
-    return [
-        (each.name, tuple((given.key, given.value) for given in each.values))
-        for each in _routes(context, values)
-    ]
 
 
 def routes_at(path: str, routes: Iterable[RouteText]) -> list[Entry]:

@@ -16,7 +16,7 @@ import click
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from unloader.cli.options.command import JobOption, given_values
+from unloader.cli.options.command import JobOption
 from unloader.cli.options.request_of import check_statements, routes_at
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
@@ -39,10 +39,13 @@ JOB_DIGEST = "job_digest"
 """Key of a plan file with the digest of its job, which may not be edited any more than the plan."""
 
 JOB = "job"
-"""Key of a plan file under which the source and the options stand."""
+"""Key of a plan file with the source and the options."""
 
 ROUTES = "routes"
 """Key of a plan file's job with its routes; missing without routes."""
+
+_HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
+"""What begins a URL of a file in the home directory, in each of its spellings."""
 
 
 class SourceArgument(Struct, frozen=True, kw_only=True):
@@ -73,7 +76,13 @@ def source_argument(
         urls = [each for each in given if each not in files]
         for each in given:
             if "://" not in each and each and Path(each).is_dir():
-                raise _directory(each)
+                run = (Path(each) / RUN).is_dir()
+                is_run = run or (Path(each) / MANIFEST).is_file()
+                raise UsageError(
+                    f"{each} is a directory, and not a source, a plan or a job file",
+                    "name a source such as duckdb:///PATH, a plan *.json or a job file *.toml"
+                    + (f"; {_of_run(Path(each), finished=not run)}" if is_run else ""),
+                )
         if len(files) > 1 or len(urls) > 1:
             raise click.UsageError(f"{len(given)} arguments are too many for {what}", ctx)
         url = urls[0] if urls else ""
@@ -85,17 +94,15 @@ def source_argument(
             )
         if not files:
             return SourceArgument(url=url)
-        if files[0].lower().endswith(".json") and not plans:
-            _load_plan(files[0])
+        if files[0].lower().endswith(".toml"):
+            return _read_job(ctx, files[0], url, tables=tables)
+        plan = _load_plan(files[0])
+        if not plans:
             raise UsageError(
                 f"the file {files[0]} is a finished plan already",
                 f"unload it: unloader run {shlex.quote(files[0])}",
             )
-        return (
-            _read_plan(ctx, files[0], url)
-            if files[0].lower().endswith(".json")
-            else _read_job(ctx, files[0], url, tables=tables)
-        )
+        return _read_plan(ctx, files[0], plan, url)
 
     return click.argument(
         "argument", metavar=what, nargs=-1, required=required, is_eager=True, callback=read
@@ -141,25 +148,11 @@ def finished_directories(
     if any(map(lake_kind, places)):
         from unloader.lakehouse.lake_runs import uncommitted
 
-        places = tuple(
-            home
-            for place in places
-            for home in ([at for at, _ in uncommitted(place)] if lake_kind(place) else [place])
-        )
+        homes = [
+            [at for at, _ in uncommitted(each)] if lake_kind(each) else [each] for each in places
+        ]
+        places = tuple(place for found in homes for place in found)
     return tuple(finished_directory(ctx, argument, place) for place in places)
-
-
-def job_document(ctx: click.Context, argument: SourceArgument) -> dict[str, Any]:
-    """Return what a plan file keeps of the call that made it: source and options, no secret."""
-    kept = {
-        option.declared.name: value
-        for option, value in given_values(ctx)
-        # A variable for the other format may be set for all jobs of a machine.
-        if option.declared.kept and option.declared.knows(ctx.params["format"])
-    }
-    if isinstance(kept.get("table"), list) and len(kept["table"]) == 1:
-        kept["table"] = kept["table"][0]
-    return {SOURCE: argument.url, **kept}
 
 
 def _is_file(text: str) -> bool:
@@ -221,27 +214,22 @@ def source_of_job(job: JobFile) -> str:
         UsageError: It names none.
     """
     given = job.source
-    if (
-        given is None
-        or not isinstance(given.value, str)
-        or not given.value
-        or _is_file(given.value)
-    ):
+    url = "" if given is None or not isinstance(given.value, str) else given.value
+    if given is None or not url or _is_file(url):
         raise UsageError(
             f"{job.path} names no source", 'write source = "duckdb:///path/to/file.db"'
         )
-    match = _HOME_FILE.match(given.value)
+    match = _HOME_FILE.match(url)
     kind = KINDS.get(match[1].lower()) if match is not None else None
     if match is None or kind is None or url_form(kind).what != "file":
-        return given.value
+        return url
     try:
-        return f"{match[1]}://{at_home('~/')}{given.value[match.end() :]}"
+        return f"{match[1]}://{at_home('~/')}{url[match.end() :]}"
     except ValueError as error:
         raise UsageError(f"{given.place}: {error}", "write the path in full") from error
 
 
-def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
-    document = _load_plan(path)
+def _read_plan(ctx: click.Context, path: str, document: dict[str, Any], url: str) -> SourceArgument:
     job = document.get(JOB)
     if not isinstance(job, dict):
         raise _no_plan(path, "holds no plan")
@@ -252,20 +240,16 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     options = {option.key: option for option in options_of("run")}
     ctx.meta[JobOption.WITHOUT_VARIABLE] = {each.key for each in options.values() if each.planned}
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
+    source = url or written
     ctx.obj.job_file, ctx.obj.planned = path, True
     if routes:
         ctx.obj.routes = routes_at(path, routes)
     if not values.keys() <= options.keys():
         raise _no_plan(path, "has an unknown option")
     ctx.default_map = {key: as_given(options[key], value) for key, value in values.items()}
-    source = url or written
     if not isinstance(source, str) or not source or _is_file(source):
         raise UsageError(f"{path} names no source", 'write source = "duckdb:///path/to/file.db"')
     return SourceArgument(url=source, plan=document, plan_file=path)
-
-
-_HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
-"""What begins a URL of a file in the home directory, in each of its spellings."""
 
 
 def _load_plan(path: str) -> dict[str, Any]:
@@ -292,15 +276,6 @@ def _load_plan(path: str) -> dict[str, Any]:
         return checked_version(document)
     except PlanFailed as error:
         raise PlanFailed(f"{path} cannot be used: {error.message}", error.hint) from error
-
-
-def _directory(place: str) -> UsageError:
-    home = Path(place)
-    next_step = "name a source such as duckdb:///PATH, a plan *.json or a job file *.toml"
-    if (home / MANIFEST).is_file() or (home / RUN).is_dir():
-        finished = not (home / RUN).is_dir()
-        next_step = f"{next_step}; {_of_run(home, finished=finished)}"
-    return UsageError(f"{place} is a directory, and not a source, a plan or a job file", next_step)
 
 
 def _of_run(home: Path, *, finished: bool) -> str:
