@@ -91,7 +91,10 @@ def test_a_hostile_name_leads_nowhere(source: str, tmp_path: Path) -> None:
         ),
         (("--to", "x/{table}", "--latest-link", "new"), "--latest-link needs a separate directory"),
         (("--to", "x/{date}", "--latest-link", "../new"), "not a plain file name"),
-        (("--to", "x/{date},y/{date}", "--latest-link", "new"), "does not apply to several directories"),
+        (
+            ("--to", "x/{date},y/{date}", "--latest-link", "new"),
+            "does not apply to several directories",
+        ),
         (("--to", "-", "--keep", "3"), "--keep does not apply to standard output"),
     ],
 )
