@@ -141,25 +141,22 @@ def _subset(run: ResolvedTable) -> SubsetRecord | None:
     keys, plan, limit_rows = run.extract.keys, run.plan, run.extract.limit_rows
     if keys is None and plan.has_all_units and limit_rows is None:
         return None
-    found = SubsetRecord(limit_rows=limit_rows)
-    if keys is not None:
-        found = replace(found, share=keys.share, key=keys.column)
-    if plan.has_all_units:
-        return found
     # Ends of ranges of keys are values of the table, which no manifest shows.
     with_values = any(isinstance(each, KeyRange) for each in plan.selectors)
-    selectors = None if with_values else plan.selectors
-    found = replace(found, units=len(plan.units), selectors=selectors)
-    if (sampled := plan.sampled) is not None:
-        found = replace(
-            found,
-            share=sampled.share,
-            of_units=sampled.of_units,
-            cost_share=round(sampled.cost_share, 6),
-        )
-    if (part := plan.part) is not None:
-        found = replace(found, part=part, of_units=found.of_units or part.of_units)
-    return found
+    is_whole = plan.has_all_units
+    sampled, part = (None, None) if is_whole else (plan.sampled, plan.part)
+    of_units = (sampled.of_units if sampled else None) or (part.of_units if part else None)
+    share = keys.share if keys else None
+    return SubsetRecord(
+        part=part,
+        share=sampled.share if sampled else share,
+        key=keys.column if keys else None,
+        units=None if is_whole else len(plan.units),
+        of_units=of_units,
+        cost_share=round(sampled.cost_share, 6) if sampled else None,
+        selectors=None if is_whole or with_values else plan.selectors,
+        limit_rows=limit_rows,
+    )
 
 
 def _directories(
@@ -168,11 +165,9 @@ def _directories(
     sizes: list[list[int]] = [[] for _ in directories]
     for file in files if directories else ():
         sizes[file.directory].append(file.bytes)
+    found = zip(directories, sizes, strict=True)
     return (
-        tuple(
-            DirectoryRecord(path=path, files=len(each), bytes=sum(each))
-            for path, each in zip(directories, sizes, strict=True)
-        )
+        tuple(DirectoryRecord(path=path, files=len(each), bytes=sum(each)) for path, each in found)
         or None
     )
 

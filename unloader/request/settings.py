@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
@@ -55,10 +55,7 @@ MAX_PRODUCT = 2**63 - 1
 """Of sizes, counts and milliseconds: what C libraries take."""
 
 MAX_NUMBER = 65_535
-"""Of a list of numbers: far beyond any NUMA node, and a range up to it still fits into memory."""
-
-MAX_WORKERS = 65_536
-"""More than any machine has CPUs (NR_CPUS of Linux is 8,192 at most)."""
+"""Of workers, CPUs and nodes: Linux has 8,192 CPUs at most. A range up to it fits into memory."""
 
 MAX_DECIMAL = 38
 """Digits of the widest decimal that every reader of Parquet knows."""
@@ -81,21 +78,21 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\", "N": "\\N"}
 """`\\N` is kept: MySQL writes NULL so, and nothing else."""
 
 
-def _whole(units: Mapping[str, int], what: str, how: str) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        product, scale = _product(text, units, what, how)
-        if product % scale:
-            raise ValueError(f"{text!r} is not {what}: it is not a whole number")
-        return product // scale
-
-    return parse
+def _whole(text: str, units: Mapping[str, int], what: str, how: str) -> int:
+    product, scale = _product(text, units, what, how)
+    if product % scale:
+        raise ValueError(f"{text!r} is not {what}: it is not a whole number")
+    return product // scale
 
 
-parse_size = _whole(SIZE_UNITS, "a size", "bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
-"""Returns the bytes of `64MiB`, `4M`, `1.5GB` or `4096`; see `SIZE_UNITS`."""
+def parse_size(text: str) -> int:
+    """Return the bytes of `64MiB`, `4M`, `1.5GB` or `4096`; see `SIZE_UNITS`."""
+    return _whole(text, SIZE_UNITS, "a size", "bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
 
-parse_count = _whole(COUNT_UNITS, "a number", "digits, or digits with k, M or G")
-"""Returns the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000)."""
+
+def parse_count(text: str) -> int:
+    """Return the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000)."""
+    return _whole(text, COUNT_UNITS, "a number", "digits, or digits with k, M or G")
 
 
 def parse_seconds(text: str) -> float:
@@ -191,9 +188,9 @@ def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
     found = words.get(text.strip().lower())
     if found is None and re.fullmatch(r"[0-9]{1,9}", text.strip()):
         found = int(text)
-        found = found if 1 <= found <= MAX_WORKERS else None
+        found = found if 1 <= found <= MAX_NUMBER else None
     if found is None:
-        neither = " nor ".join((", ".join(words), f"a number of workers from 1 to {MAX_WORKERS}"))
+        neither = " nor ".join((", ".join(words), f"a number of workers from 1 to {MAX_NUMBER}"))
         raise ValueError(f"{text!r} is neither {neither}")
     return found
 
@@ -307,26 +304,17 @@ def places(text: str) -> tuple[str, ...]:
     return plain_names(text) if text.strip() else ("",)
 
 
-def _checked(pattern: str, wrong: str) -> Callable[[str], str]:
-    """Return the function that returns a text of this pattern, without the blanks around it."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text.strip()):
-            raise ValueError(wrong)
-        return text.strip()
-
-    return parse
+def owner_group(text: str) -> str:
+    if not re.fullmatch(r"[\w.@$\\-]+|[\w.@$\\-]*:[\w.@$\\-]+", text.strip()):
+        raise ValueError("it is not USER, :GROUP or USER:GROUP")
+    return text.strip()
 
 
-owner_group = _checked(
-    r"[\w.@$\\-]+|[\w.@$\\-]*:[\w.@$\\-]+", "it is not USER, :GROUP or USER:GROUP"
-)
-
-variable = _checked(
-    # It is not shown: `NAME=VALUE` may have been meant.
-    "[A-Za-z_][A-Za-z0-9_]*",
-    "an item is not the name of a variable; give names without values",
-)
+def variable(text: str) -> str:
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text.strip()):
+        # It is not shown: `NAME=VALUE` may have been meant.
+        raise ValueError("an item is not the name of a variable; give names without values")
+    return text.strip()
 
 
 def statement(text: str) -> str:
@@ -522,7 +510,6 @@ def at_home(path: str) -> str:
 
 
 MOST_LEVELS = 1000
-LARGEST_LEVEL = 65_535
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?)?", re.ASCII)
 
@@ -546,8 +533,8 @@ def parse_levels(text: str) -> tuple[int, ...]:
                 f"{first}..{last}:{direction * (abs(step) or 1):+d}"
             )
         for level in range(first, last + direction, step):
-            if not 1 <= level <= LARGEST_LEVEL:
-                raise ValueError(f"{level} is not a number of workers from 1 to {LARGEST_LEVEL}")
+            if not 1 <= level <= MAX_NUMBER:
+                raise ValueError(f"{level} is not a number of workers from 1 to {MAX_NUMBER}")
             found[level] = None
             if len(found) > MOST_LEVELS:
                 raise ValueError(f"there are more than {MOST_LEVELS} levels")
@@ -564,9 +551,8 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 INDEXES = {"SLURM_ARRAY_TASK_ID": 0, "JOB_COMPLETION_INDEX": 1, "AWS_BATCH_JOB_ARRAY_INDEX": 1}
 """Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, each with the
-number to add for a part. The last two count from 0. Slurm counts from a number that the user
-chooses. A task that is submitted again keeps its number, but not the first number, so the first
-must be 1."""
+number to add for a part. Slurm counts from a number that the user chooses, which must be 1: a task
+that is submitted again keeps its number, but not the first one."""
 
 PART_PATTERN = r"([0-9]+|auto)/[0-9]+"
 

@@ -125,7 +125,7 @@ def test_a_url_with_more_in_it_is_not_shown(unloader: Run, source: str) -> None:
 
 def test_many_workers_for_a_small_table(unloader: Run, database: str) -> None:
     """The largest parallelism there is costs a small table no more planning than a small one."""
-    planned = unloader("plan", database, "--table", "orders", "--parallelism", "65536", "--json")
+    planned = unloader("plan", database, "--table", "orders", "--parallelism", "65535", "--json")
     assert len(json.loads(planned.stdout)["seats"]) == 1
 
 

@@ -264,7 +264,7 @@ def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
         (("--sysfs", "TREE", "--allowed-cpus", "0-"), 2, "'0-' is not a list of numbers"),
         (("--sysfs", "TREE", "--numa-nodes", "7"), 3, "node 7 does not exist"),
         (("--sysfs", "TREE", "--parallelism", "0"), 2, "is neither auto nor a number"),
-        (("--sysfs", "TREE", "--parallelism", "65537"), 2, "from 1 to 65536"),
+        (("--sysfs", "TREE", "--parallelism", "65536"), 2, "from 1 to 65535"),
         (("--sysfs", "TREE", "--near", "eth0"), 2, "--near needs the devices of this machine"),
         (("--sysfs", ""), 2, "--sysfs is empty"),
         (("--record", ""), 2, "--record is empty"),
