@@ -1,16 +1,23 @@
-"""The parent's side of a SQLite file: its snapshot, its tables, their columns, rowids and sizes."""
+"""The parent's side of a SQLite file: its snapshot, its tables, their columns, rowids and sizes.
+
+Nothing in this process except SQLite opens the file itself: POSIX drops every lock that a process
+has on a file as soon as the process closes any descriptor of it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from urllib.parse import quote_from_bytes
 
 from partition_planner.model import ColumnInfo, RowExtent, Selector, TableInfo
-from unloader.errors import SnapshotGone, SourceError
+from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -22,26 +29,25 @@ from unloader.model import (
 )
 from unloader.selection.listing import ListedTable
 from unloader.sources.base import Capabilities, result_or_error
-from unloader.sources.file_state import FileCatalog
+from unloader.sources.file_state import FileCatalog, header_of, inode_of, state_of
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
     CHECKED,
     READING,
     RESERVATION,
     ROWID,
+    attribute,
     conditions,
-    counted_condition,
     reading_of,
     readings_of,
     relation_name,
-    sampled_keys,
     selector_statement,
     value_of,
     with_key,
 )
 from unloader.sources.statement import (
     derived_table,
+    is_sampled,
     qualified,
     query_table,
     quoted,
@@ -69,8 +75,9 @@ TABLES = (
     "ESCAPE '^' ORDER BY name"
 )
 COLUMNS = (
-    'SELECT t.name, c.name, c.type, c."notnull", c.pk, c.hidden FROM sqlite_master t '
-    "JOIN pragma_table_xinfo(t.name, 'main') c WHERE t.type = 'table'{} ORDER BY t.name, c.cid"
+    "SELECT t.name, c.name, coalesce(c.type, ''), c.\"notnull\", c.pk, c.hidden "
+    "FROM sqlite_master t JOIN pragma_table_xinfo(t.name, 'main') c WHERE t.type = 'table'{} "
+    "ORDER BY t.name, c.cid"
 )
 KEYS_APART = (
     "SELECT DISTINCT t.name FROM sqlite_master t JOIN pragma_index_list(t.name, 'main') i "
@@ -80,30 +87,120 @@ FACTS = "SELECT t.name, t.wr, t.strict FROM pragma_table_list t WHERE t.schema =
 SIZES = "SELECT t.name, sum(t.pgsize) FROM dbstat t WHERE true{} GROUP BY t.name"
 SHADOWS = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
 
-Column = tuple[str, str, int, int, int]
+Column = tuple[Any, ...]
 """Name, declared type, not null, place in the primary key, and the code for hidden columns."""
 
 QUERY_VIEW = "unloader query"
+_FUNCTION = "unloader_is_sampled"
 _SECOND_OF_A_NAME = re.compile(r"(.+):\d+")
 
 
-class SQLiteCatalog(FileCatalog):
-    """The parent's session; it holds the snapshot until it is closed.
+HEADER_BYTES = 100
+_FORMATS = slice(18, 20)
+"""The bytes of the header for the format that writing and reading need."""
+WAL_MODE = 2
+"""Their value in WAL mode (https://www.sqlite.org/fileformat.html)."""
 
-    While the file is reserved, other processes cannot change it, so its dictionary has one state.
+BUSY_SECONDS = 5.0
+"""How long a statement waits for another program's lock, a commit as a rule."""
+
+_TRANSIENT = (
+    "database is locked",
+    "database table is locked",
+    "database schema is locked",
+    "database schema has changed",
+    "locking protocol",
+)
+"""SQLITE_BUSY, SQLITE_LOCKED, SQLITE_SCHEMA and SQLITE_PROTOCOL. ADBC's errors have no code."""
+
+
+def database_uri(path: str, mode: str) -> str:
+    """Return the URI under which SQLite opens `path` in mode `ro` or `rw`; neither creates it."""
+    return f"file://{quote_from_bytes(os.fsencode(path))}?mode={mode}"
+
+
+def database_state(path: str, read_header: Callable[[str, int], bytes] = header_of) -> str:
+    """Return a text that differs for each state of the data.
+
+    With a rollback journal each commit changes the counter in the header. In WAL mode it does not,
+    so the time of the inode's last change is used instead. A worker reads the header by
+    `kept_header_of`.
+    """
+    header = read_header(path, HEADER_BYTES)
+    in_wal_mode = WAL_MODE in header[_FORMATS]
+    return state_of(path, header, "-wal", with_ctime=in_wal_mode)
+
+
+def state_while_read(state: str) -> str:
+    """Return what must not change of a state while the file is reserved.
+
+    The frames of a WAL stay in it then, but any program may copy them into the file.
+    """
+    return state.partition(" wal=")[2] or state
+
+
+def driver_error(doing: str, text: str) -> SourceError:
+    """Return the user's error for SQLite's own text, which may end with the statement."""
+    cause = text.partition("\nquery:")[0].strip()
+    message = f"{doing}: {cause}"
+    if any(mark in cause for mark in _TRANSIENT):
+        return TransientSourceError(
+            message, "run again when the program that writes the database has finished"
+        )
+    for mark, hint in _HINTS.items():
+        if mark in cause:
+            return SourceError(message, hint)
+    return SourceError(message)
+
+
+_HINTS = {
+    "file is not a database": "check the path; an encrypted database must be decrypted first",
+    "malformed": "check the file with: sqlite3 FILE 'PRAGMA integrity_check'",
+    # A file is only ever written to undo what a killed writer left half done.
+    "readonly": (
+        "a program that writes was killed and left its journal or WAL next to the file: open the "
+        "database once with a program that may write, for instance: sqlite3 FILE 'PRAGMA "
+        "user_version'"
+    ),
+    "unable to open database file": (
+        "check the permissions of file and folder; a database in WAL mode needs a folder that "
+        "this user may write to, or its -wal and -shm files"
+    ),
+    "no such module": "this SQLite does not have the module of the virtual table: read its plain "
+    "tables",
+}
+
+
+class SQLiteCatalog(FileCatalog):
+    """A read-only connection, and the write reservation once a snapshot is asked for.
+
+    While the reservation is held, other programs cannot commit, in rollback journal and WAL mode
+    alike, so the dictionary has one state. The reservation writes nothing, and closing leaves file
+    and WAL unchanged. POSIX drops its lock as soon as other code than this SQLite library closes a
+    descriptor of the file in this process; `check_snapshot` fails if a program wrote after that.
     """
 
     capabilities = Capabilities(
         shared_snapshot=True, snapshot_outlives_run=True, folding="any", samples=True
     )
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.path = session.path
+    def __init__(self, path: str) -> None:
+        """Open the file read-only; `SourceError` where it is not a readable database."""
+        self.path = path
+        self._inode = inode_of(path)
+        self._reservation: sqlite3.Connection | None = None
+        self._version = 0
+        self._connection = _connect(path, "ro")
+        try:
+            self.rows("SELECT count(*) FROM sqlite_master")
+        except SourceError:
+            self._connection.close()
+            raise
         self.server_version = f"SQLite {self.rows('SELECT sqlite_version()')[0][0]}"
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        return self._session.rows(sql, *parameters)
+        with driver_errors(self.path, sqlite3.Error):
+            return self._connection.execute(sql, parameters).fetchall()
 
     def explain(self, sql: str) -> object:
         return self.rows(f"EXPLAIN {sql}")
@@ -141,7 +238,7 @@ class SQLiteCatalog(FileCatalog):
         observe(PhaseStarted(phase="columns"))
         columns: dict[str, list[Column]] = {}
         for name, *found in ask(COLUMNS):
-            columns.setdefault(name, []).append(_column(*found))
+            columns.setdefault(name, []).append(tuple(found))
         indexed = {name for (name,) in ask(KEYS_APART)}
         rowids: dict[str, str | None] = {}
         for name in filter(columns.__contains__, names):
@@ -184,7 +281,7 @@ class SQLiteCatalog(FileCatalog):
                     schema="main",
                     name=name,
                     columns=_columns_as_read(
-                        [each for each in columns[name] if not _is_hidden(each)],
+                        columns[name],
                         rowid=rowid,
                         strict=name in strict,
                         indexed_key=name in indexed,
@@ -243,13 +340,12 @@ class SQLiteCatalog(FileCatalog):
         return (RowExtent(first=first or 0, last=0 if last is None else last + 1),)
 
     def _xinfo(self, name: str, schema: str) -> list[Column]:
-        found = self.rows(
-            'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid',
+        return self.rows(
+            "SELECT name, coalesce(type, ''), \"notnull\", pk, hidden "
+            f"FROM pragma_table_xinfo(?, ?) WHERE hidden <> {_HIDDEN} ORDER BY cid",
             name,
             schema,
         )
-        columns = (_column(*each) for each in found)
-        return [each for each in columns if not _is_hidden(each)]
 
     def describe_query(self, query: str) -> TableInfo:
         view = quoted(QUERY_VIEW)
@@ -274,15 +370,56 @@ class SQLiteCatalog(FileCatalog):
         return query_table(columns)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Keep every writer out until `close`, except with the consistency `none`.
+
+        `TransientSourceError` where another program is writing; `SourceError` where this user may
+        only read.
+        """
         taken_at = datetime.now(UTC).isoformat(timespec="seconds")
         if consistency == "none":
             return Snapshot(kind="none", value="", taken_at=taken_at)
-        return Snapshot(kind=RESERVATION, value=self._session.reserve(), taken_at=taken_at)
+        self._reservation = _connect(self.path, "rw")
+        try:
+            try:
+                self._reservation.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                if "locked" in str(error):
+                    raise TransientSourceError(
+                        f"another program is writing {self.path}: {error}",
+                        "run again when that program has finished, or read without a snapshot: "
+                        "--consistency none",
+                    ) from error
+                what = f"cannot lock {self.path} against writers"
+                raise driver_error(what, str(error)) from error
+            # On a file that may only be read, SQLite turns BEGIN IMMEDIATE into a plain BEGIN: then
+            # a second connection can write.
+            with (
+                closing(_connect(self.path, "rw", busy_seconds=0)) as second,
+                suppress(sqlite3.OperationalError),
+            ):
+                second.execute("BEGIN IMMEDIATE")
+                raise SourceError(
+                    f"cannot lock {self.path} against writers, because this user may only read it",
+                    "if no program writes to it during the run, read without a snapshot: "
+                    "--consistency none",
+                )
+            # It moves with every commit of another connection, and with nothing else.
+            self._version = self._data_version()
+            state = database_state(self.path)
+            if inode_of(self.path) != self._inode:
+                raise TransientSourceError(
+                    f"{self.path} was replaced by another file while it was opened", "run again"
+                )
+        except SourceError:
+            self._reservation.close()
+            self._reservation = None
+            raise
+        return Snapshot(kind=RESERVATION, value=state, taken_at=taken_at)
 
     def check_snapshot(self) -> None:
-        if not self._session.intact():
+        if self._reservation is not None and self._data_version() != self._version:
             raise SnapshotGone(
-                f"the snapshot is lost: {self._session.path} was written although it was locked",
+                f"the snapshot is lost: {self.path} was written although it was locked",
                 "run again; if it is on a network file system, copy it to a local disk first",
             )
 
@@ -293,15 +430,27 @@ class SQLiteCatalog(FileCatalog):
         return tuple(readings_of(column, relation) for column in table.columns)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        return sampled_keys(column, share)
+        if attribute(column, READING) == "real":
+            return None
+        value = quoted(column.name)
+        whole = f"CAST({value} AS INTEGER)"
+        real = f"CAST(CASE WHEN {value} = {whole} THEN {whole} ELSE {value} END AS TEXT)"
+        text = (
+            f"CASE typeof({value}) WHEN 'text' THEN {value} "
+            f"WHEN 'integer' THEN CAST({value} AS TEXT) WHEN 'blob' THEN "
+            f"lower(hex({value})) WHEN 'real' THEN {real} END"
+        )
+        return SampledKeys(column=column.name, share=share, text=text, condition="")
 
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the statement that reads the rows of a selector, with the key of a sample."""
         return selector_statement(with_key(extract), selector)
 
     def count(self, extract: Extract) -> int:
-        self._session.add_sampling()
-        rows_asked = [*conditions(extract, None), *counted_condition(extract)]
+        rows_asked, keys = conditions(extract, None), extract.keys
+        if keys is not None:
+            self._connection.create_function(_FUNCTION, 2, is_sampled, deterministic=True)
+            rows_asked.append(f"{_FUNCTION}(CAST({keys.text} AS BLOB), {keys.share!r})")
         sql = select_count(relation_of(extract), rows_asked, extract.limit_rows)
         rows = int(self.rows(sql)[0][0])
         self.check_snapshot()
@@ -311,10 +460,25 @@ class SQLiteCatalog(FileCatalog):
         return select("count(*)", relation_of(extract), conditions(extract, selector))
 
     def cancel(self) -> None:
-        self._session.cancel()
+        with suppress(sqlite3.ProgrammingError):  # The file is closed.
+            self._connection.interrupt()
 
     def close(self) -> None:
-        self._session.close()
+        # The last connection that may write copies a WAL into the file and deletes it. A WAL with
+        # content must stay as it was found, and does while a reader is open; an empty one goes.
+        order = [self._connection, self._reservation]
+        with suppress(OSError):
+            if os.stat(f"{os.path.realpath(self.path)}-wal").st_size:
+                order.reverse()
+        for connection in filter(None, order):
+            with suppress(sqlite3.Error):
+                connection.rollback()
+            with suppress(sqlite3.Error):
+                connection.close()
+        self._reservation = None
+
+    def _data_version(self) -> int:
+        return int(self.rows("PRAGMA data_version")[0][0])
 
 
 def _columns_as_read(
@@ -348,16 +512,27 @@ def _columns_as_read(
     return tuple(columns)
 
 
-def _column(name: str, declared: str | None, not_null: int, key: int, hidden: int) -> Column:
-    return name, declared or "", not_null, key, hidden
-
-
-def _is_hidden(found: Column) -> bool:
-    """Return whether `SELECT *` leaves a column out."""
-    return found[-1] == _HIDDEN
-
-
 def _rowid_alias(columns: Sequence[Column]) -> str | None:
     """Return the INTEGER PRIMARY KEY: a key of one column that needs no separate index."""
     keys = [name for name, _, _, key, _ in columns if key]
     return keys[0] if len(keys) == 1 else None
+
+
+def _connect(path: str, mode: str, *, busy_seconds: float | None = None) -> sqlite3.Connection:
+    with driver_errors(f"cannot open {path}", sqlite3.Error):
+        return sqlite3.connect(
+            database_uri(path, mode),
+            uri=True,
+            timeout=BUSY_SECONDS if busy_seconds is None else busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+
+@contextmanager
+def driver_errors(doing: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise errors of a driver as the user's errors."""
+    try:
+        yield
+    except kinds as error:
+        raise driver_error(doing, str(error)) from error

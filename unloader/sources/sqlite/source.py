@@ -2,31 +2,30 @@
 
 The parent uses Python's own `sqlite3`, a worker the ADBC driver, which fills Arrow arrays in C.
 Each has a separate SQLite library. One process must not use both while the reservation is held;
-`session` explains why.
+`catalog` explains why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import Piece, Selector
-from unloader.errors import SourceError, UnloaderError
+from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
-from unloader.sources.base import SHARES, ReadAgain, Source
+from unloader.sources.base import SHARES, ReadAgain, Reader, Source
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
 from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
-from unloader.sources.sqlite.catalog import SQLiteCatalog
-from unloader.sources.sqlite.session import (
+from unloader.sources.sqlite.catalog import (
     BUSY_SECONDS,
-    Session,
+    SQLiteCatalog,
     database_state,
     database_uri,
-    driver_error,
+    driver_errors,
     state_while_read,
 )
 from unloader.sources.sqlite.statement import (
@@ -35,8 +34,7 @@ from unloader.sources.sqlite.statement import (
     TOO_WIDE,
     chosen,
     conform,
-    foreign_value,
-    in_rowid_order,
+    is_plain,
     sample_statement,
     searches,
     selector_statement,
@@ -92,7 +90,7 @@ class SQLiteSource(Source):
         for module in ("adbc_driver_manager", "adbc_driver_sqlite"):
             if find_spec(module) is None:
                 raise missing_driver(ModuleNotFoundError(name=module), self.extra)
-        return SQLiteCatalog(Session(database_path(spec)))
+        return SQLiteCatalog(database_path(spec))
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> SQLiteReader:
         path = database_path(spec)
@@ -106,7 +104,7 @@ class SQLiteSource(Source):
         return SQLiteReader(path, FileAtSnapshot(path, state), reserved)
 
 
-class SQLiteReader:
+class SQLiteReader(Reader):
     """A worker's read-only connection."""
 
     def __init__(self, path: str, file: FileAtSnapshot, reserved: str | None) -> None:
@@ -116,17 +114,20 @@ class SQLiteReader:
         """
         try:
             # Not its `dbapi`, which imports polars and pandas where they are installed.
-            from adbc_driver_manager import AdbcConnection
+            from adbc_driver_manager import AdbcConnection, Error
             from adbc_driver_sqlite import connect
         except ImportError as error:
             raise missing_driver(error, "sqlite") from error
+        from pyarrow import ArrowException
+
+        self._errors = (Error, ArrowException, OSError)
         self._path = path
         self._file = file
         self._statement: Any = None
         self._rows: Any = None
         self._one_by_one = False
         """A view or query has a wide row: its rows come one by one."""
-        with _driver_errors(path):
+        with driver_errors(path, *self._errors):
             self._database = connect(database_uri(path, "ro"))
             # It commits each statement: a transaction would keep a unit's locks until the next one.
             self._connection = AdbcConnection(self._database)
@@ -182,9 +183,11 @@ class SQLiteReader:
             except SourceError as error:
                 if rows == 1 or TOO_WIDE not in error.message:
                     raise
-                if not in_rowid_order(extract):
-                    # A second statement may give the rows in another order: all rows of the unit
-                    # are read one by one.
+                reserved = extract.snapshot is not None and extract.snapshot.kind == RESERVATION
+                if not (reserved and is_plain(extract)):
+                    # A second statement may give the rows in another order: SQLite may use any
+                    # index for a view, a query or a condition, and without a reservation other
+                    # programs may change the rows. All rows of the unit are read one by one.
                     self._one_by_one = True
                     raise ReadAgain from error
                 rows, stretch_rows = max(1, rows // NARROWER), longest
@@ -209,7 +212,7 @@ class SQLiteReader:
     def _stream(self, sql: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the result without its first row, which only fixes the types."""
         try:
-            with _driver_errors(self._path):
+            with driver_errors(self._path, *self._errors):
                 self._begin_statement(sql, batch_rows)
                 pending = 1
                 for batch in self._rows:
@@ -219,7 +222,7 @@ class SQLiteReader:
             self._end_statement()
 
     def _values(self, sql: str) -> tuple[Any, ...] | None:
-        with _driver_errors(self._path):
+        with driver_errors(self._path, *self._errors):
             self._begin_statement(sql, 1)
             batch = next(self._rows, None)
         self._end_statement()
@@ -245,22 +248,18 @@ class SQLiteReader:
 
     def _refusal(self, extract: Extract, selector: Selector, error: SourceError) -> UnloaderError:
         """Return the value that stopped the reading, if it was one; else the error itself."""
-        if OVERFLOW not in error.message:
-            return error
-        for names, sql in searches(extract, selector):
-            row = self._values(sql)
-            for name, storage in zip(names, row[1:] if row else (), strict=False):
-                if row is not None and storage is not None:
-                    return foreign_value(extract, name, storage, row[0])
+        for names, sql in searches(extract, selector) if OVERFLOW in error.message else ():
+            rowid, *classes = self._values(sql) or (None,)
+            for name, storage in zip(names, classes, strict=False):
+                if storage is None:
+                    continue
+                (column,) = (each for each in extract.projection.columns if each.name == name)
+                declared = f" declared {column.source_type}" if column.source_type else ""
+                place = f" in the row with rowid {rowid}" if rowid is not None else ""
+                return OutputFailed(
+                    f"column {name} of {extract.table.label},{declared} read as "
+                    f"{column.output_type}, holds a value of storage class {storage}{place}",
+                    f"write the column as exact text with --as-text {name}, or leave it out with "
+                    f"--exclude {name}",
+                )
         return error
-
-
-@contextmanager
-def _driver_errors(doing: str) -> Iterator[None]:
-    from adbc_driver_manager import Error
-    from pyarrow import ArrowException
-
-    try:
-        yield
-    except (Error, ArrowException, OSError) as error:
-        raise driver_error(doing, str(error)) from error

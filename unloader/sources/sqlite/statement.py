@@ -15,7 +15,6 @@ rows out as they come; the parent counts by a function of its connection. See
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +22,7 @@ from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo, WholeTable
 from unloader.errors import OutputFailed
-from unloader.model import Extract, ReadColumn, SampledKeys
+from unloader.model import Extract, ReadColumn
 from unloader.sources.readings import ColumnReadings, Reading
 from unloader.sources.statement import is_sampled, quoted, relation_of, row_conditions, select
 from writers.schema import pc
@@ -138,26 +137,6 @@ def first_row(columns: Sequence[ReadColumn]) -> str:
     )
 
 
-def refused_class(column: ReadColumn, value: str) -> str | None:
-    """Return the SQL condition under which a value stops the unit; None where none can."""
-    if _is_pair(column) or column.expression == value:
-        return None
-    storage = next(key for key, kind in _ARROW.items() if kind == column.output_type)
-    return f"typeof({value}) NOT IN ('{storage}', 'null')"
-
-
-def foreign_value(extract: Extract, name: str, storage: str, rowid: str | None) -> OutputFailed:
-    (column,) = (column for column in extract.projection.columns if column.name == name)
-    declared = f" declared {column.source_type}" if column.source_type else ""
-    place = f" in the row with rowid {rowid}" if rowid is not None else ""
-    return OutputFailed(
-        f"column {name} of {extract.table.label},{declared} read as {column.output_type}, "
-        f"holds a value of storage class {storage}{place}",
-        f"write the column as exact text with --as-text {name}, or leave it out with --exclude "
-        f"{name}",
-    )
-
-
 def conform(
     batch: pa.RecordBatch, columns: Sequence[ReadColumn], schema: pa.Schema
 ) -> pa.RecordBatch:
@@ -167,17 +146,7 @@ def conform(
     """
     import pyarrow as pa
 
-    arrays = list(_merged(iter(batch.columns), columns))
-    for array, column in zip(arrays, columns, strict=True):
-        if column.output_type == "string":
-            try:
-                array.validate(full=True)
-            except pa.ArrowInvalid as error:
-                raise _not_utf8(column) from error
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterator[pa.Array]:
+    arrays, found = [], iter(batch.columns)
     for column in columns:
         array = next(found)
         if _is_pair(column):
@@ -187,19 +156,22 @@ def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterato
                 from writers.text.number_texts import float_texts
 
                 array = pc.coalesce(array, float_texts(reals))
-        yield array
+        if column.output_type == "string":
+            try:
+                array.validate(full=True)
+            except pa.ArrowInvalid as error:
+                name = quoted(column.name)
+                raise OutputFailed(
+                    f"column {column.name} holds text that is not valid UTF-8",
+                    f"leave the column out with --exclude {column.name}, or read its bytes: "
+                    f"--query with CAST({name} AS BLOB) AS {name}",
+                ) from error
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _is_pair(column: ReadColumn) -> bool:
     return column.expression.startswith(_EXACT)
-
-
-def _not_utf8(column: ReadColumn) -> OutputFailed:
-    return OutputFailed(
-        f"column {column.name} holds text that is not valid UTF-8",
-        f"leave the column out with --exclude {column.name}, or read its bytes: --query with "
-        f"CAST({quoted(column.name)} AS BLOB) AS {quoted(column.name)}",
-    )
 
 
 RESERVATION = "write-reservation"
@@ -224,17 +196,7 @@ def conditions(extract: Extract, selector: Selector | None) -> list[str]:
     return found + row_conditions(extract)
 
 
-def in_rowid_order(extract: Extract) -> bool:
-    """Return whether `selector_statement` gives rows in the order of their rowid, each time.
-
-    For a view, a query or a condition SQLite may use any index. Without a reservation, other
-    programs may change the rows between two statements.
-    """
-    reserved = extract.snapshot is not None and extract.snapshot.kind == RESERVATION
-    return reserved and _is_plain(extract)
-
-
-def _is_plain(extract: Extract) -> bool:
+def is_plain(extract: Extract) -> bool:
     """Return whether a table is read from end to end; with no index it comes by its rowid."""
     return extract.query is None and extract.where is None and extract.table.row_ranges
 
@@ -249,22 +211,28 @@ def selector_statement(
 ) -> str:
     """Return the statement that reads the rows of a selector, or a stretch of them.
 
-    Its first row is not from the table: it fixes the types of the result.
-
-    Args:
-        skip: Leave out as many rows, in the order in which SQLite gives them.
-        rows: How many rows follow; None for all that are left.
-        widest_bytes: A row with more in its texts and blobs stops the statement, before it reaches
-            the driver.
+    Its first row is not from the table: it fixes the types of the result. `skip` rows are left out,
+    in the order in which SQLite gives them; `rows` follow, None for all. A row with more than
+    `widest_bytes` in its texts and blobs stops the statement, before it reaches the driver.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
     where = conditions(extract, selector)
     if widest_bytes is not None:
-        where += _guards(extract, widest_bytes)
+        # No value is read for its length.
+        relation = relation_name(extract.table, extract.query)
+        values = [
+            value_of(column.name, relation)
+            for column in columns
+            if column.output_type in ("string", "binary")
+        ]
+        for start in range(0, len(values), _COLUMNS_PER_SEARCH):
+            part = values[start : start + _COLUMNS_PER_SEARCH]
+            width = " + ".join(f"ifnull(octet_length({value}), 0)" for value in part)
+            where.append(f"({width} <= {widest_bytes} OR {_STOP_WIDE})")
     # An index that holds all columns would be read in its own order.
-    relation = relation_of(extract) + (" NOT INDEXED" if _is_plain(extract) else "")
-    found = select(items, relation, where)
+    source = relation_of(extract) + (" NOT INDEXED" if is_plain(extract) else "")
+    found = select(items, source, where)
     most = rows
     # The worker counts the rows of a sample.
     if extract.limit_rows is not None and extract.keys is None:
@@ -276,24 +244,9 @@ def selector_statement(
     return f"SELECT {first_row(columns)} UNION ALL {found}"
 
 
-def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:
-    """Yield conditions that stop the statement at a wide row; no value is read for its length."""
-    relation = relation_name(extract.table, extract.query)
-    values = [
-        value_of(column.name, relation)
-        for column in extract.projection.columns
-        if column.output_type in ("string", "binary")
-    ]
-    for start in range(0, len(values), _COLUMNS_PER_SEARCH):
-        part = values[start : start + _COLUMNS_PER_SEARCH]
-        width = " + ".join(f"ifnull(octet_length({value}), 0)" for value in part)
-        yield f"({width} <= {widest_bytes} OR {_STOP_WIDE})"
-
-
 def sample_statement(extract: Extract, selector: Selector, rows: int) -> str:
-    """Return the statement for the first rows of a selector's range, without the user's condition.
-
-    The row of `first_row` comes before them.
+    """Return the statement for the first rows of a selector's range, after `first_row`, without
+    `--where`.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
@@ -311,9 +264,9 @@ def searches(extract: Extract, selector: Selector) -> Iterator[tuple[tuple[str, 
     refused = []
     for column in extract.projection.columns:
         value = value_of(column.name, relation)
-        bad = refused_class(column, value)
-        if bad is not None:
-            refused.append((column.name, value, bad))
+        if not _is_pair(column) and column.expression != value:
+            storage = next(key for key, kind in _ARROW.items() if kind == column.output_type)
+            refused.append((column.name, value, f"typeof({value}) NOT IN ('{storage}', 'null')"))
     rowid = _rowid(extract.table)
     for start in range(0, len(refused), _COLUMNS_PER_SEARCH):
         part = refused[start : start + _COLUMNS_PER_SEARCH]
@@ -342,33 +295,6 @@ def _range(table: TableInfo, selector: Selector) -> Iterator[str]:
 def _rowid(table: TableInfo) -> str | None:
     name = attribute(table.columns[0], ROWID) if table.columns else None
     return None if name is None else f"{quoted(table.name)}.{name}"
-
-
-_FUNCTION = "unloader_is_sampled"
-
-
-def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    if attribute(column, READING) == "real":
-        return None
-    value = quoted(column.name)
-    whole = f"CAST({value} AS INTEGER)"
-    real = f"CAST(CASE WHEN {value} = {whole} THEN {whole} ELSE {value} END AS TEXT)"
-    text = (
-        f"CASE typeof({value}) WHEN 'text' THEN {value} WHEN 'integer' THEN CAST({value} AS TEXT) "
-        f"WHEN 'blob' THEN lower(hex({value})) WHEN 'real' THEN {real} END"
-    )
-    return SampledKeys(column=column.name, share=share, text=text, condition="")
-
-
-def counted_condition(extract: Extract) -> list[str]:
-    keys = extract.keys
-    if keys is None:
-        return []
-    return [f"{_FUNCTION}(CAST({keys.text} AS BLOB), {keys.share!r})"]
-
-
-def add_function(connection: sqlite3.Connection) -> None:
-    connection.create_function(_FUNCTION, 2, is_sampled, deterministic=True)
 
 
 def with_key(extract: Extract) -> Extract:

@@ -24,7 +24,7 @@ from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.questions import project
 from unloader.sources.readings import OutputNeeds
-from unloader.sources.sqlite import session as sqlite_session
+from unloader.sources.sqlite import catalog as sqlite_catalog
 from unloader.sources.sqlite.source import SQLiteSource
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -203,7 +203,7 @@ def test_a_busy_writer_is_named(
     path: Path, hold: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While another program writes, the snapshot fails, may be retried and names the way out."""
-    monkeypatch.setattr(sqlite_session, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(sqlite_catalog, "BUSY_SECONDS", 0.2)
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         with pytest.raises(TransientSourceError) as caught:
             catalog.snapshot("snapshot")

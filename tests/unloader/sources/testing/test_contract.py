@@ -26,7 +26,6 @@ from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.file_state import database_path
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.catalog import SQLiteCatalog
-from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
 
@@ -133,7 +132,7 @@ class BrokenSource(SQLiteSource):
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the broken catalog."""
-        catalog = self.catalog(Session(database_path(spec)))
+        catalog = self.catalog(database_path(spec))
         catalog.breaks = self.breaks
         return catalog
 
