@@ -218,7 +218,7 @@ class Catalog(Protocol):
     def encodes(self, text: TextFormat) -> bool:
         """Return whether readings for the use `encoded` give this dialect to the byte.
 
-        The reader is then a `TextReader`. Optional: the source renders no text.
+        The reader then has `encoded`. Optional: the source renders no text.
         """
         return False
 
@@ -326,7 +326,10 @@ class Catalog(Protocol):
 
 
 class Reader(Protocol):
-    """A worker's connection: reads units one after the other at the run's snapshot."""
+    """A worker's connection: reads units one after the other at the run's snapshot.
+
+    A reader inherits from this class.
+    """
 
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
@@ -347,26 +350,21 @@ class Reader(Protocol):
             ReadAgain: The unit must be read once more, in another way.
         """
 
-    def close(self) -> None:
-        """Close the connection; never raises."""
-
-
-class TextReader(Reader, Protocol):
-    """A reader whose database can render delimited text itself."""
+    encoded_rows: int = 0
+    """Rows of the last exhausted `encoded` call, as the database counted them."""
 
     def encoded(
         self, extract: Extract, piece: Piece, text: TextFormat
     ) -> Iterator[tuple[Text, ...]]:
-        """Yield the rows of a piece as finished text in the dialect.
+        """Yield the rows of a piece as text that the database renders in the dialect.
 
         Each item is some chunks in order, each chunk whole records. Only called where the
-        projection's route is `encoded`. After the last piece `encoded_rows` holds the database's
-        own count of the rows it sent.
+        projection's route is `encoded`. Optional: the source renders no text.
         """
+        raise UsageError("this source renders no text")
 
-    @property
-    def encoded_rows(self) -> int:
-        """Rows of the last exhausted `encoded` call, as the database counted them."""
+    def close(self) -> None:
+        """Close the connection; never raises."""
 
 
 class Source(Protocol):
@@ -458,16 +456,13 @@ def unit_batches(
 
 
 def unit_text(
-    reader: TextReader,
+    reader: Reader,
     extract: Extract,
     unit: WorkUnit,
     text: TextFormat,
     counted: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[tuple[Text, ...]]:
-    """Yield the rows of a unit as text; errors as for `TextReader.encoded`.
-
-    `counted` is called after each piece with the rows that the database counted.
-    """
+    """Yield the rows of a unit as text; call `counted` with the database's count of each piece."""
     left = extract.limit_rows
     for piece in unit.pieces:
         if left is not None and left <= 0:

@@ -77,11 +77,7 @@ def describe_tables(
 def hold_tables(
     catalog: Catalog, tables: Sequence[Held], observe: Observer = silent
 ) -> tuple[SourceError | None, ...]:
-    """Hold each table unchanged; return the error of each, or None.
-
-    A notice is observed for each kind of object that is not held. What concerns all tables is
-    raised.
-    """
+    """Hold each table unchanged, observe what is not held, return the error of each, or None."""
     found = catalog.hold_tables(tables)
     for text in catalog.unheld():
         observe(Notice(text=text))
@@ -101,8 +97,7 @@ def describe_query(catalog: Catalog, query: str) -> TableInfo:
 def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
     """Return how many rows a run reads, counted by the database.
 
-    Only for a sample or a part do the units of the plan determine the rows. Otherwise the rows of
-    the extract are counted, without the plan.
+    The plan's units determine the rows only of a sample or a part; otherwise it is not used.
     """
     if plan.has_all_units:
         return catalog.count(extract)
@@ -110,7 +105,6 @@ def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
 
 
 def check_able(catalog: Catalog, option: str) -> None:
-    """Raise `UsageError` if the source cannot read a part of the rows."""
     if not catalog.capabilities.samples:
         raise UsageError(
             f"--{option} does not apply to this source, which cannot choose rows", "leave it out"
@@ -118,10 +112,7 @@ def check_able(catalog: Catalog, option: str) -> None:
 
 
 def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float) -> SampledKeys:
-    """Return the sample of a column's values, a share between 0 and 1.
-
-    `UsageError` where values of the column's type cannot be keys.
-    """
+    """Return the sample of a column's values; `UsageError` where they cannot be keys."""
     found = catalog.sampled_keys(column, share)
     if found is None:
         raise UsageError(
@@ -141,9 +132,6 @@ def project(
     as_text: Sequence[str] = (),
     values: ValueOptions | None = None,
 ) -> Projection:
-    """Return the projection of a table or query for some outputs, from the source's readings.
-
-    `SourceError` where a column cannot be read exactly, or an added one has another's name.
-    """
+    """Return the projection of a table or query for some outputs; errors as for `choose`."""
     readings = catalog.readings(table, query, values or ValueOptions())
     return choose(readings, outputs, as_text=as_text, encodes=catalog.encodes)

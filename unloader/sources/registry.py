@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from unloader.errors import ConfigError, Interrupted
 from unloader.model import SourceSpec
-from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
+from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE, learn
 from unloader.request.locations import UrlForm
+from unloader.secrets.secret_places import keyring_password, secret_in
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -70,23 +73,22 @@ def schemes() -> tuple[str, ...]:
 def source_of(scheme: str) -> Source:
     """Return the source for a URL scheme; `ConfigError` with the known ones for any other."""
     scheme = ALIASES.get(scheme, scheme)
-    target = SOURCES.get(scheme)
-    if target is None:
-        for point in _installed():
-            if point.name == scheme:
-                try:
-                    return cast("Source", point.load()())
-                except Exception as error:
-                    package = point.dist.name if point.dist is not None else "a package"
-                    raise ConfigError(
-                        f"the source {point.name!r} of {package} ({point.value}) cannot be loaded: "
-                        f"{type(error).__name__}: {error}",
-                        "correct or remove that package",
-                    ) from error
+    if scheme in SOURCES:
+        module, _, name = SOURCES[scheme].partition(":")
+        return cast("Source", getattr(import_module(module), name)())
+    point = next((each for each in _installed() if each.name == scheme), None)
+    if point is None:
         known = ", ".join(schemes())
         raise ConfigError(f"the source {scheme}:// is unknown", f"use one of: {known}")
-    module, _, name = target.partition(":")
-    return cast("Source", getattr(import_module(module), name)())
+    try:
+        return cast("Source", point.load()())
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else "a package"
+        raise ConfigError(
+            f"the source {point.name!r} of {package} ({point.value}) cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            "correct or remove that package",
+        ) from error
 
 
 def unknown_to(kind: str) -> frozenset[str]:
@@ -95,19 +97,15 @@ def unknown_to(kind: str) -> frozenset[str]:
     return frozenset(name.replace("-", "_") for name in names - set(source_of(kind).options))
 
 
-_OURS = {**{scheme: scheme for scheme in SOURCES}, **ALIASES}
-
-
 class _Kinds(Mapping[str, str]):
     """Every known scheme and its kind of source.
 
-    Installed packages are searched only for a scheme that is not ours: the search takes longer than
-    reading a URL and all the options.
+    Installed packages are searched only for a scheme that is not ours, as the search is slow.
     """
 
     def __getitem__(self, scheme: str) -> str:
-        if scheme in _OURS:
-            return _OURS[scheme]
+        if scheme in SOURCES or scheme in ALIASES:
+            return ALIASES.get(scheme, scheme)
         if any(point.name == scheme for point in _installed()):
             return scheme
         raise KeyError(scheme)
@@ -133,16 +131,13 @@ def url_form(kind: str) -> UrlForm:
 
 def missing_driver(error: ImportError, extra: str) -> ConfigError:
     """Return the error for a driver that is not installed, with the command that brings it."""
-    if not isinstance(error, ModuleNotFoundError):
-        # The driver is installed: one of its libraries or the memory for it is missing.
-        return ConfigError(
-            f"cannot load the driver module {error.name or extra!r}: {error}",
-            "raise the memory limit, or remove the driver with pip and reinstall it: pip install "
-            f"'unloader[{extra}]'",
-        )
+    install = f"pip install 'unloader[{extra}]'"
+    if isinstance(error, ModuleNotFoundError):
+        return ConfigError(f"the driver module {error.name!r} is not installed", install)
+    # The driver is installed: one of its libraries or the memory for it is missing.
     return ConfigError(
-        f"the driver module {error.name!r} is not installed",
-        f"pip install 'unloader[{extra}]'",
+        f"cannot load the driver module {error.name or extra!r}: {error}",
+        f"raise the memory limit, or remove the driver with pip and reinstall it: {install}",
     )
 
 
@@ -186,10 +181,9 @@ def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
 
 
 def open_unless(stop: Callable[[], bool], spec: SourceSpec) -> Catalog:
-    """Open a source in the parent; stop waiting for it as soon as `stop` returns True.
+    """Open a source in the parent; raise `Interrupted` as soon as `stop` returns True.
 
-    Without this, a host that accepts the connection and does not answer would block Ctrl-C until
-    the driver gives up. `stop` is called several times a second; `Interrupted` where it stops.
+    Without this, a host that accepts the connection and does not answer would block Ctrl-C.
     """
     source = source_of(spec.kind)
     if not source.waits_for_network:
@@ -214,3 +208,27 @@ def in_thread(call: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="connect", daemon=True).start()
     return done
+
+
+def password_of(spec: SourceSpec) -> str | None:
+    """Return the password the reference points at, None to leave it to the driver's own ways.
+
+    `ConfigError` where its file or keyring cannot be used.
+    """
+    kind, name, password = spec.secret.kind, spec.secret.name, None
+    if kind == "environment":
+        password = os.environ.get(name)
+    if kind == "file":
+        text = secret_in(Path(name), "password file", "check --password-file")
+        password = text.partition("\n")[0].rstrip("\r")
+    if kind == "keyring":
+        service, _, user = name.rpartition("/")
+        password = keyring_password(service, user)
+    learn(password)
+    return password
+
+
+def state_directory() -> Path:
+    """Return where this user's state is kept: `unloader` in XDG_STATE_HOME, if that is set."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state")) / "unloader"

@@ -41,7 +41,6 @@ from unloader.secrets.keys import masking_keys
 from unloader.sources.base import (
     SHARES,
     Reader,
-    TextReader,
     is_large_row,
     read_again,
     unit_batches,
@@ -296,7 +295,7 @@ def _read_unit(
 ) -> _Rows:
     if task.extract.projection.route == "encoded":
         text = cast(TextFormat, task.spec.format)
-        items: Iterator[Any] = unit_text(cast(TextReader, reader), task.extract, unit, text)
+        items: Iterator[Any] = unit_text(reader, task.extract, unit, text)
     else:
         # Several batches, so that the first one's wait can be told apart from the others'.
         batch = max(1, min(task.fetch_bytes // SHARES, share // _BATCHES))

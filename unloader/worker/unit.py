@@ -29,7 +29,6 @@ from unloader.sources.base import (
     ReadAgain,
     Reader,
     Text,
-    TextReader,
     is_large_row,
     read_again,
     unit_batches,
@@ -68,7 +67,7 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
     progress = Progress(task.unit.id, report)
     with notified_of_waits(progress.waits_for_room):
         if task.extract.projection.route == "encoded":
-            return _copy_encoded(task, cast(TextReader, reader), progress)
+            return _copy_encoded(task, reader, progress)
         return read_again(lambda: _copy_batches(task, reader, progress))
 
 
@@ -178,7 +177,7 @@ def _open_file(output: OutputTask, schema: Any) -> Writer:
     return open_writer(spec, schema, output.stem, writes_header=output.writes_header)
 
 
-def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> UnitResult:
+def _copy_encoded(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:
     (output,) = task.outputs
     rows_in = RowEstimate()
     counted: list[int] = []

@@ -147,7 +147,7 @@ import sys
 from unloader.errors import ConfigError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import redact
-from unloader.sources.password import password_of
+from unloader.sources.registry import password_of
 
 reference = SecretReference(kind="keyring", name=sys.argv[1])
 spec = SourceSpec(kind="postgresql", location="postgresql://etl@db01/x", secret=reference)

@@ -13,7 +13,7 @@ from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
-from unloader.sources.base import SHARES, Source, batch_rows
+from unloader.sources.base import SHARES, Reader, Source, batch_rows
 from unloader.sources.duckdb.catalog import (
     FILE,
     HEADER_BYTES,
@@ -119,7 +119,7 @@ WIDE_BATCH_ROWS = (64, 4)
 that did not fit under the cap before."""
 
 
-class DuckDBReader:
+class DuckDBReader(Reader):
     """A worker's read-only connection."""
 
     def __init__(self, connection: Any, file: FileAtSnapshot) -> None:

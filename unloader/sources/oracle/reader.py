@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
-from unloader.sources.base import ReadAgain
+from unloader.sources.base import ReadAgain, Reader
 from unloader.sources.base import batch_rows as usual_rows
 from unloader.sources.oracle.arrow import (
     BatchMaker,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class OracleReader:
+class OracleReader(Reader):
     """A worker's session; units are read at the snapshot that their extract names."""
 
     def __init__(self, spec: SourceSpec, snapshot: Snapshot | None) -> None:

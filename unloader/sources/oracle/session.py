@@ -47,12 +47,12 @@ from unloader.model import SourceSpec
 from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE, redact
 from unloader.secrets.secret_places import check_private, secret_in
 from unloader.sources.oracle.errors import code_of, is_dead, one_line, translated
-from unloader.sources.password import password_of
 from unloader.sources.registry import (
     TOKEN_FILE,
     TOKEN_KEY_FILE,
     WALLET_PASSWORD_FILE,
     in_thread,
+    password_of,
 )
 from writers.files.regular import read_regular
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,32 +24,35 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
-from unloader.request.names import no_such_table, resolve
-from unloader.selection.listing import ListedTable, Listing, Obstacle
+from unloader.request.names import matching_partitions, no_such_table, resolve
+from unloader.selection.listing import (
+    ListedTable,
+    Listing,
+    Obstacle,
+    UnreadableColumn,
+    family_of,
+)
 from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, result_or_error
 from unloader.sources.postgres import relations
 from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.keeping import kept_by_another, start_keeper
 from unloader.sources.postgres.relations import (
+    ROWS,
     SHORT_SECONDS,
     batches,
-    counted,
-    counted_together,
     described,
-    described_tables,
-    listed_tables,
     summed,
 )
 from unloader.sources.postgres.session import (
-    EXPORTED,
+    PARENT_GATHER,
     Session,
-    check_unchanged,
     enter,
     export,
     session_in,
     session_name,
 )
 from unloader.sources.postgres.statement import (
+    EXPORTED,
     HASHING,
     HASHING_IN_UTF8,
     encodable,
@@ -60,6 +64,7 @@ from unloader.sources.postgres.statement import (
     sampled_keys,
     selector_statement,
 )
+from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
     Hasher,
@@ -69,17 +74,16 @@ from unloader.sources.statement import (
     literal,
     qualified,
     query_table,
+    quoted,
+    row_conditions,
     select,
+    select_count,
     select_list,
 )
 
 if TYPE_CHECKING:
     from unloader.sources.postgres.keeping import Kept
     from writers.model import TextFormat
-
-
-NAMES_SHOWN = 10
-"""Of foreign tables in one line of the log."""
 
 
 LOAD_PROGRAM = "unloader-load"
@@ -98,6 +102,11 @@ _ACTIVE = (
 within one the view would keep the state of its first query."""
 
 
+_MEANT = "SELECT pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+"""Names that need no quotes, so that the server reads them in lower case."""
+
+
 class PostgresCatalog(Catalog):
     """The parent's session; it holds the snapshot until it is closed."""
 
@@ -109,17 +118,15 @@ class PostgresCatalog(Catalog):
         samples=True,
     )
 
-    def __init__(self, session: Session, spec: SourceSpec) -> None:
-        self._session = session
+    def __init__(self, spec: SourceSpec, session: Session | None = None) -> None:
+        """Connect, except with an open session; the catalog closes either."""
+        self._session = session or Session(spec, gather=PARENT_GATHER)
         self._spec = spec
         self._kept: Kept | None = None
-        self._cancelled = False
-        self._in_snapshot = False
-        self._name = session_name(spec)
+        self._cancelled = self._in_snapshot = False
         self._policies_apply = spec.session.enable_row_security
-        parts = urlsplit(spec.location)
-        self._where = parts.path.lstrip("/") or "the database"
-        self.server_version = f"PostgreSQL {session.value('SHOW server_version')}"
+        self._where = urlsplit(spec.location).path.lstrip("/") or "the database"
+        self.server_version = f"PostgreSQL {self._session.value('SHOW server_version')}"
 
     def tables(self) -> tuple[TableSummary, ...]:
         found = relations.readable(self._session)
@@ -135,9 +142,29 @@ class PostgresCatalog(Catalog):
             return described(self._session, {oid: (schema, name)}, observe)[oid]
 
     def list_tables(self) -> Listing:
-        """Return all tables as of the snapshot; rights are as of now."""
+        """Return all tables as of the snapshot, also the database's own; rights are as of now."""
+        self._session.value(relations.SEE_CHANGES)
+        found = []
+        for row in self._session.rows(relations.TABLES, None):
+            name = qualified(row.schema, row.name)
+            grant = f"GRANT SELECT ON TABLE {name} TO {quoted(row.reader)}"
+            what = f"may not be read by user {row.reader}"
+            hidden = row.hidden_columns if row.read_some and not row.gone else None
+            table = ListedTable(
+                schema=row.schema,
+                name=row.name,
+                kind=row.kind,
+                family=family_of(row.kind),
+                system=row.system,
+                part_of=tuple(row.parent) if row.parent else None,
+                obstacles=tuple(relations.obstacles(row, self._policies_apply)),
+                unreadable=tuple(
+                    UnreadableColumn(name=each, what=what, mend=(grant,)) for each in hidden or ()
+                ),
+            )
+            found.append(table)
         return Listing.of(
-            listed_tables(self._session, policies_apply=self._policies_apply),
+            found,
             folding=self.capabilities.folding,
             default_schemas=relations.users_schemas(self._session, implicit=True),
             where=self._where,
@@ -146,10 +173,21 @@ class PostgresCatalog(Catalog):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
+        session = self._session
         with self._apart():
-            return described_tables(
-                self._session, tables, policies_apply=self._policies_apply, observe=observe
-            )
+            observe(PhaseStarted(phase="columns"))
+            oids = relations.oids_of(session, [table.key for table in tables])
+            infos = described(session, {oid: tables[at].key for at, oid in oids.items()}, observe)
+            # Last, so that tables dropped during the other queries are known, too.
+            session.value(relations.SEE_CHANGES)
+            against: dict[int, Obstacle] = {}
+            for row in session.rows(relations.TABLES, list(infos)):
+                for obstacle in relations.obstacles(row, self._policies_apply):
+                    against.setdefault(int(row.oid), obstacle)
+        return tuple(
+            against.get(oids[at], infos[oids[at]]) if at in oids else GONE
+            for at in range(len(tables))
+        )
 
     def describe_query(self, query: str) -> TableInfo:
         with self._apart():
@@ -174,7 +212,8 @@ class PostgresCatalog(Catalog):
             leaves = relations.leaves_of(self._session, [oid]).get(oid, ())
             found = relations.policies(self._session, [(table.schema, table.name)])
         missing = [
-            f"SELECT on {qualified(*leaf.relation)} is missing: without it the table is one unit"
+            f"SELECT on {qualified(leaf.schema, leaf.relation)} is missing: "
+            "without it the table is one unit"
             for leaf in leaves
             if not leaf.granted
         ]
@@ -207,8 +246,7 @@ class PostgresCatalog(Catalog):
         return Snapshot(kind=EXPORTED, value=value, taken_at=now)
 
     def check_snapshot(self) -> None:
-        with self._holding():
-            self._session.value("SELECT 1")
+        self.ping()
         if self._kept is not None:
             self._kept.check()
 
@@ -220,7 +258,7 @@ class PostgresCatalog(Catalog):
     def keep_until_gone(self, marks: Sequence[str]) -> str:
         if self._kept is None or not marks:
             return ""
-        self._kept.keep_until_gone(tuple(marks))
+        self._kept.ask("keep_until_gone", tuple(marks))
         return self.kept_until()
 
     def kept_until(self) -> str:
@@ -257,7 +295,7 @@ class PostgresCatalog(Catalog):
         with self._apart():
             self._lock([(extract, selectors)])
         if self._kept is not None:
-            self._kept.hold(extract, selectors)
+            self._kept.ask("hold", extract, selectors)
 
     def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
         """Lock many tables as `hold` locks one.
@@ -319,31 +357,37 @@ class PostgresCatalog(Catalog):
         named = [each for each in read if each[0].query is None]
         names = sorted({relation_name(*each) for each in named})
         whole = {relation_name(*each) for each in named if not reads_only_one(each[1])}
-        locked = set(relations.lock(self._session, names, whole))
+        locked = []
+        if names:
+            lockable = self._session.rows(relations.LOCKABLE, names, list(whole))
+            locked = [row.name for row in lockable]
+        for batch in batches(locked):
+            several = ", ".join(f"ONLY {name}" for name in batch)
+            self._session.execute(f"LOCK TABLE {several} IN ACCESS SHARE MODE")
         # Columns are named: the planner leaves out relations that only unselected columns read.
-        others: dict[str, None] = {}
+        others, known = dict[str, None](), set(locked)
         with self._session.users_path():
             for extract, selector in read:
                 columns = select_list(extract.projection.columns)
                 sql = f"EXPLAIN {select(columns, relation_of(extract, selector), ())}"
                 if extract.query is not None:
                     self._session.rows(sql)  # It takes one statement only, whatever the text is.
-                elif relation_name(extract, selector) not in locked:
+                elif relation_name(extract, selector) not in known:
                     others[sql] = None
             for batch in batches(list(others)):
                 self._session.execute("; ".join(batch))
         texts = any(each.query is not None or each.where is not None for each, _ in tables)
-        check_unchanged(relations.changed(self._session, names, by_name=texts))
+        relations.check_unchanged(self._session, names, by_name=texts)
 
     def unheld(self) -> tuple[str, ...]:
         with self._holding():
             found = self._session.rows(relations.FOREIGN) if self._in_snapshot else []
         if not found:
             return ()
-        names = [str(row[0]) for row in found]
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        names = ", ".join(str(row[0]) for row in found[:10])
+        more = f" and {len(found) - 10} more" if len(found) > 10 else ""
         return (
-            f"rows come from foreign tables: {', '.join(names[:NAMES_SHOWN])}{more}; the snapshot "
+            f"rows come from foreign tables: {names}{more}; the snapshot "
             "and the locks of this server do not cover them, so the run may read a part of a "
             "change",
         )
@@ -356,19 +400,73 @@ class PostgresCatalog(Catalog):
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:
+        session = self._session
+        conditions, most = row_conditions(extract), extract.limit_rows
+        key = (extract.table.schema or "", extract.table.name)
+        name = qualified(*key)
         with self._apart():
-            rows = counted(self._session, extract)
+            if extract.query is not None:
+                sql = select_count(derived_table(extract.query), conditions, most, ROWS)
+                rows = relations.number(session, sql)
+            else:
+                oid = session.value("SELECT $1::text::regclass::oid", name)
+                leaves = relations.leaves_of(session, [oid]).get(oid, [])
+                if extract.partitions:
+                    parts = relations.partitions(leaves, extract.table.name)
+                    asked = matching_partitions((part.name for part in parts), extract.partitions)
+                    alone = [part.relation for part in parts if part.name in asked]
+                elif [leaf.oid for leaf in leaves] != [oid] and (
+                    any(not leaf.granted or leaf.guarded for leaf in leaves)
+                    or relations.policies(session, [key])
+                ):
+                    # Rows of partitions can be read through their table alone. Who has rights on
+                    # columns alone may not ask which partition a row is from.
+                    alone = None
+                    if session.value(relations.MAY_READ_TABLEOID, oid):
+                        oids = ", ".join(str(leaf.oid) for leaf in leaves)
+                        own = f"ARRAY[{oids}]::pg_catalog.oid[]"
+                        conditions.insert(0, f"{name}.tableoid OPERATOR(pg_catalog.=) ANY ({own})")
+                else:
+                    alone = [(leaf.schema, leaf.relation) for leaf in leaves]
+                if alone is None:
+                    rows = relations.number(session, select_count(name, conditions, most, ROWS))
+                else:
+                    alias = quoted(extract.table.name)
+                    rows = summed(
+                        session,
+                        [
+                            select_count(
+                                f"ONLY {qualified(*each)} AS {alias}", conditions, most, ROWS
+                            )
+                            for each in alone
+                            if each is not None
+                        ],
+                    )
+                    rows = rows if most is None else min(rows, most)
             if self._in_snapshot and reads_others(extract):
-                check_unchanged(relations.changed(self._session))
+                relations.check_unchanged(session)
         return rows
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-        """Return the rows of many tables, ordinary ones in one statement for a hundred of them."""
-        found: dict[int, int | SourceError] = {}
+        """Return the rows of many tables, single relations a hundred in one statement."""
+        session, found = self._session, dict[int, int | SourceError]()
         plain = [at for at, each in enumerate(extracts) if each.is_plain]
         for some in batches(plain):
+            keys = [(extracts[at].table.schema or "", extracts[at].table.name) for at in some]
+            counts = []
             with suppress(SourceError), self._apart():
-                found |= counted_together(self._session, {at: extracts[at] for at in some})
+                oids = relations.oids_of(session, keys)
+                leaves = relations.leaves_of(session, list(oids.values()))
+                for place, oid in oids.items():
+                    if [leaf.oid for leaf in leaves.get(oid, ())] == [oid]:
+                        relation = f"ONLY {qualified(*keys[place])} AS {quoted(keys[place][1])}"
+                        items = f"{some[place]} AS at, {ROWS} AS rows"
+                        counts.append(
+                            select(items, relation, row_conditions(extracts[some[place]]))
+                        )
+                with session.users_path():
+                    rows = session.rows(" UNION ALL ".join(counts)) if counts else ()
+                found |= {int(row.at): int(row.rows) for row in rows}
             self.check_snapshot()
         for at, extract in enumerate(extracts):
             if at not in found:
@@ -403,7 +501,7 @@ class PostgresCatalog(Catalog):
     def end_sessions_sql(self) -> str:
         return (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            f"WHERE application_name = {literal(self._name)}"
+            f"WHERE application_name = {literal(session_name(self._spec))}"
         )
 
     def open_load(self) -> LoadReader:
@@ -461,14 +559,21 @@ class PostgresCatalog(Catalog):
     def _resolve(self, table: TableName) -> tuple[int, str, str]:
         """Return oid, schema and name of the relation that the server finds under the name.
 
-        Another spelling in its search path counts only if the server finds nothing.
+        The server goes by the name's case and `search_path`. Another spelling in its search path
+        counts only if the server finds nothing.
         """
-        oid = relations.meant(self._session, table)
+        text = ".".join(
+            part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
+            for part in (table.schema, table.name)
+            if part is not None
+        )
+        with self._session.users_path():
+            oid = self._session.value(_MEANT, text)
         rows = relations.readable(self._session, oid)
         if oid is not None:
             if not rows:
                 raise no_such_table(table, (), self.capabilities.folding, self._where)
-            return oid, rows[0].schema, rows[0].name
+            return int(oid), rows[0].schema, rows[0].name
         listed = [_summary(row) for row in rows]
         found = resolve(
             table,

@@ -8,6 +8,7 @@ the connection is lost, or on request.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import signal
@@ -19,12 +20,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from unloader.errors import UnloaderError, failure_of
 from unloader.model import AttemptFailure, SourceSpec
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.keeping import OwnRecord, Record, boundary
+from unloader.sources.postgres.keeping import (
+    RECORD_SUFFIX,
+    Record,
+    boundary,
+    in_use,
+    remove,
+    use_of,
+)
 from unloader.sources.postgres.session import Session
 
 PROGRAM = "unloader-keeper"
@@ -35,110 +44,101 @@ _MISSES = 2
 """Looks one after the other at which no file names the run: one may be just being written."""
 
 
-class _Keeper:
-    """One keeper, from its first message to its end."""
+def _serve(pipe: Connection, source: SourceSpec, folder: str, tick_seconds: float) -> None:
+    """Connect, take the snapshot and record it; serve the run while it lives; wait for the end.
 
-    def __init__(
-        self, pipe: Connection, source: SourceSpec, folder: str, tick_seconds: float
-    ) -> None:
-        """Connect, take the snapshot, put it on record.
+    `folder` has the records; `tick_seconds` are between two looks at connection, run and clock.
+    """
+    seconds = source.session.keep_snapshot_seconds
+    # This process itself keeps the snapshot.
+    own = replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
+    session = Session(source, program=PROGRAM)
+    catalog = PostgresCatalog(own, session)
+    snapshot = catalog.snapshot("snapshot")
+    ends, misses = _now() + seconds, 0
+    facts = Record(
+        run_id=source.session.run_id,
+        source=source.location,
+        snapshot=snapshot.value,
+        taken_at=snapshot.taken_at,
+        kept_until=(datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds"),
+        server_process=int(session.value("SELECT pg_backend_pid()")),
+        process=os.getpid(),
+        host=platform.node(),
+        boundary=boundary(),
+    )
+    name = f"{facts.run_id or 'run'}.{os.urandom(4).hex()}"
+    path, draft = Path(folder, name + RECORD_SUFFIX), Path(folder, f".{name}.draft")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, 0o600)
+    # A process that finds the record finds it locked.
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-        `folder` has the records; `tick_seconds` are between two looks at connection, run and clock.
-        """
-        self._pipe: Connection | None = pipe
-        self._tick = tick_seconds
-        seconds = source.session.keep_snapshot_seconds
-        # This process itself keeps the snapshot.
-        own = replace(source, session=replace(source.session, keep_snapshot_seconds=0.0))
-        session = Session(source, program=PROGRAM)
-        self._catalog = PostgresCatalog(session, own)
-        snapshot = self._catalog.snapshot("snapshot")
-        self._ends = _now() + seconds
-        self._misses = 0
-        until = datetime.now(UTC) + timedelta(seconds=seconds)
-        self._facts = Record(
-            run_id=source.session.run_id,
-            source=source.location,
-            snapshot=snapshot.value,
-            taken_at=snapshot.taken_at,
-            kept_until=until.isoformat(timespec="seconds"),
-            server_process=int(session.value("SELECT pg_backend_pid()")),
-            process=os.getpid(),
-            host=platform.node(),
-            boundary=boundary(),
-        )
-        self._record = OwnRecord(Path(folder), self._facts)
-        pipe.send((str(self._record.path), self._facts))
+    def write() -> None:
+        data = encode(facts)
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
 
-    def run(self) -> None:
-        """Serve the run while it lives, then wait for the end."""
-        try:
-            due = self._next_look()
-            while True:
-                if self._answered(max(0.0, due - _now())):
-                    continue
-                if self._pipe is None and not self._facts.marks:
-                    return  # The run never came to where it could be continued.
-                if _now() >= due:
-                    if not self._is_needed():
-                        return
-                    due = self._next_look()
-        finally:
-            self._catalog.close()
-            self._record.remove()  # Last: then no process finds us.
+    def next_look() -> float:
+        now = _now()
+        return min(now + tick_seconds, ends) if ends > now else now + tick_seconds
 
-    def _answered(self, seconds: float) -> bool:
-        """Wait for a message and answer it; return False if none came."""
-        if self._pipe is None:
-            time.sleep(seconds)
-            return False
-        try:
-            if not self._pipe.poll(seconds):
-                return False
-            self._pipe.send(self._answer(self._pipe.recv()))
-        except (EOFError, OSError):
-            self._pipe = None  # The run has ended, one way or another.
-            return False
-        return True
-
-    def _answer(self, request: tuple[Any, ...]) -> AttemptFailure | None:
-        name, *arguments = request
+    def answer(name: str, *arguments: Any) -> AttemptFailure | None:
+        nonlocal facts
         try:
             if name == "hold":
-                self._catalog.hold(*arguments)
+                catalog.hold(*arguments)
             elif name == "keep_until_gone":
-                self._facts = replace(self._facts, marks=arguments[0])
-                self._record.write(self._facts)
+                facts = replace(facts, marks=arguments[0])
+                write()
             elif name == "check":
-                self._catalog.check_snapshot()
+                catalog.check_snapshot()
         except Exception as error:  # Every error is reported to the run.
             return failure_of(error)
         return None
 
-    def _is_needed(self) -> bool:
-        """Return whether the snapshot is there and anybody may still want it."""
-        try:
-            self._catalog.check_snapshot()
-        except UnloaderError:
-            return False
-        if not self._record.is_there:
-            return False
-        if self._record.in_use or self._pipe is not None:
-            return True
-        named = names_run(self._facts.marks, self._facts.run_id)
-        self._misses = 0 if named else self._misses + 1
-        return self._misses < _MISSES and _now() < self._ends
+    write()
+    os.close(os.open(use_of(path), flags, 0o600))
+    draft.rename(path)
+    pipe.send((str(path), facts))
+    has_run, due = True, next_look()
+    try:
+        while True:
+            left = max(0.0, due - _now())
+            try:
+                if not has_run:
+                    time.sleep(left)
+                elif pipe.poll(left):
+                    pipe.send(answer(*pipe.recv()))
+                    continue
+            except (EOFError, OSError):
+                has_run = False  # The run has ended, one way or another.
+            if not has_run and not facts.marks:
+                return  # The run never came to where it could be continued.
+            if _now() < due:
+                continue
+            try:
+                catalog.check_snapshot()
+                # Removing the record ends a keeper, too.
+                if not os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                    return
+            except (UnloaderError, OSError):
+                return
+            if not (has_run or in_use(path)):
+                misses = 0 if _names_run(facts) else misses + 1
+                if misses >= _MISSES or _now() >= ends:
+                    return
+            due = next_look()
+    finally:
+        catalog.close()
+        remove(path)  # Last: then no process finds us.
 
-    def _next_look(self) -> float:
-        now = _now()
-        return min(now + self._tick, self._ends) if self._ends > now else now + self._tick
 
-
-def names_run(marks: tuple[str, ...], run_id: str) -> bool:
+def _names_run(facts: Record) -> bool:
     """Return whether a file names the run, which can be continued, or cannot be read now."""
-    for mark in marks:
+    for mark in facts.marks:
         try:
-            if run_id in Path(mark).read_text(encoding="utf-8", errors="replace"):
+            if facts.run_id in Path(mark).read_text(encoding="utf-8", errors="replace"):
                 return True
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -166,14 +166,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _asked_to_end)
     os.umask(0o077)
     try:
-        keeper = _Keeper(pipe, *pipe.recv())
+        _serve(pipe, *pipe.recv())
     except EOFError:
         return
     except Exception as error:  # Every error is reported to the run.
         with suppress(OSError):
             pipe.send(failure_of(error))
-        return
-    keeper.run()
 
 
 if __name__ == "__main__":

@@ -24,19 +24,20 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.json import Decoder, encode
+from msgspec.json import decode
 from msgspec.structs import asdict
 
-from partition_planner.model import Selector
 from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError, error_of
-from unloader.model import AttemptFailure, Extract, SourceSpec
+from unloader.model import AttemptFailure, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.registry import state_directory
 from writers.files.regular import open_regular, read_regular
 
 RECORD_SUFFIX = ".json"
@@ -44,7 +45,6 @@ USE_SUFFIX = ".used"
 
 _END_SECONDS = 10.0
 """A keeper that was asked to end and has not is killed then; its session ends with its socket."""
-
 
 _NAPS_SECONDS = (0.003, 0.011)
 
@@ -58,18 +58,15 @@ class Record(Struct, frozen=True, kw_only=True):
     """Its value, as in the manifest."""
     taken_at: str
     kept_until: str
-    """The same. A run that is going on keeps it longer."""
+    """The same. A run that is in progress keeps it longer."""
     server_process: int
     """Of the session on the server, as in pg_stat_activity."""
     process: int
     host: str
     boundary: str
-    """Tells from where the keeper's process can be seen: the boot of the machine, the container."""
+    """As `boundary` returned it in the keeper."""
     marks: tuple[str, ...] = ()
     """Files that name the run while it can be continued."""
-
-
-_RECORD = Decoder(Record)
 
 
 class Keeper(Struct, frozen=True, kw_only=True):
@@ -78,80 +75,37 @@ class Keeper(Struct, frozen=True, kw_only=True):
     path: Path
     record: Record
     in_use: bool
-    """A run is going on that reads at the snapshot."""
+    """A run is in progress that reads at the snapshot."""
 
 
-class OwnRecord:
-    """A keeper's own record, which is there for as long as the keeper lives."""
-
-    def __init__(self, folder: Path, record: Record) -> None:
-        """Write and lock it."""
-        name = f"{record.run_id or 'run'}.{os.urandom(4).hex()}"
-        self.path = folder / (name + RECORD_SUFFIX)
-        draft = folder / f".{name}.draft"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(draft, flags, 0o600)
-        # A process that finds the record finds it locked.
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        self.write(record)
-        os.close(os.open(_use_of(self.path), flags, 0o600))
-        draft.rename(self.path)
-
-    def write(self, record: Record) -> None:
-        data = encode(record)
-        os.pwrite(self._descriptor, data, 0)
-        os.ftruncate(self._descriptor, len(data))
-
-    def remove(self) -> None:
-        _remove(self.path)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the file still is in its place: removing it ends a keeper, too."""
-        with suppress(OSError):
-            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
-        return False
-
-    @property
-    def in_use(self) -> bool:
-        return _is_used(self.path)
-
-
-def folder() -> Path:
+def folder(*, make: bool = True) -> Path:
     """Return the directory of the records, made where it is missing.
 
     `ConfigError` where it cannot be made, or others may write it.
     """
-    path = _place()
+    path = state_directory() / "keepers"
     try:
-        if not path.is_absolute():
+        if make and not path.is_absolute():
             raise FileNotFoundError("this user has no home directory")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
     except OSError as error:
+        if not make:
+            return path
         raise ConfigError(
             f"cannot create the directory {path}, which lists kept snapshots: {error}",
             "set XDG_STATE_HOME to a directory that this user may write to",
         ) from error
-    _check(path)
-    return path
-
-
-def _place() -> Path:
-    base = os.environ.get("XDG_STATE_HOME", "")
-    path = Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"))
-    return path / "unloader" / "keepers"
-
-
-def _check(path: Path) -> None:
-    """Check that only this user can put a record into the directory."""
-    found = path.lstat()
+    # Only this user may put a record into the directory.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise ConfigError(
             f"{path}, which lists kept snapshots, is not a directory that only this user can "
             "access",
             f"correct that: chmod 700 {path}, or set XDG_STATE_HOME to another directory",
         )
+    return path
 
 
 def boundary() -> str:
@@ -167,22 +121,15 @@ def boundary() -> str:
 def living() -> tuple[Keeper, ...]:
     """Return the keepers of this user, by run; records of dead keepers are removed."""
     found = []
-    if not os.path.lexists(_place()):
-        return ()
-    _check(_place())
-    for path in sorted(_place().glob(f"*{RECORD_SUFFIX}")):
+    for path in sorted(folder(make=False).glob(f"*{RECORD_SUFFIX}")):
         if not is_alive(path):
-            _remove(path)
-        elif (record := _read(path)) is not None:
-            found.append(Keeper(path=path, record=record, in_use=_is_used(path)))
+            remove(path)
+            continue
+        # A record may be just being written, or removed.
+        with suppress(OSError, ValueError, RecursionError):
+            record = decode(read_regular(path), type=Record)
+            found.append(Keeper(path=path, record=record, in_use=in_use(path)))
     return tuple(found)
-
-
-def use(path: Path) -> int:
-    """Keep the snapshot until the descriptor is closed; `OSError` where the keeper has ended."""
-    descriptor = open_regular(_use_of(path), os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
 
 
 def end(keeper: Keeper) -> None:
@@ -198,46 +145,32 @@ def end(keeper: Keeper) -> None:
             f"end it there, or end its session on the server: SELECT pg_terminate_backend("
             f"{record.server_process})",
         )
-    try:
+    with suppress(ProcessLookupError):
         handle = os.pidfd_open(record.process)
-    except ProcessLookupError:
-        _remove(keeper.path)
-        return
-    try:
-        # It holds the lock now, so it had the number when the handle was made.
-        if is_alive(keeper.path):
-            _end_process(handle)
-    finally:
-        os.close(handle)
-    _remove(keeper.path)
-
-
-def _end_process(handle: int) -> None:
-    ended = select.poll()
-    ended.register(handle, select.POLLIN)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, number)
-        if ended.poll(_END_SECONDS * 1000):
-            return
-
-
-def _read(path: Path) -> Record | None:
-    try:
-        return _RECORD.decode(read_regular(path))
-    except (OSError, ValueError, RecursionError):  # It is just being written, or removed.
-        return None
+        try:
+            # A living keeper holds the lock now, so it had the number when the handle was made.
+            signals = (signal.SIGTERM, signal.SIGKILL) if is_alive(keeper.path) else ()
+            ended = select.poll()
+            ended.register(handle, select.POLLIN)
+            for number in signals:
+                signal.pidfd_send_signal(handle, number)
+                if ended.poll(_END_SECONDS * 1000):
+                    break
+        finally:
+            os.close(handle)
+    remove(keeper.path)
 
 
 def is_alive(path: Path) -> bool:
     return _locked_by_another(path, fcntl.LOCK_SH)
 
 
-def _is_used(path: Path) -> bool:
+def in_use(path: Path) -> bool:
+    """Return whether a run that is in progress reads at the snapshot of a keeper's record."""
     # Another process that looks now also holds the lock for a moment.
     for nap in (0.0, *_NAPS_SECONDS):
         time.sleep(nap)
-        if not _locked_by_another(_use_of(path), fcntl.LOCK_EX):
+        if not _locked_by_another(use_of(path), fcntl.LOCK_EX):
             return False
     return True
 
@@ -256,12 +189,12 @@ def _locked_by_another(path: Path, kind: int) -> bool:
     return False
 
 
-def _use_of(path: Path) -> Path:
+def use_of(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(RECORD_SUFFIX) + USE_SUFFIX)
 
 
-def _remove(path: Path) -> None:
-    for each in (path, _use_of(path)):
+def remove(path: Path) -> None:
+    for each in (path, use_of(path)):
         with suppress(OSError):
             each.unlink()
 
@@ -273,14 +206,14 @@ _POLL_SECONDS = 0.1
 _CHECK_SECONDS = 60.0
 """A keeper that has not looked at its connection by then is stopped, or waits for a dead server."""
 _PROGRAM = "unloader.sources.postgres.keeper"
+_ENDED = "the keeper of the run's snapshot has ended, so the snapshot is lost"
 
 
 class Kept:
     """A snapshot that a keeper holds, and that a run uses until `close`.
 
-    A run that has started the keeper has a pipe to it. Requests are tuples of a name and arguments:
-    `hold`, `keep_until_gone` and `check`. A refusal is answered with an `AttemptFailure`. The
-    keeper of an earlier run has locked the relations and knows the files already.
+    A run that has started the keeper asks it over a pipe. The keeper of an earlier run has locked
+    the relations and knows the files already.
     """
 
     def __init__(
@@ -291,30 +224,23 @@ class Kept:
         ask: Callable[..., object] | None = None,
         pipe: Connection | None = None,
     ) -> None:
-        self.value = value
-        """What workers and parent enter."""
-        self.kept_until = kept_until
-        self.path = path
-        self._ask = ask
-        self._pipe = pipe
-        self._use = use(path)
+        """Use the snapshot `value`; `OSError` where the keeper has ended."""
+        self.value, self.kept_until, self.path = value, kept_until, path
+        self._ask, self._pipe = ask, pipe
+        self._use = open_regular(use_of(path), os.O_RDWR)
+        fcntl.flock(self._use, fcntl.LOCK_SH)
 
-    def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Lock the run's relations beyond its end, as `Catalog.hold` does."""
+    def ask(self, name: str, *arguments: object) -> None:
+        """Send a request to a keeper that this run has started: `hold`, `keep_until_gone`."""
         if self._ask is not None:
-            self._ask("hold", extract, selectors)
-
-    def keep_until_gone(self, marks: tuple[str, ...]) -> None:
-        """Send the files that name the run: from now on the keeper may outlive it."""
-        if self._ask is not None:
-            self._ask("keep_until_gone", marks)
+            self._ask(name, *arguments)
 
     def check(self) -> None:
         """Raise `SnapshotGone` if the snapshot is not held any more."""
         if self._ask is not None:
             self._ask("check", seconds=_CHECK_SECONDS)
         elif not is_alive(self.path):
-            raise _ended()
+            raise SnapshotGone(_ENDED, AGAIN)
 
     def end(self) -> None:
         self.close()
@@ -336,23 +262,50 @@ def start_keeper(source: SourceSpec, cancelled: Callable[[], bool]) -> Kept:
 
     True of `cancelled` ends the wait for an answer, now and later.
     """
-    pipe = _start()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        # A keeper outlives the run: it gets no secrets that are not for the database.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name in (PASSWORD_VARIABLE, "PGPASSWORD")
+            or not (is_secret(name) or holds_secret(value))
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        status = subprocess.run(
+            [sys.executable, "-m", _PROGRAM, str(theirs.fileno())],
+            check=False,
+            cwd="/",
+            env=environment,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ).returncode
+        if status:
+            raise ConfigError(
+                f"cannot start the keeper of the snapshot: {_PROGRAM} ends with status {status}",
+                f"find the cause with {sys.executable} -m {_PROGRAM}, or run without "
+                "--keep-snapshot",
+            )
+        pipe = Connection(ours.detach())
 
-    def ask(*request: object, seconds: float | None = None) -> Any:
-        until = None if seconds is None else time.monotonic() + seconds
+    def ask(*request: object, seconds: float = inf) -> Any:
+        until = time.monotonic() + seconds
         try:
             pipe.send(request)
             while not pipe.poll(_POLL_SECONDS):
                 if cancelled():
                     raise SourceError("the call was cancelled", "run again")
-                if until is not None and time.monotonic() > until:
+                if time.monotonic() > until:
                     raise SourceError(
                         "the keeper of the run's snapshot does not answer",
                         "check with `unloader keepers` whether it is alive, and why it waits",
                     )
             answer = pipe.recv()
         except (EOFError, OSError) as error:
-            raise _ended() from error
+            raise SnapshotGone(_ENDED, AGAIN) from error
         if isinstance(answer, AttemptFailure):
             raise error_of(answer)
         return answer
@@ -370,11 +323,6 @@ def start_keeper(source: SourceSpec, cancelled: Callable[[], bool]) -> Kept:
     return kept
 
 
-def _ended() -> SnapshotGone:
-    text = "the keeper of the run's snapshot has ended, so the snapshot is lost"
-    return SnapshotGone(text, AGAIN)
-
-
 def kept_by_another(value: str) -> Kept | None:
     """Return the snapshot of an earlier run if a keeper of this user is known to hold it."""
     keeper = next((each for each in living() if each.record.snapshot == value), None)
@@ -383,38 +331,6 @@ def kept_by_another(value: str) -> Kept | None:
     with suppress(OSError):
         return Kept(keeper.path, value, keeper.record.kept_until)
     return None
-
-
-def _start() -> Connection:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        paths = [path or os.getcwd() for path in sys.path]
-        # A keeper outlives the run: it gets no secrets that are not for the database.
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name in (PASSWORD_VARIABLE, "PGPASSWORD")
-            or not (is_secret(name) or holds_secret(value))
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", _PROGRAM, str(theirs.fileno())],
-            check=False,
-            cwd="/",
-            env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        if done.returncode:
-            raise ConfigError(
-                f"cannot start the keeper of the snapshot: {_PROGRAM} ends with status "
-                f"{done.returncode}",
-                f"find the cause with {sys.executable} -m {_PROGRAM}, or run without "
-                "--keep-snapshot",
-            )
-        return Connection(ours.detach())
 
 
 def listed(ended: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -12,29 +12,20 @@ the table only, its rows in these leaves are counted.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent, TableInfo
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, TableName
-from unloader.request.names import matching_partitions
-from unloader.selection.listing import ListedTable, Obstacle, UnreadableColumn, family_of
+from unloader.selection.listing import Obstacle
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.questions import GONE
 from unloader.sources.statement import (
-    derived_table,
     qualified,
     quoted,
-    row_conditions,
-    select,
-    select_count,
 )
 
 SIZES = """
@@ -86,12 +77,13 @@ SELECT DISTINCT ON (tree.root, tree.oid) tree.root, tree.oid, tree.path,
                             THEN tree.names || tree.names[cardinality(tree.names)]
                             ELSE tree.names END, '/') AS name,
        n.nspname AS schema, c.relname AS relation,
-       coalesce(am.amname, '') AS access_method,
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
        CASE WHEN c.oid = ANY ($2::oid[]) THEN
               c.relpages * current_setting('block_size')::bigint
             WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END AS bytes,
-       CASE WHEN c.oid = ANY ($2::oid[]) THEN c.relpages::bigint
+       CASE WHEN am.amname IS DISTINCT FROM 'heap'
+              OR current_setting('server_version_num')::int < 140000 THEN NULL
+            WHEN c.oid = ANY ($2::oid[]) THEN c.relpages::bigint
             WHEN c.relkind IN ('r', 'm')
             THEN pg_relation_size(c.oid) / current_setting('block_size')::bigint END AS blocks,
        has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS granted,
@@ -101,8 +93,13 @@ LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relkind <> 'p'
 ORDER BY tree.root, tree.oid, tree.path
 """
-"""Partitions of one parent that differ only in the schema are named with it. A table with children
-that inherit from it is a level, and its own rows have a further name below it: `a/a`."""
+"""The relations that hold the rows of tables. `name`: the path of partition names below the table,
+`/` between levels; empty for the table itself. Partitions of one parent that differ only in the
+schema are named with it. A table with children that inherit from it is a level, and its own rows
+have a further name below it: `a/a`. `blocks`: heap blocks; NULL where ranges of them cannot be read
+alone: only from version 14 on a condition on `ctid` reads only the blocks asked for (TID Range
+Scan). `granted`: the user may read the relation by its own name. `guarded`: its own policies would
+choose its rows, which do not count for who reads the table."""
 
 LOCKED = """
 SELECT DISTINCT relation FROM pg_locks
@@ -162,44 +159,6 @@ WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT') AND NOT (
 SHORT_SECONDS = 0.2
 """Guess: locks of short statements are free again within that time."""
 
-LOCK_RELATIONS = 500
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-"""Names that need no quotes, so that the server reads them in lower case."""
-
-TID_RANGE_VERSION = 14
-"""First major version whose `ctid` conditions read only the blocks asked for (TID Range Scan)."""
-
-
-class Leaf(Struct, frozen=True, kw_only=True):
-    """One relation that holds rows of a table: the table itself, a partition or a child."""
-
-    oid: int
-    name: str
-    """Path of partition names below the table, `/` between levels; empty for the table itself."""
-    relation: tuple[str, str]
-    rows: int | None
-    bytes: int | None
-    extents: tuple[RowExtent, ...]
-    """Heap blocks; () where ranges of them cannot be read alone."""
-    granted: bool
-    """The user may read it by its own name."""
-    guarded: bool
-    """Its own policies would choose its rows, which do not count for who reads the table."""
-
-
-def meant(session: Session, table: TableName) -> int | None:
-    """Return the oid of the relation that the server finds by a name's case and `search_path`."""
-    parts = [part for part in (table.schema, table.name) if part is not None]
-    text = ".".join(
-        part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
-        for part in parts
-    )
-    sql = "SELECT pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid"
-    with session.users_path():
-        found = session.value(sql, text)
-    return None if found is None else int(found)
-
 
 def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
     """Return the schemas of the user's search path that exist, in its order.
@@ -230,38 +189,12 @@ def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
         return session.rows(sql, oids, locked)
 
 
-def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
-    """Return the columns of tables, by oid; domains come with the type behind them."""
-    found: dict[int, list[ColumnInfo]] = {}
-    for oid, name, native, required, base in session.rows(COLUMNS, oids):
-        column = ColumnInfo(
-            name=name,
-            native_type=native,
-            nullable=not required,
-            attributes=(("base_type", base),) if base != native else (),
-        )
-        found.setdefault(oid, []).append(column)
-    return {oid: tuple(columns) for oid, columns in found.items()}
-
-
-def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
-    """Return the relations that hold the rows of tables, by oid; partitions as created."""
-    ranges = session.version[0] >= TID_RANGE_VERSION
-    found: dict[int, list[Leaf]] = {}
+def leaves_of(session: Session, oids: list[int]) -> dict[int, list[Any]]:
+    """Return the rows of `LEAVES` for each table, by its oid; partitions as created."""
+    found: dict[int, list[Any]] = {}
     for row in sorted(sized(session, LEAVES, oids), key=lambda row: list(row.path)):
-        in_ranges = ranges and row.access_method == "heap" and row.blocks is not None
-        leaf = Leaf(
-            oid=row.oid,
-            name=row.name,
-            relation=(row.schema, row.relation),
-            rows=row.rows,
-            bytes=row.bytes,
-            extents=(RowExtent(first=0, last=row.blocks),) if in_ranges else (),
-            granted=row.granted,
-            guarded=row.guarded,
-        )
-        found.setdefault(row.root, []).append(leaf)
-    return {oid: tuple(some) for oid, some in found.items()}
+        found.setdefault(row.root, []).append(row)
+    return found
 
 
 def policies(session: Session, keys: Sequence[tuple[str, str]]) -> str | None:
@@ -274,27 +207,8 @@ def policies(session: Session, keys: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def hiding(names: str) -> str:
-    """Return why policies with these names choose rows; without any no row is let through."""
-    return f"by policy {names}" if names else "because no policy shows any row to this user"
-
-
-def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> list[str]:
-    """Lock relations as a SELECT does, without their children; return the locked relations.
-
-    Names are quoted as in SQL; those in `whole` are not locked if they have children.
-    """
-    if not names:
-        return []
-    locked = [row.name for row in session.rows(LOCKABLE, names, list(whole))]
-    for start in range(0, len(locked), LOCK_RELATIONS):
-        several = ", ".join(f"ONLY {name}" for name in locked[start : start + LOCK_RELATIONS])
-        session.execute(f"LOCK TABLE {several} IN ACCESS SHARE MODE")
-    return locked
-
-
-def changed(session: Session, names: Sequence[str] = (), *, by_name: bool = True) -> str | None:
-    """Return a relation that the session has locked and that is not as it was at the snapshot.
+def check_unchanged(session: Session, names: Sequence[str] = (), *, by_name: bool = True) -> None:
+    """Raise `SnapshotGone` if a relation that the session has locked is not as at the snapshot.
 
     Its files differ (TRUNCATE, a rewritten table), it did not exist (dropped and created again), or
     it had another name. A query of pg_class shows the snapshot; locks, `to_regclass` and
@@ -307,24 +221,37 @@ def changed(session: Session, names: Sequence[str] = (), *, by_name: bool = True
     found = session.rows(CHANGED) or session.rows(REPLACED, list(names))
     if by_name and not found:
         found = session.rows(RENAMED)
-    return str(found[0][0]) if found else None
+    if found:
+        raise SnapshotGone(
+            f"{found[0][0]} was truncated, rewritten or replaced after the snapshot was taken",
+            "run again: the snapshot is older than this change and cannot show those rows any more",
+        )
 
 
-def partitions(found: tuple[Leaf, ...], table: str) -> tuple[PartitionInfo, ...]:
+def hiding(names: str) -> str:
+    """Return why policies with these names choose rows; without any no row is let through."""
+    return f"by policy {names}" if names else "because no policy shows any row to this user"
+
+
+def partitions(found: list[Any], table: str) -> tuple[PartitionInfo, ...]:
     """Return leaves as partitions; the table itself, where it holds rows, under its own name."""
     names = [leaf.name or table for leaf in found]
     often = Counter(names)
     return tuple(
         PartitionInfo(
-            name=name if often[name] == 1 else ".".join(leaf.relation),
-            relation=leaf.relation,
+            name=name if often[name] == 1 else f"{leaf.schema}.{leaf.relation}",
+            relation=(leaf.schema, leaf.relation),
             position=position,
             rows=leaf.rows,
             bytes=leaf.bytes,
-            extents=leaf.extents,
+            extents=_extents(leaf),
         )
         for position, (name, leaf) in enumerate(zip(names, found, strict=True))
     )
+
+
+def _extents(leaf: Any) -> tuple[RowExtent, ...]:
+    return () if leaf.blocks is None else (RowExtent(first=0, last=leaf.blocks),)
 
 
 TABLES = """
@@ -376,25 +303,7 @@ def readable(session: Session, oid: int | None = None) -> list[Any]:
     return sorted(found, key=lambda row: (row.schema, row.name))
 
 
-def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable]:
-    """Return all tables, including the tables of the database itself, in any order."""
-    session.value(SEE_CHANGES)
-    return [
-        ListedTable(
-            schema=row.schema,
-            name=row.name,
-            kind=row.kind,
-            family=family_of(row.kind),
-            system=row.system,
-            part_of=tuple(row.parent) if row.parent else None,
-            obstacles=tuple(_obstacles(row, policies_apply)),
-            unreadable=tuple(_hidden_columns(row)),
-        )
-        for row in session.rows(TABLES, None)
-    ]
-
-
-def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
+def obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
     """Yield why the user cannot read a table: for a dropped table, this reason alone."""
     if row.gone:
         yield GONE
@@ -423,17 +332,6 @@ def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
         )
 
 
-def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
-    """Yield the columns that the user may not read, in a table with some readable columns."""
-    if row.gone or not row.read_some:
-        return
-    grant = f"GRANT SELECT ON TABLE {qualified(row.schema, row.name)} TO {quoted(row.reader)}"
-    for name in row.hidden_columns or ():
-        yield UnreadableColumn(
-            name=name, what=f"may not be read by user {row.reader}", mend=(grant,)
-        )
-
-
 OIDS = """
 SELECT given.at, c.oid
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (schema, name, at)
@@ -447,28 +345,6 @@ ACTIVE = (
 )
 
 
-def described_tables(
-    session: Session,
-    tables: Sequence[ListedTable],
-    *,
-    policies_apply: bool,
-    observe: Observer = silent,
-) -> tuple[TableInfo | Obstacle, ...]:
-    """Return each table's description in the order of `tables`, or its obstacle in its place."""
-    observe(PhaseStarted(phase="columns"))
-    oids = oids_of(session, [table.key for table in tables])
-    infos = described(session, {oid: tables[at].key for at, oid in oids.items()}, observe)
-    # Last, so that tables dropped during the other queries are known, too.
-    session.value(SEE_CHANGES)
-    against: dict[int, Obstacle] = {}
-    for row in session.rows(TABLES, list(infos)):
-        for obstacle in _obstacles(row, policies_apply):
-            against.setdefault(int(row.oid), obstacle)
-    return tuple(
-        against.get(oids[at], infos[oids[at]]) if at in oids else GONE for at in range(len(tables))
-    )
-
-
 def oids_of(session: Session, keys: Sequence[tuple[str, str]]) -> dict[int, int]:
     """Return the oids of the tables that exist at the snapshot, by their places in `keys`."""
     rows = session.rows(OIDS, [schema for schema, _ in keys], [name for _, name in keys])
@@ -480,38 +356,43 @@ def described(
 ) -> dict[int, TableInfo]:
     """Return what follows from the columns and leaves of tables, by oid.
 
-    `keys` has schema and name of each table.
+    `keys` has schema and name of each table. Domains come with the type behind them.
     """
-    columns = columns_of(session, list(keys))
+    columns: dict[int, list[ColumnInfo]] = {}
+    for oid, name, native, required, base in session.rows(COLUMNS, list(keys)):
+        column = ColumnInfo(
+            name=name,
+            native_type=native,
+            nullable=not required,
+            attributes=(("base_type", base),) if base != native else (),
+        )
+        columns.setdefault(oid, []).append(column)
     observe(PhaseStarted(phase="partitions"))
     found_leaves = leaves_of(session, list(keys))
-    single = {
-        oid: [leaf.relation for leaf in found_leaves.get(oid, ())] == [key]
-        for oid, key in keys.items()
-    }
-    several = [oid for oid in keys if not single[oid]]
+    single = {oid for oid in keys if [leaf.oid for leaf in found_leaves.get(oid, ())] == [oid]}
+    several = [oid for oid in keys if oid not in single]
     # What policies say counts only where partitions could be read by their own names.
     guarded = {int(row.oid) for row in session.rows(ACTIVE, several)} if several else set()
     found = {}
     for oid, key in keys.items():
-        leaves = found_leaves.get(oid, ())
+        leaves = found_leaves.get(oid, [])
         known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
         known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
         # Rights on some columns do not include ctid, and rights on a table do not include its
         # partitions. A user who reads partitions by name is subject to their policies, not the
         # table's.
         readable = all(leaf.granted for leaf in leaves) and (
-            single[oid] or not (any(leaf.guarded for leaf in leaves) or oid in guarded)
+            oid in single or not (any(leaf.guarded for leaf in leaves) or oid in guarded)
         )
-        row_ranges = readable and any(leaf.extents for leaf in leaves)
+        row_ranges = readable and any(leaf.blocks is not None for leaf in leaves)
         found[oid] = TableInfo(
             schema=key[0],
             name=key[1],
-            columns=columns.get(oid, ()),
-            partitions=partitions(leaves, key[1]) if readable and not single[oid] else (),
+            columns=tuple(columns.get(oid, ())),
+            partitions=partitions(leaves, key[1]) if readable and oid not in single else (),
             rows=sum(known_rows) if known_rows else None,
             bytes=sum(known_bytes) if known_bytes else None,
-            extents=leaves[0].extents if readable and single[oid] else (),
+            extents=_extents(leaves[0]) if readable and oid in single else (),
             ranges_from="pg_relation_size" if row_ranges else None,
             named_partitions=True,
             row_ranges=row_ranges,
@@ -526,74 +407,17 @@ ROWS = "pg_catalog.count(*)"
 BATCH_RELATIONS = 100
 
 
-def counted(session: Session, extract: Extract) -> int:
-    conditions, most = row_conditions(extract), extract.limit_rows
-    if extract.query is not None:
-        sql = select_count(derived_table(extract.query), conditions, most, ROWS)
-        return _number(session, sql)
-    key = (extract.table.schema or "", extract.table.name)
-    name = qualified(*key)
-    oid = session.value("SELECT $1::text::regclass::oid", name)
-    leaves = leaves_of(session, [oid]).get(oid, ())
-    if extract.partitions:
-        parts = partitions(leaves, extract.table.name)
-        asked = matching_partitions((part.name for part in parts), extract.partitions)
-        relations = [part.relation for part in parts if part.name in asked and part.relation]
-    elif [leaf.oid for leaf in leaves] != [oid] and (
-        any(not leaf.granted or leaf.guarded for leaf in leaves) or policies(session, [key])
-    ):
-        # Rows of partitions can be read through their table alone. Who has rights on columns alone
-        # may not ask which partition a row is from.
-        if session.value(MAY_READ_TABLEOID, oid):
-            oids = ", ".join(str(leaf.oid) for leaf in leaves)
-            own = f"ARRAY[{oids}]::pg_catalog.oid[]"
-            conditions.insert(0, f"{name}.tableoid OPERATOR(pg_catalog.=) ANY ({own})")
-        return _number(session, select_count(name, conditions, most, ROWS))
-    else:
-        relations = [leaf.relation for leaf in leaves]
-    alias = quoted(extract.table.name)
-    counts = [
-        select_count(f"ONLY {qualified(*each)} AS {alias}", conditions, most, ROWS)
-        for each in relations
-    ]
-    total = summed(session, counts)
-    return total if most is None else min(total, most)
-
-
 def summed(session: Session, counts: list[str]) -> int:
     total = 0
     for batch in batches(counts):
         text = " UNION ALL ".join(batch)
-        total += _number(session, f"SELECT pg_catalog.sum(count)::bigint FROM ({text}) AS counts")
+        total += number(session, f"SELECT pg_catalog.sum(count)::bigint FROM ({text}) AS counts")
     return total
 
 
-def _number(session: Session, sql: str) -> int:
+def number(session: Session, sql: str) -> int:
     with session.users_path():
         return int(session.value(sql))
-
-
-def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[int, int]:
-    """Return the row counts of the extracts that are a single relation, by the same numbers.
-
-    Each has a separate count, which reads only its relation. They share one round trip.
-    """
-    tables = [each.table for each in extracts.values()]
-    oids = oids_of(session, [(table.schema or "", table.name) for table in tables])
-    leaves = leaves_of(session, list(oids.values()))
-    counts = []
-    for place, (at, extract) in enumerate(extracts.items()):
-        oid = oids.get(place)
-        if oid is not None and [leaf.oid for leaf in leaves.get(oid, ())] == [oid]:
-            name = qualified(extract.table.schema, extract.table.name)
-            relation = f"ONLY {name} AS {quoted(extract.table.name)}"
-            items = f"{at} AS at, {ROWS} AS rows"
-            counts.append(select(items, relation, row_conditions(extract)))
-    if not counts:
-        return {}
-    with session.users_path():
-        rows = session.rows(" UNION ALL ".join(counts))
-    return {int(row.at): int(row.rows) for row in rows}
 
 
 def batches(items: list[T]) -> Iterator[list[T]]:

@@ -25,8 +25,11 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from configparser import ConfigParser, Error
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from unloader.errors import (
     ConfigError,
@@ -39,7 +42,6 @@ from unloader.errors import (
 from unloader.model import Snapshot, SourceSpec
 from unloader.redaction import learn
 from unloader.sources.base import Text
-from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import (
     AGAIN,
     NOT_EXPORTED,
@@ -49,13 +51,16 @@ from unloader.sources.postgres.errors import (
     state_of,
     translated,
 )
-from unloader.sources.postgres.statement import CopyDialect, copy_statement, text_form
-from unloader.sources.registry import missing_driver
+from unloader.sources.postgres.libpq.connection import Connection
+from unloader.sources.postgres.statement import (
+    EXPORTED,
+    SNAPSHOT_VALUE,
+    CopyDialect,
+    copy_statement,
+    text_form,
+)
+from unloader.sources.registry import password_of
 from unloader.sources.statement import literal
-
-if TYPE_CHECKING:
-    from unloader.sources.postgres.libpq.connection import Connection
-
 
 T = TypeVar("T")
 
@@ -116,7 +121,7 @@ class Session:
         """Rows of the last finished `copy`, from the server's own `COPY n`."""
         self._wants_own_path = self._has_own_path = True
         try:
-            self._connection = self._connect(spec)
+            self._connection = self._connected(spec.location, password_of(spec))
             policies = "on" if spec.session.enable_row_security else "off"
             name = session_name(spec, program)
             settings = SETTINGS.format(gather=gather, name=name, policies=policies, path=OWN_PATH)
@@ -134,28 +139,17 @@ class Session:
             self.close()
             raise
 
-    def _connect(self, spec: SourceSpec) -> Connection:
+    def _connected(self, location: str, password: str | None) -> Connection:
         try:
-            from unloader.sources.postgres.libpq.connection import Connection
-        except ImportError as error:
-            chosen = os.environ.get("PSYCOPG_IMPL")
-            if chosen:
-                raise ConfigError(
-                    f"psycopg cannot be loaded with PSYCOPG_IMPL={chosen}: {error}",
-                    "unset PSYCOPG_IMPL: psycopg then takes the first that it can load",
-                ) from error
-            raise missing_driver(error, "postgres") from error
-        password, location = password_of(spec), verified(spec.location)
-        try:
-            return self._calling(lambda: Connection(location, password))
+            return self._calling(lambda: Connection(verified(location), password))
         except SourceError as error:
-            refused = refusal(error, spec.location)
+            refused = refusal(error, location)
             if refused is not None:
                 raise refused from error
             if isinstance(error, SessionsRefused) or not error.retryable:
                 raise
             # The system's message names neither the socket nor an unknown host.
-            raise ConnectFailed(f"{error.message}, for {spec.location}", error.hint) from error
+            raise ConnectFailed(f"{error.message}, for {location}", error.hint) from error
 
     @property
     def alive(self) -> bool:
@@ -297,10 +291,6 @@ def _milliseconds(seconds: float) -> str:
     return str(max(1, min(round(seconds * 1000), LONGEST_LOCK_MILLISECONDS)))
 
 
-EXPORTED = "exported-snapshot"
-
-_VALUE = re.compile(r"(?P<number>[0-9A-F]+(?:-[0-9A-F]+)+) state=(?P<state>[0-9a-f]{16})")
-
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _STATE = "SELECT concat_ws(' ', pg_postmaster_start_time(), txid_current_snapshot())"
@@ -315,16 +305,12 @@ def export(session: Session) -> str:
     return f"{number} state={_state(session)}"
 
 
-def is_exported(value: str) -> bool:
-    return _VALUE.fullmatch(value) is not None
-
-
 def enter(session: Session, value: str) -> None:
     """Begin a transaction in an exported snapshot.
 
     `SnapshotGone` where it does not exist any more; a lost connection says nothing of the snapshot.
     """
-    found = _VALUE.fullmatch(value)
+    found = SNAPSHOT_VALUE.fullmatch(value)
     number = found["number"] if found else value
     try:
         session.execute(f"{_BEGIN}; SET TRANSACTION SNAPSHOT {literal(number)}")
@@ -353,14 +339,6 @@ def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
             session.close()
             raise
     return session
-
-
-def check_unchanged(changed: str | None) -> None:
-    if changed is not None:
-        raise SnapshotGone(
-            f"{changed} was truncated, rewritten or replaced after the snapshot was taken",
-            "run again: the snapshot is older than this change and cannot show those rows any more",
-        )
 
 
 def _state(session: Session) -> str:
@@ -430,9 +408,6 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
 
 def _given(location: str) -> dict[str, str]:
     """Return the settings of a URL, and the settings of the service that it names."""
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
     try:
         settings = {name: str(value) for name, value in conninfo_to_dict(location).items()}
     except psycopg.ProgrammingError:

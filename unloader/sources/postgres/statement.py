@@ -245,6 +245,10 @@ def declared(source_type: str) -> Declared:
     )
 
 
+EXPORTED = "exported-snapshot"
+SNAPSHOT_VALUE = re.compile(r"(?P<number>[0-9A-F]+(?:-[0-9A-F]+)+) state=(?P<state>[0-9a-f]{16})")
+
+
 class CopyDialect(Struct, frozen=True, kw_only=True):
     """The options of COPY's CSV form."""
 

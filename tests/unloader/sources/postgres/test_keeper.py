@@ -273,7 +273,7 @@ def test_what_the_keeper_is_refused_the_run_is_told(postgres: Any, url: str) -> 
             extract = extract_of(catalog, spec, catalog.snapshot("snapshot"))
         postgres.run("TRUNCATE t", url=url)
         with pytest.raises(SnapshotGone, match="t was truncated"):
-            kept.hold(extract, plan(extract.table, PlanLimits(parallelism=2)).selectors)
+            kept.ask("hold", extract, plan(extract.table, PlanLimits(parallelism=2)).selectors)
     nowhere = replace(spec, location=url.replace("/keeping?", "/no_such_database?"))
     with pytest.raises(SourceError, match="no_such_database"):
         keeping.start_keeper(nowhere, lambda: False)

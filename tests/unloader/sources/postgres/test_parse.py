@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unloader.errors import OutputFailed, SourceError
-from unloader.sources.postgres.parse import CopyParser, WideRows, records
+from unloader.sources.postgres.reader import CopyParser, WideRows, records
 from writers.held_values import LEAST_BYTES, PIECE_BYTES
 from writers.large_rows import LargeRow
 

@@ -16,7 +16,7 @@ import pytest
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError
 from unloader.model import SecretReference, SourceSpec
-from unloader.sources.password import password_of
+from unloader.sources.registry import password_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.statement import CopyDialect
 

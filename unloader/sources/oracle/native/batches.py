@@ -45,6 +45,7 @@ from unloader.sources.oracle.native.decoder import (
 from unloader.sources.oracle.session import parse_location
 from unloader.sources.oracle.statement import driver_version, native_is_exact
 from unloader.sources.readings import type_named
+from unloader.sources.registry import state_directory
 from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
@@ -453,9 +454,7 @@ def _key(peers: Mapping[str, str | int]) -> str:
 
 
 def place() -> Path:
-    base = os.environ.get("XDG_STATE_HOME", "")
-    path = Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"))
-    return path / "unloader" / "confirmed-fetches.json"
+    return state_directory() / "confirmed-fetches.json"
 
 
 def confirmed_sorts(peers: Mapping[str, str | int]) -> frozenset[str]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from unloader.errors import UnloaderError
 from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.libpq.decoding import Decoder
-from unloader.sources.postgres.parse import CopyParser
+from unloader.sources.postgres.reader import Decoder
+from unloader.sources.postgres.reader import CopyParser
 
 pytestmark = pytest.mark.skipif(
     copying.native() is None, reason="the native library of COPY is not built"
