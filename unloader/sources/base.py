@@ -184,12 +184,9 @@ class Catalog(Protocol):
         """Keep the snapshot beyond the death of the run, if the user asked for that.
 
         A snapshot that ends with the process which took it cannot serve a resumed run, so another
-        process keeps it. Before this call it ends with the run. The result is as of `kept_until`.
-        Optional: nothing is kept.
-
-        Args:
-            marks: Absolute paths of files that hold the run's id while it can be continued; without
-                any the snapshot ends with the run.
+        process keeps it. Before this call it ends with the run. `marks` are absolute paths of files
+        that hold the run's id while it can be continued; without any the snapshot ends with the
+        run. The result is as of `kept_until`. Optional: nothing is kept.
         """
         return ""
 
@@ -207,12 +204,9 @@ class Catalog(Protocol):
         """Return for the columns of `table`, in their order, how each can be read.
 
         Each column needs a reading for every use, whether `--as-text` names it or not.
-        `SourceError` names a column that cannot be read exactly, and `--exclude`.
-
-        Args:
-            table: The table, its columns cut down to the chosen ones.
-            query: The query of a table from `describe_query`, else None.
-            values: The fields that options of this source set are used.
+        `SourceError` names a column that cannot be read exactly, and `--exclude`. `table` has the
+        chosen columns alone; `query` is the query of a table from `describe_query`, else None; the
+        fields of `values` that options of this source set are used.
         """
 
     def encodes(self, text: TextFormat) -> bool:
@@ -336,18 +330,13 @@ class Reader(Protocol):
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the rows of a piece, each batch with the schema of the projection.
 
-        A row with a value too large for memory is yielded separately, as a `LargeRow`.
+        A piece is one of a unit's selectors. A row with a value too large for memory is yielded
+        separately, as a `LargeRow`. A batch takes about `batch_bytes` of memory.
 
-        Args:
-            extract: The table or query.
-            piece: The rows that belong to this call: one of a unit's selectors.
-            batch_bytes: About the memory one batch may take.
-
-        Raises:
-            SourceError: The database failed; `TransientSourceError` where a retry may help.
-            SnapshotGone: The state at the snapshot does not exist any more.
-            OutputFailed: A value cannot be held exactly by the type it is read as.
-            ReadAgain: The unit must be read once more, in another way.
+        `SourceError`: the database failed; `TransientSourceError` where a retry may help.
+        `SnapshotGone`: the state at the snapshot does not exist any more. `OutputFailed`: a value
+        cannot be held exactly by the type it is read as. `ReadAgain`: the unit must be read once
+        more, in another way.
         """
 
     encoded_rows: int = 0

@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from partition_planner.model import ColumnInfo, Selector, TableInfo
 from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import Extract, SourceSpec, TableName, TableSummary
+from unloader.model import Extract, SourceSpec, TableName
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Catalog, described_or_obstacle, info_or_obstacle, quoted_name
@@ -68,10 +68,7 @@ def header_of(path: str, length: int) -> bytes:
 
 
 def kept_header_of(path: str, length: int) -> bytes:
-    """Return the first bytes of a file for a worker.
-
-    The descriptor stays open until the process ends, so no lock is lost.
-    """
+    """Return the first bytes of a file for a worker; the descriptor stays open and keeps locks."""
     try:
         status = os.stat(path)
         inode = status.st_dev, status.st_ino
@@ -90,12 +87,9 @@ def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -
     """Return one line that differs between any two states of a file.
 
     A log is hashed as a whole, since a database that opens the file reads all of it, too. An empty
-    log only shows when a program last opened the file.
-
-    Args:
-        logs: Pattern of the suffixes that the names of its logs add to the name of the file.
-        with_ctime: Include the time of the last change of the inode, which no program can set. A
-            copy of the file is another state then.
+    log only shows when a program last opened the file. `logs` is the pattern of what the names of
+    logs add to the file's name. `with_ctime` includes the time of the last change of the inode,
+    which no program can set; a copy of the file is another state then.
     """
     # Logs are beside the file itself, also where the path is a symbolic link.
     path = os.path.realpath(path)
@@ -143,12 +137,14 @@ class FileCatalog(Catalog):
     def count_statement(self, extract: Extract, selector: Selector) -> str:
         """Return the statement that counts the rows of a selector."""
 
-    def listed(self, tables: Sequence[TableSummary]) -> list[ListedTable]:
-        return [ListedTable.of(table) for table in tables]
+    def shadows(self) -> set[str]:
+        """Return the names of tables that hold what another table is made of."""
+        return set()
 
     def list_tables(self) -> Listing:
+        shadows = self.shadows()
         return Listing.of(
-            self.listed(self.tables()),
+            [ListedTable.of(each, system=each.name in shadows) for each in self.tables()],
             folding=self.capabilities.folding,
             default_schemas=("main",),
             where=self.path,
@@ -220,9 +216,8 @@ class FileAtSnapshot:
     def check_opened(self, wanted: str | None, state: str | None = None) -> None:
         """Check that the database has opened the file of the snapshot, or raise `SnapshotGone`.
 
-        Args:
-            wanted: The state at the snapshot, None without a snapshot.
-            state: The state of the file when the database opened it, None for the current state.
+        `wanted` is the state at the snapshot, None without a snapshot; `state` the state of the
+        file when the database opened it, None for the current state.
         """
         self._wanted = wanted
         if wanted is None:

@@ -33,15 +33,12 @@ class MomentRefused(Exception):
 
 
 def parse_moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return dates or timestamps, null for null.
+    """Return dates or timestamps of the type `kind`, null for null.
 
-    Args:
-        texts: Such as `2024-02-29 12:00:00.5`; years before Christ have a minus or ` BC`. Blanks
-            before a text and a `Z` after the time mean nothing.
-        kind: date32, or a timestamp without a zone or in UTC, as the texts are.
-
-    Raises:
-        MomentRefused: A text has no value of the type; the first such text is named.
+    `kind` is date32, or a timestamp without a zone or in UTC, as the texts are. Texts are such as
+    `2024-02-29 12:00:00.5`; years before Christ have a minus or ` BC`. Blanks before a text and a
+    `Z` after the time mean nothing. `MomentRefused` names the first text that has no value of the
+    type.
     """
     plain = kind if pa.types.is_date(kind) else pa.timestamp(kind.unit)
     texts = pc.ascii_rtrim(pc.ascii_ltrim(texts, " "), "Z")

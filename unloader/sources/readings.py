@@ -153,12 +153,10 @@ class Declared(Struct, frozen=True, kw_only=True):
 def text_length(
     source_type: str, names: Collection[str], padded: Collection[str] = ()
 ) -> Declared | None:
-    """Return the length that `NAME(15)`, `NAME(15 BYTE)` or `NAME(15 CHAR)` declares.
+    """Return the length that `NAME(15)`, `NAME(15 BYTE)` or `NAME(15 CHAR)` declares, in capitals.
 
-    Args:
-        source_type: In capitals.
-        names: The names of the text types that have a length.
-        padded: The names of the types padded with blanks, with a length or without.
+    `names` are the text types that have a length, `padded` the types padded with blanks, with a
+    length or without.
     """
     name = source_type.partition("(")[0].strip()
     match = _LENGTH.fullmatch(source_type)
@@ -215,11 +213,8 @@ def choose(
 
     Only the columns that an output takes or its filter uses are read. The filter has the values as
     they would be in Parquet, for every kind of output. The database renders the text itself if
-    there is one output and it is text that the database can render.
-
-    Args:
-        as_text: Globs of the columns to be written as exact text.
-        encodes: Returns whether the database can render a dialect to the byte.
+    there is one output and it is text that the database can render to the byte, as `encodes`
+    returns. `as_text` has globs of the columns to be written as exact text.
     """
     output, text = outputs[0], outputs[0].text
     encoded = (
@@ -342,16 +337,16 @@ def _of_names(
 def _first(
     readings: Sequence[Reading], use: Use, output: OutputNeeds, *, asked: bool
 ) -> Reading | None:
-    for reading in readings:
-        text = output.text
-        forms = set() if text is None else {text.boolean, text.binary}
-        if (
-            use in reading.serves
-            and reading.as_text in (None, asked)
-            and (not reading.forms or reading.forms & forms)
-        ):
-            return reading
-    return None
+    text = output.text
+    forms = set() if text is None else {text.boolean, text.binary}
+    fits = (
+        reading
+        for reading in readings
+        if use in reading.serves
+        and reading.as_text in (None, asked)
+        and (not reading.forms or reading.forms & forms)
+    )
+    return next(fits, None)
 
 
 def with_origin(extract: Extract) -> Extract:

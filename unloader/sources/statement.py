@@ -56,14 +56,10 @@ def relation_of(extract: Extract) -> str:
     return qualified(extract.table.schema, extract.table.name)
 
 
-def condition(where: str) -> str:
-    """Return the user's condition in parentheses; the newline ends a trailing `--` comment."""
-    return f"({where}\n)"
-
-
 def row_conditions(extract: Extract) -> list[str]:
     """Return what holds for all rows asked for, apart from partitions: `--where`, the sample."""
-    found = [condition(extract.where)] if extract.where else []
+    # The newline ends a trailing `--` comment.
+    found = [f"({extract.where}\n)"] if extract.where else []
     if extract.keys is not None and extract.keys.condition:
         found.append(extract.keys.condition)
     return found
@@ -119,10 +115,9 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
     """Let the database parse the user's condition, bare and in its parentheses.
 
     The bare check is needed: `a) OR (b` would close the parentheses and read rows of other units.
-    `explain` has one statement parsed and planned without running it. `SourceError` has the
-    database's words.
+    `explain` has one statement planned without running it. `SourceError` has the database's words.
     """
-    for wanted in (f"{where}\n", condition(where)):
+    for wanted in (f"{where}\n", f"({where}\n)"):
         try:
             explain(select("1", relation, [wanted]))
         except SourceError as error:

@@ -204,10 +204,10 @@ class DuckDBCatalog(FileCatalog):
     def explain(self, sql: str) -> None:
         # DuckDB runs all statements of a text; more than one here is always a mistake.
         try:
-            single = len(self._connection.extract_statements(sql)) == 1
+            found = self._connection.extract_statements(sql)
         except Exception as error:
             raise translated(error) from error
-        if not single:
+        if len(found) != 1:
             raise SourceError("it contains more than one statement", "give one without a semicolon")
         self.rows(f"EXPLAIN {sql}")
 
@@ -232,15 +232,18 @@ class DuckDBCatalog(FileCatalog):
         return duckdb_types.with_types(columns, nothing.to_arrow_reader(1).schema.types)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        text = _key_text(quoted(column.name), column.native_type)
-        if text is None:
+        value, kind = quoted(column.name), column.native_type
+        text = f"CAST({value} AS VARCHAR)"
+        if kind == "VARCHAR":
+            text = value
+        elif kind == "BLOB":
+            text = f"lower(hex({value}))"
+        elif match := _DECIMAL.fullmatch(kind):
+            text = decimal_text(text, int(match[1]), int(match[2]))
+        elif not (kind == "UUID" or kind.startswith("ENUM(") or re.fullmatch(_INTEGERS, kind)):
             return None
-        return SampledKeys(
-            column=column.name,
-            share=share,
-            text=text,
-            condition=f"sha256(nullif({text}, '')) < {literal(below(share))}",
-        )
+        condition = f"sha256(nullif({text}, '')) < {literal(below(share))}"
+        return SampledKeys(column=column.name, share=share, text=text, condition=condition)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
         return selector_statement(select_list(extract.projection.columns), extract, selector)
@@ -331,13 +334,12 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
 
 
 _ARROW_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
-_ARROW_INTEGER = re.compile(r"u?int\d+")
 
 
 def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
     kind, value = column.output_type, column.expression
     shown = f"CAST({value} AS VARCHAR)"
-    if kind in ("string", "bool", "time64[us]") or _ARROW_INTEGER.fullmatch(kind):
+    if kind in ("string", "bool", "time64[us]") or re.fullmatch(r"u?int\d+", kind):
         return shown
     if kind == "binary":
         return value
@@ -349,7 +351,13 @@ def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
     if kind == "date32[day]":
         return f"replace({shown}, ' (BC)', ' BC')"
     if kind.startswith("timestamp["):
-        return _timestamp(shown, zoned="tz=" in kind)
+        # The offset comes before the era; the connection is in UTC.
+        if "tz=" in kind:
+            shown = f"regexp_replace({shown}, '[+]00$', '+00:00')"
+        return (
+            f"CASE WHEN contains({shown}, ' (BC)') THEN replace({shown}, ' (BC)', '') || ' BC' "
+            f"ELSE {shown} END"
+        )
     return None
 
 
@@ -364,16 +372,6 @@ def decimal_text(shown: str, precision: int, scale: int) -> str:
     return f"CASE WHEN {trimmed} IN ('', '-') THEN '0' ELSE replace({trimmed}, '.', '0.') END"
 
 
-def _timestamp(shown: str, *, zoned: bool) -> str:
-    """Return SQL for the text with the offset and then the era; the connection is in UTC."""
-    if zoned:
-        shown = f"regexp_replace({shown}, '[+]00$', '+00:00')"
-    return (
-        f"CASE WHEN contains({shown}, ' (BC)') THEN replace({shown}, ' (BC)', '') || ' BC' "
-        f"ELSE {shown} END"
-    )
-
-
 HASHING = Hashing(
     text=_hashed_text,
     sum="sum(CAST('0x' || left(md5({}), 16) AS UBIGINT))",
@@ -381,23 +379,8 @@ HASHING = Hashing(
 )
 
 
+_INTEGERS = r"U?(?:TINY|SMALL|BIG|HUGE)?INT|U?INTEGER"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
-_INTEGER = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT|U?INTEGER")
-
-
-def _key_text(value: str, kind: str) -> str | None:
-    shown = f"CAST({value} AS VARCHAR)"
-    if kind == "VARCHAR":
-        return value
-    if kind == "UUID" or kind.startswith("ENUM(") or _INTEGER.fullmatch(kind):
-        return shown
-    if kind == "BLOB":
-        return f"lower(hex({value}))"
-    if match := _DECIMAL.fullmatch(kind):
-        return decimal_text(shown, int(match[1]), int(match[2]))
-    return None
-
-
 LOGS = ".wal*"
 """Beside the file, with the last commits if a writer was killed or prevents the checkpoint."""
 
@@ -419,8 +402,8 @@ def connect(
 ) -> tuple[Any, str]:
     """Open the file for reading; return the connection and the `state_of` the file.
 
-    `config` has settings of DuckDB; `read_header` is `kept_header_of` in a worker. `ConfigError`
-    where DuckDB is missing, or the file is another database's; `SourceError` where DuckDB refuses.
+    `ConfigError` where DuckDB is missing, or the file is another database's; `SourceError` where
+    DuckDB refuses. `config`: settings of DuckDB. `read_header`: `kept_header_of` in a worker.
     """
     try:
         import duckdb

@@ -6,12 +6,11 @@ average in the `sqlldr-var` dialect. So does this one. The rows are a function o
 alone. Each partition is one range of rowids, and the table `unloader_partitions` in the same file
 names them.
 
-The published order of the columns is VARCHAR2, DATE, NUMBER, VARCHAR2, NUMBER with two decimals,
-DATE, CHAR(8), VARCHAR2, NUMBER, VARCHAR2. Three records show the values; the names of the columns
-were not published, so the ones here are ours. CHAR is kept with its blanks, as Oracle returns it.
-
-Text is random letters and digits, 62 of them, and compresses no better than that. All randomness is
-DuckDB's `hash()` of the row number, which is the same in DuckDB 1.4 and 2.0.
+The types and their order were published: VARCHAR2, DATE, NUMBER, VARCHAR2, NUMBER with two
+decimals, DATE, CHAR(8), VARCHAR2, NUMBER, VARCHAR2. The names of the columns are ours. CHAR is kept
+with its blanks, as Oracle returns it. Text is random letters and digits, which compress no better
+than that. All randomness is DuckDB's `hash()` of the row number, which is the same in DuckDB 1.4
+and 2.0.
 
 An Oracle DATE has whole seconds from year 1 to 9999 and beyond. It becomes TIMESTAMP, which holds
 them exactly. TIMESTAMP_S would do so too, but DuckDB (1.4 and 2.0) turns it into nanoseconds for
@@ -115,7 +114,10 @@ BYTES_PER_ROW = 120
 
 MAX_PARTITIONS = 256
 
-_LABEL = "unloader reference table"
+_LABEL_START = "unloader reference table"
+_LABEL = (
+    f"{_LABEL_START}, generator {GENERATOR_VERSION}, {{rows}} rows in {{partitions}} partitions"
+)
 
 # A whole number of DuckDB's row groups (122,880 rows), so that none is left half full between two
 # inserts; one insert is then well under a second of work for a core.
@@ -139,16 +141,12 @@ def build_reference_table(
     A file built before with the same rows, partitions, table name and generator is left as it is;
     another reference table is replaced. The file is built beside its place, as `<path>.building`,
     and renamed when it is complete; an interrupted build leaves the earlier file in place. Memory
-    stays under about 3 GB for any number of rows.
+    stays under about 3 GB for any number of rows. Row r is in partition `hash(key) % partitions` (1
+    to 256), counted from 0. A few times a second `observe` gets the number of rows written so far,
+    and True of `stop` ends the build.
 
-    Args:
-        partitions: 1 to 256; row r is in partition `hash(key) % partitions`, counted from 0.
-        observe: Called a few times a second with the number of rows written so far.
-        stop: Called a few times a second; the build ends if it returns True.
-
-    Raises:
-        OutputFailed: `path` is something else, another process is building it, or the directory
-            refuses or is full.
+    `OutputFailed`: `path` is something else, another process is building it, or the directory
+    refuses or is full.
     """
     if rows < 1:
         raise UsageError(f"cannot build a reference table of {rows} rows", "give --rows 1 or more")
@@ -171,7 +169,7 @@ def build_reference_table(
     with _database(path) as (database, building):
         _lay_down(database, rows, partitions, table, pulse)
         _record_partitions(database, rows, partitions, table)
-        label = literal(_label(rows, partitions))
+        label = literal(_LABEL.format(rows=rows, partitions=partitions))
         database.execute(f"COMMENT ON TABLE {quoted(table)} IS {label}")
         database.execute("CHECKPOINT")
         database.close()
@@ -204,9 +202,9 @@ def is_current(
         raise OutputFailed(
             f"{path} exists, but DuckDB cannot read it: {first_line(error)}", hint
         ) from error
-    if found is None or not str(found[0]).startswith(_LABEL):
+    if found is None or not str(found[0]).startswith(_LABEL_START):
         raise OutputFailed(f"{path} exists, but does not contain the reference table {table}", hint)
-    return bool(found[0] == _label(rows, partitions))
+    return bool(found[0] == _LABEL.format(rows=rows, partitions=partitions))
 
 
 @contextmanager
@@ -318,10 +316,6 @@ def _record_partitions(database: Any, rows: int, partitions: int, table: str) ->
         )
     if start != rows:
         raise UnloaderError(f"{table} got {start} rows instead of {rows}")
-
-
-def _label(rows: int, partitions: int) -> str:
-    return f"{_LABEL}, generator {GENERATOR_VERSION}, {rows} rows in {partitions} partitions"
 
 
 def _driver() -> Any:

@@ -30,6 +30,7 @@ from unloader.sources.duckdb.types import REFUSED, conform, refusal, refused_col
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of, state_of
 from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
+from writers.large_rows import is_long
 from writers.schema import read_schema
 
 if TYPE_CHECKING:
@@ -165,7 +166,18 @@ class DuckDBReader(Reader):
                     if not (is_scan and is_out_of_memory(error)):
                         raise translated(error) from error
                     if self._tried == len(caps) - 1:
-                        raise _too_wide(schema, caps[-1]) from error
+                        wide = ", ".join(
+                            field.name
+                            for field in schema
+                            if is_long(field.type) or field.type.num_fields
+                        )
+                        raise OutputFailed(
+                            f"DuckDB needs more than {caps[-1] >> 20:,} MiB to read the values of "
+                            f"{wide}: it reads up to 2,048 values of a column together",
+                            "raise --fetch-memory (DuckDB may use "
+                            f"{LAST_CAP_SHARES // SHARES} times as much in each worker), or leave "
+                            "wide columns out with --exclude",
+                        ) from error
                     self._tried += 1
 
     def _refusal(self, extract: Extract, piece: Piece, first: str) -> OutputFailed:
@@ -183,20 +195,3 @@ class DuckDBReader(Reader):
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
-    """Return the error for rows that DuckDB itself cannot hold under the last cap."""
-    import pyarrow as pa
-
-    from writers.large_rows import is_long
-
-    names = [
-        field.name for field in schema if is_long(field.type) or pa.types.is_nested(field.type)
-    ]
-    return OutputFailed(
-        f"DuckDB needs more than {cap >> 20:,} MiB to read the values of {', '.join(names)}: it "
-        "reads up to 2,048 values of a column together",
-        f"raise --fetch-memory (DuckDB may use {LAST_CAP_SHARES // SHARES} times as much in each "
-        "worker), or leave wide columns out with --exclude",
-    )

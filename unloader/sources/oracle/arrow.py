@@ -26,7 +26,7 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 from msgspec import Struct
 
-from unloader.errors import OutputFailed, SourceError, UnloaderError
+from unloader.errors import OutputFailed, SourceError
 from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.oracle.types import fraction_digits, parse_native
 from unloader.sources.readings import type_named
@@ -98,7 +98,7 @@ class BatchMaker(Struct, kw_only=True):
         if item.form == "moment":
             return _moments(column, array, kind, digits)
         if item.form == "utc":
-            return utc_texts(array, digits)
+            return _joined(moment_texts(array, digits), pa.scalar("+00:00"), " ")
         if item.form == "zoned":
             return zoned_texts(array, digits)
         if item.form == "zone":
@@ -184,11 +184,6 @@ def moment_texts(texts: pa.Array, digits: int) -> pa.Array:
     return pc.ascii_rtrim(pc.ascii_rtrim(trimmed, "0"), ".")
 
 
-def utc_texts(texts: pa.Array, digits: int) -> pa.Array:
-    """Return instants in UTC with their offset behind them."""
-    return _joined(moment_texts(texts, digits), pa.scalar("+00:00"), " ")
-
-
 def zoned_texts(texts: pa.Array, digits: int) -> pa.Array:
     """Return local times with their offset, and their region in brackets if they have one."""
     length = MOMENT_LENGTH + (1 + digits if digits else 0)
@@ -212,13 +207,12 @@ def zone_names(zones: pa.Array) -> pa.Array:
     Oracle shows EUROPE/BERLIN, which some readers do not accept. Unknown names are not changed.
     """
     encoded = zones.dictionary_encode()
-    names = [_regions().get(name.upper(), name) for name in encoded.dictionary.to_pylist()]
+    regions = {name.upper(): name for name in _zones()}
+    names = [regions.get(name.upper(), name) for name in encoded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(encoded.indices)
 
 
-@lru_cache(maxsize=1)
-def _regions() -> dict[str, str]:
-    return {name.upper(): name for name in available_timezones()}
+_zones = lru_cache(maxsize=1)(available_timezones)
 
 
 def _joined(left: pa.Array, right: pa.Array | pa.Scalar, separator: str) -> pa.Array:
@@ -249,35 +243,29 @@ def arrow_batches(
         except oracledb.Error as error:
             if match := _MISFIT.search(str(error)):
                 raise NumberRefused(match[1], int(match[2]), int(match[3])) from error
-            if refusal := _refusal(error, plan, rows):
-                raise refusal from error
+            text = str(error).splitlines()[0]
+            if text.startswith(_OVERFLOW):
+                names = ", ".join(
+                    plan.columns[item.column].name
+                    for item in plan.items
+                    if item.part == "value" and item.fetched in ("string", "binary")
+                )
+                raise OutputFailed(
+                    f"{rows} rows have more than 2 GiB in one of the columns {names}",
+                    "lower --fetch-memory, so that a batch has fewer rows",
+                ) from error
+            if text.startswith(_NO_CONVERSION):
+                types = ", ".join(f"{column.name} {column.source_type}" for column in plan.columns)
+                raise SourceError(
+                    f"the columns have changed since the run began ({types}): {text}",
+                    "run again, or use --fetch tuples, which is slower",
+                ) from error
             raise
         if frame is None:
             return
         batch = pa.RecordBatchReader.from_stream(frame).read_next_batch()
         if batch.num_rows:
             yield batch.columns
-
-
-def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | None:
-    text = str(error).splitlines()[0]
-    if text.startswith(_OVERFLOW):
-        names = [
-            plan.columns[item.column].name
-            for item in plan.items
-            if item.part == "value" and item.fetched in ("string", "binary")
-        ]
-        return OutputFailed(
-            f"{rows} rows have more than 2 GiB in one of the columns {', '.join(names)}",
-            "lower --fetch-memory, so that a batch has fewer rows",
-        )
-    if text.startswith(_NO_CONVERSION):
-        types = ", ".join(f"{column.name} {column.source_type}" for column in plan.columns)
-        return SourceError(
-            f"the columns have changed since the run began ({types}): {text}",
-            "run again, or use --fetch tuples, which is slower",
-        )
-    return None
 
 
 Fetched = Sequence[Any]

@@ -8,8 +8,11 @@ same hash as on other sources only if that character set is AL32UTF8.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
 from unloader.errors import (
@@ -45,19 +48,16 @@ from unloader.sources.oracle.session import PROGRAM, Session, client_identifier
 from unloader.sources.oracle.statement import (
     CHARACTER_SET,
     HASHING,
-    SCN_GRANT,
+    SCN,
     UTF_8,
     as_of,
-    check_readable,
     count_statement,
-    current_scn,
     fetch_plan,
     last_level,
     plain_digits,
     query_relation,
-    select_columns,
+    relation,
     selector_statement,
-    take_snapshot,
 )
 from unloader.sources.oracle.types import (
     described_column,
@@ -83,9 +83,22 @@ _WHO = (
     "FROM DUAL"
 )
 
+logger = logging.getLogger(__name__)
+
 _KILLED = "ORA-00028"
 _QUERY = re.compile(r"(?is)(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b")
 """How a query begins. `PURGE RECYCLEBIN` in parentheses would be one, too: a table, an alias."""
+
+
+SCN_GRANT = "GRANT SELECT ON SYS.V_$DATABASE"
+SCN_QUERIES = {
+    "V$DATABASE": "SELECT CURRENT_SCN FROM V$DATABASE",
+    "DBMS_FLASHBACK": "SELECT DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL",
+    "TIMESTAMP_TO_SCN": "SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL",
+}
+"""In the order they are tried, exact ones first. The last may lie up to three seconds back, the
+grain of the database's table of times; that is as consistent, but a table made or altered within
+them cannot be read."""
 
 
 class OracleCatalog(Catalog):
@@ -101,7 +114,7 @@ class OracleCatalog(Catalog):
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        self._session = self._connect()
+        self._session = Session(self._spec, action="parent", scans=False)
         self._snapshot: Snapshot | None = None
         self._described: dict[tuple[str, str], tuple[Relation, Layout]] = {}
         self._readable: set[str] = set()
@@ -191,8 +204,8 @@ class OracleCatalog(Catalog):
         described = self._described.get((table.schema or "", table.name))
         if described is None:
             return ()
-        relation, layout = described
-        found = current_scn(self._session)
+        owned, layout = described
+        found = self._current_scn()
         grant = f"{SCN_GRANT} TO {self._user}"
         if found is None:
             lacks = f"cannot read the current SCN, so only --consistency none works: {grant}"
@@ -203,9 +216,9 @@ class OracleCatalog(Catalog):
             missing.append(
                 f"the SCN comes from TIMESTAMP_TO_SCN and may be three seconds old: {grant}"
             )
-        name = qualified(relation.owner, relation.name)
+        name = qualified(owned.owner, owned.name)
         try:
-            check_readable(self._session, self._user, name, f" AS OF SCN {scn}", name)
+            self._check_readable(name, f" AS OF SCN {scn}", name)
         except SourceError as error:
             if not self._session.alive:
                 raise
@@ -213,9 +226,64 @@ class OracleCatalog(Catalog):
         return (*missing, *layout.missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
+        """Return the SCN to read at, or none for the consistency `none`.
+
+        Whether undo reaches back to a wanted SCN turns out on reading.
+        """
         wanted = self._spec.session.scn
-        self._snapshot = take_snapshot(self._session, self._user, consistency, wanted)
+        taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if consistency == "none":
+            self._snapshot = Snapshot(kind="none", value="", taken_at=taken_at)
+            return self._snapshot
+        found = self._current_scn()
+        if wanted is not None and found is not None and found[1] and wanted > found[0]:
+            # An SCN of an earlier run is in the future if the database was set back since.
+            raise SnapshotGone(
+                f"SCN {wanted} is in the future: the database is at {found[0]}",
+                "give --scn a number that the database has reached, or leave --scn out",
+            )
+        if wanted is None and found is None:
+            raise SourceError(
+                f"{self._user} may not read the current SCN, so the workers cannot share one "
+                "snapshot",
+                f"ask a DBA to run {SCN_GRANT} TO {self._user}, or run with --consistency none",
+            )
+        scn = found[0] if wanted is None and found is not None else wanted
+        self._snapshot = Snapshot(kind=SCN, value=str(scn), taken_at=taken_at)
         return self._snapshot
+
+    def _current_scn(self) -> tuple[int, bool] | None:
+        """Return the present SCN and whether it is exact, None if the user may not know it."""
+        for name, sql in SCN_QUERIES.items():
+            found = self._session.allowed(partial(self._session.value, sql))
+            if isinstance(found, SourceError):
+                logger.info("%s does not give the SCN: %s", name, found.message)
+            elif found is not None:
+                return int(found), name != "TIMESTAMP_TO_SCN"
+        return None
+
+    def _check_readable(self, relation: str, at: str, owner_hint: str) -> None:
+        """Return if the user may read a relation as of the snapshot; no row is read.
+
+        `at` is the AS OF clause with a blank before it. `owner_hint` is the table as a GRANT names
+        it; empty for a query.
+        """
+        session = self._session
+        try:
+            session.run(f"SELECT 1 FROM {relation}{at} WHERE 1 = 0")
+        except SourceError as error:
+            refused = any(code in error.message for code in ("ORA-01031", "ORA-41900", "ORA-00942"))
+            if not at or not session.alive or not refused:
+                raise
+            session.run(f"SELECT 1 FROM {relation} WHERE 1 = 0")
+            grant = f"ask its owner to run GRANT FLASHBACK ON {owner_hint} TO {self._user}"
+            if not owner_hint:
+                grant = f"GRANT FLASHBACK to {self._user} on each table of another user in it"
+            raise SourceError(
+                f"{self._user} may not read {owner_hint or 'the query'} as of an SCN: "
+                f"{error.message}",
+                f"{grant}, or run with --consistency none",
+            ) from error
 
     def check_snapshot(self) -> None:
         """Check that the tables read so far can still be read at the SCN, as lost undo stays lost.
@@ -249,20 +317,17 @@ class OracleCatalog(Catalog):
     ) -> tuple[ColumnReadings, ...]:
         """Return how columns can be read; the right to read them at the SCN is certain by then."""
         made = tuple(each for column in table.columns for each in readings_of(column, values))
-        source = query_relation(query) if query is not None else _name(table)
+        owner_hint = "" if query is not None else qualified(table.schema, table.name)
+        source = owner_hint if query is None else query_relation(query)
         if source not in self._readable:
-            owner_hint = "" if query is not None else _name(table)
-            check_readable(self._session, self._user, source, as_of(self._snapshot), owner_hint)
+            self._check_readable(source, as_of(self._snapshot), owner_hint)
             self._readable.add(source)
         return made
 
     def check_where(self, extract: Extract) -> None:
         if extract.where is not None:
             refuse_row_numbers(extract.where)
-            source = (
-                query_relation(extract.query) if extract.query is not None else _name(extract.table)
-            )
-            check_condition(self._session.parse, source + as_of(extract.snapshot), extract.where)
+            check_condition(self._session.parse, relation(extract, None), extract.where)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Check that no part was truncated, exchanged or moved since it was described or planned.
@@ -273,8 +338,8 @@ class OracleCatalog(Catalog):
         """
         described = self._described.get((extract.table.schema or "", extract.table.name))
         if extract.query is None and described is not None and described[0].has_rowids:
-            relation, layout = described
-            now = object_ids(Dictionary(self._session, [(relation.owner, relation.name)]), relation)
+            owned, layout = described
+            now = object_ids(Dictionary(self._session, [(owned.owner, owned.name)]), owned)
             chosen = {selector.partition for selector in selectors}
             then = {
                 part.name: part.object_id
@@ -302,20 +367,25 @@ class OracleCatalog(Catalog):
             confirm_fetch(self._spec, self._session, statements, fetch_plan(extract))
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        text = _text(quoted(column.name), parse_native(column.native_type).name)
+        value, kind = quoted(column.name), parse_native(column.native_type).name
+        text = {
+            "NUMBER": plain_digits(number_text(value)),
+            "FLOAT": plain_digits(number_text(value)),
+            "VARCHAR2": value,
+            "NVARCHAR2": f"TO_CHAR({value})",
+            "CHAR": f"RTRIM({value})",
+            "NCHAR": f"RTRIM(TO_CHAR({value}))",
+            "RAW": f"LOWER(RAWTOHEX({value}))",
+        }.get(kind)
         if text is None:
             return None
         # NULL and an empty text have the same hash.
         hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{below(share).upper()}')"
-        return SampledKeys(
-            column=column.name,
-            share=share,
-            text=text,
-            condition=f"{text} IS NOT NULL AND {hashed}",
-        )
+        condition = f"{text} IS NOT NULL AND {hashed}"
+        return SampledKeys(column=column.name, share=share, text=text, condition=condition)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        return selector_statement(select_columns(extract), extract, selector)
+        return selector_statement(fetch_plan(extract).select_list, extract, selector)
 
     def count(self, extract: Extract) -> int:
         """Count the query, the table or the selected partitions that were described.
@@ -395,9 +465,6 @@ class OracleCatalog(Catalog):
     def close(self) -> None:
         self._session.close()
 
-    def _connect(self) -> Session:
-        return Session(self._spec, action="parent", scans=False)
-
     def _counted(self, statement: str) -> int:
         """Return a count, with a new session if the last was ended while it had nothing to do."""
         self._revive()
@@ -411,11 +478,7 @@ class OracleCatalog(Catalog):
 
     def _revive(self) -> None:
         if not self._session.alive:
-            self._session = self._connect()
-
-
-def _name(table: TableInfo) -> str:
-    return qualified(table.schema, table.name)
+            self._session = Session(self._spec, action="parent", scans=False)
 
 
 _NO_CODE = re.compile(
@@ -433,18 +496,6 @@ def refuse_row_numbers(where: str) -> None:
             "--where uses ROWNUM, which starts from 1 in each work unit",
             "use --query instead, which is read as one work unit",
         )
-
-
-def _text(value: str, kind: str) -> str | None:
-    if kind in ("NUMBER", "FLOAT"):
-        return plain_digits(number_text(value))
-    return {
-        "VARCHAR2": value,
-        "NVARCHAR2": f"TO_CHAR({value})",
-        "CHAR": f"RTRIM({value})",
-        "NCHAR": f"RTRIM(TO_CHAR({value}))",
-        "RAW": f"LOWER(RAWTOHEX({value}))",
-    }.get(kind)
 
 
 _ACTIVE = "SELECT COUNT(*) FROM V$SESSION WHERE TYPE = 'USER' AND STATUS = 'ACTIVE'"

@@ -76,35 +76,33 @@ class Dictionary:
         return found
 
     def rows_or_error(self, question: Question, owner: str, name: str) -> list[Row] | SourceError:
-        asked = (question, owner)
-        if asked not in self._answers:
-            answer = self.session.allowed(partial(self._asked, question, owner))
-            self._answers[asked] = answer
-            if isinstance(answer, SourceError):
-                logger.info("cannot read %s: %s", question.view, answer.message)
-        known = self._answers[asked]
-        return known if isinstance(known, SourceError) else known.get(name, [])
+        """Return the answer for one table, or why the user may not see the view."""
 
-    def _asked(self, question: Question, owner: str) -> dict[str, list[Row]]:
-        """Return the rows of all tables of an owner, by name."""
-        names = self._names.get(owner, [])
-        found: dict[str, list[Row]] = {}
-        for start in range(0, len(names), NAMES_TOGETHER):
-            some = names[start : start + NAMES_TOGETHER]
-            binds = {f"n{at}": name for at, name in enumerate(some)}
-            conditions = [f"{question.name} IN ({', '.join(f':{each}' for each in binds)})"]
-            if question.owner:
-                conditions.insert(0, f"{question.owner} = :owner")
-                binds["owner"] = owner
-            conditions += [question.where] if question.where else []
-            order = f" ORDER BY {question.order}" if question.order else ""
-            for name, *row in self.session.run(
-                f"SELECT {question.name}, {question.select} FROM {question.view} "
-                f"WHERE {' AND '.join(conditions)}{order}",
-                binds,
-            ):
-                found.setdefault(name, []).append(tuple(row))
-        return found
+        def ask() -> dict[str, list[Row]]:
+            names = self._names.get(owner, [])
+            found: dict[str, list[Row]] = {}
+            for start in range(0, len(names), NAMES_TOGETHER):
+                binds = {f"n{at}": each for at, each in enumerate(names[start:][:NAMES_TOGETHER])}
+                conditions = [f"{question.name} IN ({', '.join(f':{each}' for each in binds)})"]
+                if question.owner:
+                    conditions.insert(0, f"{question.owner} = :owner")
+                    binds["owner"] = owner
+                conditions += [question.where] if question.where else []
+                order = f" ORDER BY {question.order}" if question.order else ""
+                for table, *row in self.session.run(
+                    f"SELECT {question.name}, {question.select} FROM {question.view} "
+                    f"WHERE {' AND '.join(conditions)}{order}",
+                    binds,
+                ):
+                    found.setdefault(table, []).append(tuple(row))
+            return found
+
+        known = self._answers.get((question, owner))
+        if known is None:
+            known = self._answers[question, owner] = self.session.allowed(ask)
+            if isinstance(known, SourceError):
+                logger.info("cannot read %s: %s", question.view, known.message)
+        return known if isinstance(known, SourceError) else known.get(name, [])
 
 
 BLOCK_BYTES = 8192
@@ -300,12 +298,6 @@ def column_type(
     )
 
 
-def key_column(dictionary: Dictionary, table: Relation) -> str | None:
-    """Return the first column of the primary key, None if the user may not see it."""
-    found = dictionary.rows(KEY_COLUMN, table.owner, table.name)
-    return str(found[0][0]) if found else None
-
-
 def statistical_bytes(
     rows: float | None, blocks: float | None, row_length: float | None
 ) -> int | None:
@@ -409,12 +401,7 @@ def _obstacles(
         )
 
 
-PUBLIC = "PUBLIC"
-
 FOLDING: Folding = "upper"
-
-MAX_SYNONYMS = 16
-"""Synonyms of synonyms that are followed; Oracle refuses circles, too."""
 
 
 def find(session: Session, wanted: TableName, schema: str, where: str) -> Relation:
@@ -425,13 +412,13 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
     would find nothing, a plain name means one that only differs in case. A link is refused.
     """
     found = candidates(session, wanted.name.text)
-    near = {schema, PUBLIC}
+    near = {schema, "PUBLIC"}
     if wanted.schema is not None:
         near.update(matching(wanted.schema, {table.schema or "" for table in found}, FOLDING))
     # Other users' private synonyms are not looked at unless their schema is named.
     found = tuple(table for table in found if table.kind != "synonym" or table.schema in near)
-    table = resolve(wanted, found, folding=FOLDING, default_schemas=(schema, PUBLIC), where=where)
-    for _ in range(MAX_SYNONYMS):
+    table = resolve(wanted, found, folding=FOLDING, default_schemas=(schema, "PUBLIC"), where=where)
+    for _ in range(16):  # Synonyms of synonyms; Oracle refuses circles, too.
         assert table.schema is not None
         if table.kind != "synonym":
             asked = Dictionary(session, [(table.schema, table.name)])

@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExtent, coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.sources.oracle import dictionary
 from unloader.sources.oracle.dictionary import (
     BLOCK_BYTES,
+    KEY_COLUMN,
     Dictionary,
     Question,
     Relation,
@@ -174,7 +174,15 @@ def _by_sample(
     parts = layout.parts
     if sizes:
         parts = tuple(replace(part, bytes=sizes.get(_leaf(part), 0)) for part in parts)
-    chosen = _worth_cutting(parts)
+    # Only parts that idle workers might wait for are sampled; without sizes, all of a short list.
+    known = [part.bytes for part in parts if part.bytes is not None]
+    chosen = parts if len(parts) <= MAX_SAMPLED else ()
+    if known and len(parts) > 1:
+        least = SMALL_BYTES
+        if len(parts) > MAX_SAMPLED:
+            least = max(least, MUCH_ABOVE_MEAN * sum(known) // len(known))
+        large = [part for part in parts if part.bytes is not None and part.bytes >= least]
+        chosen = tuple(sorted(large, key=lambda part: -(part.bytes or 0))[:MAX_SAMPLED])
     total = sum(part.bytes or 0 for part in chosen)
     percent = SAMPLED_BLOCKS * BLOCK_BYTES / total * 100 if total else None
     found = asked.session.allowed(
@@ -191,24 +199,11 @@ def _by_sample(
     return replace(layout, parts=parts, ranges_from=origin, missing=tuple(missing))
 
 
-def _worth_cutting(parts: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:
-    """Return the parts that idle workers might wait for; without sizes, all of a short list."""
-    known = [part.bytes for part in parts if part.bytes is not None]
-    if not known:
-        return parts if len(parts) <= MAX_SAMPLED else ()
-    least = SMALL_BYTES
-    if len(parts) > MAX_SAMPLED:
-        least = max(least, MUCH_ABOVE_MEAN * sum(known) // len(known))
-    if len(parts) == 1:
-        return parts
-    large = [part for part in parts if part.bytes is not None and part.bytes >= least]
-    return tuple(sorted(large, key=lambda part: -(part.bytes or 0))[:MAX_SAMPLED])
-
-
 def _by_keys(
     asked: Dictionary, table: Relation, layout: Layout, columns: Sequence[ColumnInfo]
 ) -> Layout:
-    name = dictionary.key_column(asked, table)
+    key = asked.rows(KEY_COLUMN, table.owner, table.name)
+    name = key[0][0] if key else None
     column = next((each for each in columns if each.name == name), None)
     if column is None or parse_native(column.native_type).name not in _KEY_TYPES:
         what = "is not visible" if column is None else f"begins with {column.native_type}"

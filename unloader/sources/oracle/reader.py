@@ -36,14 +36,13 @@ from unloader.sources.oracle.arrow import (
     tuple_batches,
 )
 from unloader.sources.oracle.native.batches import (
-    Batches,
     Tap,
     confirmed_sorts,
-    native_unless_left,
+    native_batches,
     peers_of,
     tap_on,
 )
-from unloader.sources.oracle.native.decoder import Refused, library, may_be_native, sorts_of
+from unloader.sources.oracle.native.decoder import Refused, check_library, may_be_native, sorts_of
 from unloader.sources.oracle.session import MAX_ACTION_BYTES, Session, parse_location
 from unloader.sources.oracle.statement import (
     FetchPlan,
@@ -102,7 +101,12 @@ class OracleReader(Reader):
         maker = BatchMaker(plan=plan, schema=schema)
         read_from = relation(extract, piece.selector)
         sql = selector_statement(plan.select_list, extract, piece.selector)
-        source = self._way(plan, session)(session.connection, sql, plan, rows)
+        way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
+        ordinary = arrow_batches if way == "arrow" else tuple_batches
+        if self._is_native(plan, session) and self._tap is not None:
+            source = native_batches(self._tap, sql, plan, rows, ordinary)
+        else:
+            source = ordinary(session.connection, sql, plan, rows)
         with closing(source):
             while True:
                 with self._translating(plan, extract, piece):
@@ -110,7 +114,7 @@ class OracleReader(Reader):
                 if fetched is None:
                     return
                 batch = maker.batch(fetched)
-                if not plan.has_lobs:
+                if not any(item.part == "length" for item in plan.items):
                     yield batch
                 else:
                     yield from _large_rows(batch, fetched, plan, session, read_from)
@@ -125,34 +129,32 @@ class OracleReader(Reader):
             self._stale = False
         return self._session
 
-    def _way(self, plan: FetchPlan, session: Session) -> Batches:
-        """Return how the rows of a plan come over a session.
+    def _is_native(self, plan: FetchPlan, session: Session) -> bool:
+        """Return whether the rows of a plan are taken by the tap on a session.
 
         What failed natively once is left to the driver from then on. `ConfigError` where the native
         fetch was asked for, and its library is not usable.
         """
-        way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
-        ordinary = arrow_batches if way == "arrow" else tuple_batches
         asked = self._spec.session.fetch
         if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
-            return ordinary
+            return False
         if asked == "auto":
             if self._confirmed is None:
                 self._confirmed = confirmed_sorts(peers_of(self._spec, session))
             if not self._confirmed.issuperset(sorts_of(plan)):
-                return ordinary
+                return False
         if self._tap is None or self._tap.connection is not session.connection:
             if asked == "native":
-                library()
+                check_library()
             found: Tap | str = "the server pools connections (DRCP)"
             if not parse_location(self._spec.location).pooled:
                 found = tap_on(session.connection)
             if isinstance(found, str):
                 self._left = found
                 logger.info("the driver fetches the rows: %s", found)
-                return ordinary
+                return False
             self._tap = found
-        return native_unless_left(self._tap, ordinary)
+        return True
 
     @contextmanager
     def _translating(self, plan: FetchPlan, extract: Extract, piece: Piece) -> Iterator[None]:

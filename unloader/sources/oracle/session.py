@@ -260,9 +260,6 @@ def _cut(text: str, size: int) -> str:
     return text.encode()[:size].decode(errors="ignore")
 
 
-WALLET_PASSWORD = WALLET_PASSWORD_VARIABLE
-TOKEN = TOKEN_VARIABLE
-
 PROGRAM = "unloader"
 
 PATIENCE_SECONDS = 300.0
@@ -294,11 +291,21 @@ def open_connection(
     if "wallet_location" in arguments:
         check_wallet(Path(arguments["wallet_location"]))
     arguments.update({"user": address.user} if address.user else {})
-    wallet_password = _secret(WALLET_PASSWORD, WALLET_PASSWORD_FILE, "wallet's password file")
+    wallet_password = _secret(
+        WALLET_PASSWORD_VARIABLE, WALLET_PASSWORD_FILE, "wallet's password file"
+    )
     if wallet_password is not None:
         arguments["wallet_password"] = wallet_password
-    if (token := _token()) is not None:
+    token = _secret(TOKEN_VARIABLE, TOKEN_FILE, "token file")
+    if token is not None:
         arguments["access_token"] = token
+        if key_file := os.environ.get(TOKEN_KEY_FILE):
+            key = secret_in(Path(key_file), "token's key file", f"correct {TOKEN_KEY_FILE}")
+            if not oracledb.is_thin_mode():
+                # The client library wants the key without the lines around it.
+                lines = (line.strip() for line in key.splitlines() if not line.startswith("-----"))
+                key = "".join(lines)
+            arguments["access_token"] = token, key
     elif address.user and not address.user.startswith("["):
         arguments["password"] = password_of(spec)
     else:
@@ -309,7 +316,12 @@ def open_connection(
         # The client library looks names up itself, in a directory server for instance.
         arguments["thick_mode_dsn_passthrough"] = address.is_alias
     try:
-        return _connected(address.connect_string, arguments, patience_seconds)
+        # In a thread that may be abandoned: the driver limits only the time until a host accepts
+        # the connection. It would wait forever for a silent listener, and ignore Ctrl-C.
+        connecting = in_thread(lambda: oracledb.connect(address.connect_string, **arguments))
+        if not wait([connecting], patience_seconds).done:
+            raise TimeoutError(f"no answer in {patience_seconds:g} s")
+        return connecting.result()
     except (oracledb.Error, OSError) as error:
         known = translated(error, connecting=True)
         raise type(known)(f"{known.message}, for {spec.location}", known.hint) from error
@@ -318,37 +330,6 @@ def open_connection(
             f"a setting of {spec.location} is not valid: {error}",
             "correct the settings after the question mark",
         ) from error
-
-
-def _connected(
-    connect_string: str, arguments: dict[str, Any], patience_seconds: float
-) -> oracledb.Connection:
-    """Connect in a separate thread, which is abandoned after `patience_seconds`.
-
-    The driver limits only the time until a host accepts the connection. It would wait forever for
-    a silent listener, and ignore Ctrl-C.
-    """
-    import oracledb
-
-    connecting = in_thread(lambda: oracledb.connect(connect_string, **arguments))
-    if not wait([connecting], patience_seconds).done:
-        raise TimeoutError(f"no answer in {patience_seconds:g} s")
-    return connecting.result()
-
-
-def _token() -> str | tuple[str, str] | None:
-    token = _secret(TOKEN, TOKEN_FILE, "token file")
-    key_file = os.environ.get(TOKEN_KEY_FILE)
-    if token is None or not key_file:
-        return token
-    key = secret_in(Path(key_file), "token's key file", f"correct {TOKEN_KEY_FILE}")
-    import oracledb
-
-    if oracledb.is_thin_mode():
-        return token, key
-    # The client library wants the key without the lines around it.
-    lines = (line.strip() for line in key.splitlines() if not line.startswith("-----"))
-    return token, "".join(lines)
 
 
 def _secret(variable: str, file_variable: str, what: str) -> str | None:

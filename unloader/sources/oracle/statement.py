@@ -23,10 +23,8 @@ NULLs and whole rows on both sides of every batch boundary, as Arrow and as tupl
 
 from __future__ import annotations
 
-import logging
 import re
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Literal
 
@@ -40,10 +38,8 @@ from partition_planner.model import (
     Selector,
     WholeTable,
 )
-from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Consistency, Extract, ReadColumn, Snapshot
+from unloader.model import Extract, ReadColumn, Snapshot
 from unloader.sources.base import SHARES
-from unloader.sources.oracle.session import Session
 from unloader.sources.oracle.types import (
     ROWID,
     Form,
@@ -71,28 +67,48 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 def selector_statement(columns_sql: str, extract: Extract, selector: Selector) -> str:
     """Return a SELECT of a select list over the rows of one selector, at the extract's snapshot."""
-    return select(columns_sql, relation(extract, selector), _conditions(extract, selector))
+    conditions = []
+    if isinstance(selector, RowRange):
+        assert selector.object_id is not None
+        conditions = [
+            f"ROWID {sign} CHARTOROWID({literal(rowid_text(selector.object_id, address))})"
+            for sign, address in ((">=", selector.first), ("<", selector.last))
+            if address is not None
+        ]
+    elif isinstance(selector, KeyRange):
+        conditions = [
+            f"{quoted(selector.column)} {sign} {key}"
+            for sign, key in ((">=", selector.first), ("<", selector.last))
+            if key is not None
+        ]
+    else:
+        assert isinstance(selector, (NamedPartition, WholeTable))
+    conditions += row_conditions(extract)
+    if extract.limit_rows is not None:
+        # It counts rows that meet all other conditions.
+        conditions.append(f"ROWNUM <= {extract.limit_rows}")
+    return select(columns_sql, relation(extract, selector), conditions)
 
 
 def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
     """Return the COUNT of the table or query, or of one leaf, as far as the limit of the rows."""
-    clause = "" if leaf is None else partition_clause(leaf.kind, leaf.name)
-    source, conditions = _relation(extract, clause), row_conditions(extract)
+    source, conditions = relation(extract, leaf), row_conditions(extract)
     if extract.limit_rows is None:
         return select("COUNT(*)", source, conditions)
-    return f"SELECT COUNT(*) FROM ({select('1 AS N', source, [*conditions, *_limit(extract)])})"
+    rows = select("1 AS N", source, [*conditions, f"ROWNUM <= {extract.limit_rows}"])
+    return f"SELECT COUNT(*) FROM ({rows})"
 
 
-def relation(extract: Extract, selector: Selector) -> str:
-    if selector.partition is None or isinstance(selector, WholeTable):
-        return _relation(extract, "")
-    return _relation(extract, partition_clause(selector.kind, selector.partition))
-
-
-def _relation(extract: Extract, clause: str) -> str:
+def relation(extract: Extract, part: Selector | PartitionInfo | None) -> str:
+    """Return what is read, with the clauses of a partition and of the snapshot."""
     at = as_of(extract.snapshot)
     if extract.query is not None:
         return query_relation(extract.query) + at
+    clause = ""
+    if isinstance(part, PartitionInfo):
+        clause = partition_clause(part.kind, part.name)
+    elif part is not None and not isinstance(part, WholeTable) and part.partition is not None:
+        clause = partition_clause(part.kind, part.partition)
     return qualified(extract.table.schema, extract.table.name) + clause + at
 
 
@@ -141,108 +157,7 @@ def rowid_text(object_id: int, address: int) -> str:
     )
 
 
-def _conditions(extract: Extract, selector: Selector) -> list[str]:
-    conditions = []
-    if isinstance(selector, RowRange):
-        assert selector.object_id is not None
-        ends = ((">=", selector.first), ("<", selector.last))
-        conditions += [
-            f"ROWID {sign} CHARTOROWID({literal(rowid_text(selector.object_id, address))})"
-            for sign, address in ends
-            if address is not None
-        ]
-    elif isinstance(selector, KeyRange):
-        column = quoted(selector.column)
-        keys = ((">=", selector.first), ("<", selector.last))
-        conditions += [f"{column} {sign} {key}" for sign, key in keys if key is not None]
-    else:
-        assert isinstance(selector, (NamedPartition, WholeTable))
-    return [*conditions, *row_conditions(extract), *_limit(extract)]
-
-
-def _limit(extract: Extract) -> list[str]:
-    """Return the condition that limits the rows; it counts rows that meet all other conditions."""
-    return [] if extract.limit_rows is None else [f"ROWNUM <= {extract.limit_rows}"]
-
-
 SCN = "scn"
-
-logger = logging.getLogger(__name__)
-
-
-SCN_GRANT = "GRANT SELECT ON SYS.V_$DATABASE"
-SCN_QUERIES = {
-    "V$DATABASE": "SELECT CURRENT_SCN FROM V$DATABASE",
-    "DBMS_FLASHBACK": "SELECT DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL",
-    "TIMESTAMP_TO_SCN": "SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL",
-}
-"""In the order they are tried, exact ones first. The last may lie up to three seconds back, the
-grain of the database's table of times; that is as consistent, but a table made or altered within
-them cannot be read."""
-
-
-def current_scn(session: Session) -> tuple[int, bool] | None:
-    """Return the present SCN and whether it is exact, None if the user may not know it."""
-    for name, sql in SCN_QUERIES.items():
-        found = session.allowed(partial(session.value, sql))
-        if isinstance(found, SourceError):
-            logger.info("%s does not give the SCN: %s", name, found.message)
-        elif found is not None:
-            return int(found), name != "TIMESTAMP_TO_SCN"
-    return None
-
-
-def take_snapshot(
-    session: Session, user: str, consistency: Consistency, wanted: int | None
-) -> Snapshot:
-    """Return the SCN to read at, or none for the consistency `none`.
-
-    Whether undo reaches back to a wanted SCN turns out on reading. `SnapshotGone` where it is in
-    the future; `SourceError` where the user may not know the SCN.
-    """
-    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    if consistency == "none":
-        return Snapshot(kind="none", value="", taken_at=taken_at)
-    found = current_scn(session)
-    if wanted is not None:
-        if found is not None and found[1] and wanted > found[0]:
-            # An SCN of an earlier run is in the future if the database was set back since.
-            raise SnapshotGone(
-                f"SCN {wanted} is in the future: the database is at {found[0]}",
-                "give --scn a number that the database has reached, or leave --scn out",
-            )
-        return Snapshot(kind=SCN, value=str(wanted), taken_at=taken_at)
-    if found is None:
-        raise SourceError(
-            f"{user} may not read the current SCN, so the workers cannot share one snapshot",
-            f"ask a DBA to run {SCN_GRANT} TO {user}, or run with --consistency none",
-        )
-    return Snapshot(kind=SCN, value=str(found[0]), taken_at=taken_at)
-
-
-def check_readable(session: Session, user: str, relation: str, at: str, owner_hint: str) -> None:
-    """Return if the user may read a relation as of the snapshot; no row is read.
-
-    `at` is the AS OF clause with a blank before it. `owner_hint` is the table as a GRANT names it;
-    empty for a query.
-    """
-    try:
-        session.run(f"SELECT 1 FROM {relation}{at} WHERE 1 = 0")
-    except SourceError as error:
-        refused = any(code in error.message for code in ("ORA-01031", "ORA-41900", "ORA-00942"))
-        if not at or not session.alive or not refused:
-            raise
-        session.run(f"SELECT 1 FROM {relation} WHERE 1 = 0")
-        grant = (
-            f"ask its owner to run GRANT FLASHBACK ON {owner_hint} TO {user}"
-            if owner_hint
-            else f"GRANT FLASHBACK to {user} on each of its tables that belongs to another user"
-        )
-        raise SourceError(
-            f"{user} may not read {owner_hint or 'the query'} as of an SCN: {error.message}",
-            f"{grant}, or run with --consistency none",
-        ) from error
-
 
 _INTEGER = re.compile(r"int\d+")
 _REALS = {"BINARY_FLOAT": "float", "BINARY_DOUBLE": "double"}
@@ -256,7 +171,14 @@ def _text(column: ReadColumn, text_class: str) -> str | None:
     kind, value = column.output_type, column.expression
     native = parse_native(column.source_type)
     if kind == "string":
-        return _string(column, text_class)
+        form = form_of(column)
+        if form == "number":
+            return plain_digits(value)
+        if text_class == "timestamp" and form in ("moment", "utc"):
+            return _moment(value, value, fraction_digits(native), utc=form == "utc")
+        if form != "plain" or native.name == "LONG":
+            return None
+        return f"TO_CHAR({value})" if native.name in _NATIONAL else value
     if _INTEGER.fullmatch(kind) or kind.startswith("decimal128"):
         return plain_digits(number_text(value))
     if kind in ("float", "double"):
@@ -272,18 +194,6 @@ def _text(column: ReadColumn, text_class: str) -> str | None:
         return value if native.name == "RAW" else None
     if kind == "bool":
         return f"CASE WHEN {value} THEN 'true' WHEN NOT {value} THEN 'false' END"
-    return None
-
-
-def _string(column: ReadColumn, text_class: str) -> str | None:
-    form, value = form_of(column), column.expression
-    native = parse_native(column.source_type)
-    if form == "number":
-        return plain_digits(value)
-    if text_class == "timestamp" and form in ("moment", "utc"):
-        return _moment(value, value, fraction_digits(native), utc=form == "utc")
-    if form == "plain" and native.name != "LONG":
-        return f"TO_CHAR({value})" if native.name in _NATIONAL else value
     return None
 
 
@@ -357,11 +267,6 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
         """Whether the driver itself makes dates, which it cannot of all that Oracle stores."""
         return any(item.fetched.startswith("timestamp") for item in self.items)
 
-    @property
-    def has_lobs(self) -> bool:
-        """Whether a value may be elsewhere than in its row."""
-        return any(item.part == "length" for item in self.items)
-
 
 def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
     """Return the plan that fetches an extract, with moments as themselves or as text."""
@@ -381,11 +286,6 @@ def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
     return FetchPlan(items=items, fetched_as=fetched_as, columns=columns)
 
 
-def select_columns(extract: Extract) -> str:
-    """Return the SELECT list of a unit's statement, as workers send it first."""
-    return fetch_plan(extract).select_list
-
-
 def ordinary_fetch() -> Literal["arrow", "tuples"]:
     return "arrow" if arrow_is_exact(driver_version()) else "tuples"
 
@@ -393,10 +293,26 @@ def ordinary_fetch() -> Literal["arrow", "tuples"]:
 def _items(
     column: ReadColumn, index: int, *, rowid: bool, moments_as_text: bool
 ) -> tuple[Item, ...]:
-    form, output = form_of(column), column.output_type
+    form, output, expression = form_of(column), column.output_type, column.expression
     if form == "lob":
-        return _lob_items(column, index, rowid=rowid)
-    expression, fetched = column.expression, "string"
+        # Not DBMS_LOB.GETLENGTH: hardened databases take that package away from PUBLIC, and a call
+        # of PL/SQL costs more. LENGTH is the same number, 0 where the LOB is empty, and knows BLOBs
+        # too.
+        length = f"LENGTH({expression})"
+        fetched = "binary" if column.source_type == "BLOB" else "string"
+        where = "ROWIDTOCHAR(ROWID)" if rowid else expression
+        inline = f"CASE WHEN {length} <= {INLINE_UNITS} THEN {expression} END"
+        place = f"CASE WHEN {length} > {INLINE_UNITS} THEN {where} END"
+        parts: tuple[tuple[Part, str, str], ...] = (
+            ("value", inline, fetched),
+            ("length", length, "int64"),
+            ("rowid" if rowid else "locator", place, "string"),
+        )
+        return tuple(
+            Item(expression=sql, fetched=kind, column=index, form=form, part=part)
+            for part, sql, kind in parts
+        )
+    fetched = "string"
     if form == "hex":
         fetched = "binary"
     elif form == "boolean":
@@ -410,53 +326,26 @@ def _items(
     return (Item(expression=expression, fetched=fetched, column=index, form=form),)
 
 
-def _lob_items(column: ReadColumn, index: int, *, rowid: bool) -> tuple[Item, ...]:
-    lob = column.expression
-    # Not DBMS_LOB.GETLENGTH: hardened databases take that package away from PUBLIC, and a call of
-    # PL/SQL costs more. LENGTH is the same number, 0 where the LOB is empty, and knows BLOBs too.
-    length = f"LENGTH({lob})"
-    fetched = "binary" if column.source_type == "BLOB" else "string"
-    where = "ROWIDTOCHAR(ROWID)" if rowid else lob
-    parts: tuple[tuple[Part, str, str], ...] = (
-        ("value", f"CASE WHEN {length} <= {INLINE_UNITS} THEN {lob} END", fetched),
-        ("length", length, "int64"),
-        (
-            "rowid" if rowid else "locator",
-            f"CASE WHEN {length} > {INLINE_UNITS} THEN {where} END",
-            "string",
-        ),
-    )
-    return tuple(
-        Item(expression=expression, fetched=kind, column=index, form="lob", part=part)
-        for part, expression, kind in parts
-    )
-
-
 def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
     """Return the rows of one fetch: as many as suit rows of usual width, fewer of wide ones.
 
     A batch of the widest rows takes a few times `batch_bytes`.
     """
-    widest = sum(_widest_bytes(plan.columns[item.column], item) for item in plan.items)
-    lobs = sum(
-        item.part == "value"
-        and (item.form in ("lob", "document") or plan.columns[item.column].source_type in _LONGS)
-        for item in plan.items
-    )
+    widest = lobs = 0
+    for item in plan.items:
+        column = plan.columns[item.column]
+        native = parse_native(column.source_type)
+        width = _NO_LENGTH
+        if item.part == "value":
+            lobs += item.form in ("lob", "document") or column.source_type in _LONGS
+            sized = re.fullmatch(r"N?VARCHAR2|N?CHAR|RAW|UROWID", native.name)
+            if sized and item.fetched in ("string", "binary"):
+                width = (native.first or 4000) * (4 if native.in_chars else 1)
+        widest += width
     rows = min(usual_rows, SHARES * batch_bytes // widest)
     if lobs:
         rows = min(rows, batch_bytes // (lobs * _USUAL_LOB_BYTES))
     return max(MIN_ROWS, rows)
-
-
-def _widest_bytes(column: ReadColumn, item: Item) -> int:
-    native = parse_native(column.source_type)
-    if item.part != "value" or item.fetched not in ("string", "binary"):
-        return _NO_LENGTH
-    if re.fullmatch(r"N?VARCHAR2|N?CHAR|RAW|UROWID", native.name):
-        length = native.first or 4000
-        return length * (4 if native.in_chars else 1)
-    return _NO_LENGTH
 
 
 VERIFIED = ((26, 1), (26, 2))
@@ -474,11 +363,6 @@ def driver_version() -> str:
 def arrow_is_exact(installed: str) -> bool:
     numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     return VERIFIED[0] <= numbers < VERIFIED[1]
-
-
-def native_is_exact(installed: str) -> bool:
-    """Return whether the native fetch was tried with a driver version, and found exact."""
-    return installed in NATIVE
 
 
 def driver_warning(installed: str) -> str | None:

@@ -68,33 +68,42 @@ class Output(Struct, frozen=True, kw_only=True):
 def _output(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
     """Return what a type becomes for Parquet, or for text."""
     if native.name in ("NUMBER", "FLOAT"):
-        return _number(native, parquet, values)
-    if native.name == "TIMESTAMP":
-        return _by_digits(native, parquet, values, "timestamp[us]", "timestamp[ns]", "")
+        precision, scale = decimal_digits(native)
+        if precision is not None and scale >= 0 and max(precision, scale) <= _MAX_DECIMAL:
+            if scale == 0 and precision <= 18:
+                return Output(kind="int32" if precision <= 9 else "int64")
+            return Output(kind=f"decimal128({max(precision, scale)}, {scale})")
+        why = "more digits than decimal(38)"
+        if precision is None or scale < 0:
+            why = "no precision" if precision is None else "negative scale"
+        form = values.number_without_precision
+        if not parquet or form == "string":
+            return Output(kind="string", note=f"{why}: exact text")
+        if form == "double":
+            note = f"{why}: nearest double, because of --number-without-precision"
+            return Output(kind="double", note=note, lossless=False)
+        match = _DECIMAL.fullmatch(form)
+        if match is None:
+            raise SourceError(
+                f"--number-without-precision does not have the form {form}",
+                "give string, double or decimal(PRECISION,SCALE)",
+            )
+        digits = f"decimal128({match[1]}, {match[2]})"
+        return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
+    if native.name not in _MOMENTS:
+        note = "exact text" if native.name in _TEXT_OF else ""
+        return Output(kind=TYPES[native.name][0], note=note)
     if native.name == _ZONED and not parquet:
         return Output(kind="string", note="exact text with offset, and region if there is one")
-    if native.name in (_ZONED, _LOCAL):
-        kinds = ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]")
-        output = _by_digits(native, parquet, values, *kinds, "instant in UTC")
-        if native.name == _LOCAL or output.kind == "string" or values.zone_columns:
-            return output
-        note = f"{output.note}; its zone with --zone-columns"
-        return Output(kind=output.kind, note=note, lossless=False)
-    note = "exact text" if native.name in _TEXT_OF else ""
-    return Output(kind=TYPES[native.name][0], note=note)
-
-
-def _number(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
-    precision, scale = decimal_digits(native)
-    if precision is None:
-        return _free_number(parquet, values, "no precision")
-    if scale < 0:
-        return _free_number(parquet, values, "negative scale")
-    if max(precision, scale) > _MAX_DECIMAL:
-        return _free_number(parquet, values, "more digits than decimal(38)")
-    if scale == 0 and precision <= 18:
-        return Output(kind="int32" if precision <= 9 else "int64")
-    return Output(kind=f"decimal128({max(precision, scale)}, {scale})")
+    utc, note = ("", "") if native.name == "TIMESTAMP" else (", tz=UTC", "instant in UTC")
+    unit = "us"
+    if fraction_digits(native) > 6:
+        if not parquet or values.nanoseconds != "timestamp":
+            return Output(kind="string", note="7 to 9 digits of a second: exact text")
+        unit, note = "ns", f"{note}, years 1677 to 2262".removeprefix(", ")
+    kept = native.name != _ZONED or values.zone_columns
+    note = note if kept else f"{note}; its zone with --zone-columns"
+    return Output(kind=f"timestamp[{unit}{utc}]", note=note, lossless=kept)
 
 
 def decimal_digits(native: NativeType) -> tuple[int | None, int]:
@@ -103,34 +112,6 @@ def decimal_digits(native: NativeType) -> tuple[int | None, int]:
         return None, 0
     scale = native.numbers[1] if len(native.numbers) > 1 else 0
     return (_MAX_DECIMAL if native.numbers[0] is None else native.numbers[0]), scale or 0
-
-
-def _free_number(parquet: bool, values: ValueOptions, why: str) -> Output:
-    form = values.number_without_precision
-    if not parquet or form == "string":
-        return Output(kind="string", note=f"{why}: exact text")
-    if form == "double":
-        note = f"{why}: nearest double, because of --number-without-precision"
-        return Output(kind="double", note=note, lossless=False)
-    match = _DECIMAL.fullmatch(form)
-    if match is None:
-        raise SourceError(
-            f"--number-without-precision does not have the form {form}",
-            "give string, double or decimal(PRECISION,SCALE)",
-        )
-    digits = f"decimal128({match[1]}, {match[2]})"
-    return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
-
-
-def _by_digits(
-    native: NativeType, parquet: bool, values: ValueOptions, usual: str, finest: str, note: str
-) -> Output:
-    if fraction_digits(native) <= 6:
-        return Output(kind=usual, note=note)
-    if parquet and values.nanoseconds == "timestamp":
-        span = "years 1677 to 2262"
-        return Output(kind=finest, note=f"{note}, {span}" if note else span)
-    return Output(kind="string", note="7 to 9 digits of a second: exact text")
 
 
 def fraction_digits(native: NativeType) -> int:
@@ -181,7 +162,6 @@ _TEXT_OF = {
     "VECTOR": "VECTOR_SERIALIZE({} RETURNING CLOB)",
 }
 """SQL for the text of types that the driver does not deliver exactly."""
-_NUMBER_TEXT = "TO_CHAR({},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
 
 
 def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReadings, ...]:
@@ -211,7 +191,23 @@ def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReading
         readings=(*usual, _reading(column, native, exact, BATCHES, as_text=True)),
     )
     if values.zone_columns and native.name == _ZONED and parquet.kind != "string":
-        return found, _zone_column(column)
+        source_type = ZONE_OF + column.native_type
+        zone = Reading(
+            expression=f"TO_CHAR({quoted(column.name)},'TZR')",
+            output_type="string",
+            serves=PARQUET,
+            as_text=False,
+            note=f"time zone of {column.name}",
+            metadata=(("source_type", source_type),),
+        )
+        return found, ColumnReadings(
+            name=column.name + ZONE_SUFFIX,
+            source_type=source_type,
+            nullable=column.nullable,
+            readings=(zone,),
+            beside=column.name,
+            added_by="--zone-columns",
+        )
     return (found,)
 
 
@@ -219,8 +215,15 @@ def _reading(
     column: ColumnInfo, native: NativeType, output: Output, serves: frozenset[Use], *, as_text: bool
 ) -> Reading:
     metadata = {"source_type": column.native_type}
-    if text_class := _text_class(native, output, as_text=as_text):
-        metadata["text_class"] = text_class
+    # The type that a column's text represents, for the encoder. A timestamp that the user wants as
+    # exact text has no type: no mask may change it.
+    if output.kind != "string":
+        if native.name == "DATE":
+            metadata["text_class"] = "date"
+    elif _form(native, output.kind) in ("number", "real"):
+        metadata["text_class"] = "number"
+    elif native.name in _MOMENTS and not as_text:
+        metadata["text_class"] = "timestamp"
     return Reading(
         expression=_expression(column.name, native, output.kind),
         output_type=output.kind,
@@ -229,39 +232,6 @@ def _reading(
         lossless=output.lossless,
         note=output.note,
         metadata=tuple(metadata.items()),
-    )
-
-
-def _text_class(native: NativeType, output: Output, *, as_text: bool) -> str | None:
-    """Return the type that a column's text represents, for the encoder; None for text itself.
-
-    A timestamp that the user wants as exact text has no type: no mask may change it.
-    """
-    if output.kind != "string":
-        return "date" if native.name == "DATE" else None
-    if _form(native, output.kind) in ("number", "real"):
-        return "number"
-    return "timestamp" if native.name in _MOMENTS and not as_text else None
-
-
-def _zone_column(column: ColumnInfo) -> ColumnReadings:
-    source_type = ZONE_OF + column.native_type
-    return ColumnReadings(
-        name=column.name + ZONE_SUFFIX,
-        source_type=source_type,
-        nullable=column.nullable,
-        readings=(
-            Reading(
-                expression=f"TO_CHAR({quoted(column.name)},'TZR')",
-                output_type="string",
-                serves=PARQUET,
-                as_text=False,
-                note=f"time zone of {column.name}",
-                metadata=(("source_type", source_type),),
-            ),
-        ),
-        beside=column.name,
-        added_by="--zone-columns",
     )
 
 
@@ -284,7 +254,7 @@ def _expression(name: str, native: NativeType, output: str) -> str:
     if native.name in _TEXT_OF:
         return _TEXT_OF[native.name].format(value)
     if form == "number":
-        return _NUMBER_TEXT.format(value)
+        return number_text(value)
     if form == "zoned":
         return f"TO_CHAR({value},'{_moment_mask(native)} TZH:TZM TZR')"
     if native.name == _LOCAL:
@@ -296,7 +266,7 @@ def _expression(name: str, native: NativeType, output: str) -> str:
 
 
 def number_text(value: str) -> str:
-    return _NUMBER_TEXT.format(value)
+    return f"TO_CHAR({value},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
 
 
 def moment_text(value: str, native: NativeType) -> str:
@@ -388,24 +358,23 @@ def described_column(info: oracledb.FetchInfo) -> ColumnInfo:
     name = _DESCRIBED.get(driver_name, driver_name.removeprefix("DB_TYPE_"))
     if name == "OBJECT" and info.type is not None:
         name = f"{info.type.schema}.{info.type.name}"
+    precision, scale, length = None, None, info.internal_size or None
+    if name == "NUMBER":
+        # An expression has neither: (0, 0) or no scale at all. A FLOAT has digits, but no scale.
+        precision, scale = info.precision or None, info.scale
+        if scale == _NO_SCALE:
+            name, scale = "FLOAT" if precision else "NUMBER", None
+        elif precision is None:
+            scale = scale or None
+    elif name.startswith("TIMESTAMP"):
+        name = name.replace("TIMESTAMP", f"TIMESTAMP({info.scale or 0})", 1)
+    elif name in ("NVARCHAR2", "NCHAR"):
+        length = info.display_size
     return ColumnInfo(
         name=info.name,
-        native_type=_described_text(name, info),
+        native_type=native_text(
+            name, precision=precision, scale=scale, length=length, in_chars=False
+        ),
         nullable=info.null_ok,
         attributes=((ROWID, "no"),),
     )
-
-
-def _described_text(name: str, info: oracledb.FetchInfo) -> str:
-    precision, scale = info.precision, info.scale
-    if name == "NUMBER":
-        # An expression has neither: (0, 0) or no scale at all. A FLOAT has digits, but no scale.
-        if scale == _NO_SCALE:
-            return f"FLOAT({precision})" if precision else "NUMBER"
-        facts = (precision, scale) if precision else (None, scale or None)
-        return native_text(name, precision=facts[0], scale=facts[1], length=None, in_chars=False)
-    if name.startswith("TIMESTAMP"):
-        return name.replace("TIMESTAMP", f"TIMESTAMP({scale or 0})", 1)
-    in_bytes = info.internal_size or None
-    length = info.display_size if name in ("NVARCHAR2", "NCHAR") else in_bytes
-    return native_text(name, precision=None, scale=None, length=length, in_chars=False)

@@ -138,8 +138,9 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
         return SourceError(str(error), "run again")
     if isinstance(error, Malformed):
         return SourceError(f"COPY sent text that is not {error}", CHANGED)
-    state = error.sqlstate
-    text = one_line(error) + (f" (SQLSTATE {state})" if state else "")
+    state, connecting = error.sqlstate, phase == "connecting"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = f"{lines[0]} (SQLSTATE {state})" if state else lines[0]
     if isinstance(error, BadSetting):
         hint = "correct it in the URL, in the service file or in the PG... variable that sets it"
         if "no password supplied" in text:
@@ -150,23 +151,18 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
         return SourceError(f"PostgreSQL: {text}", hint)
     if state == FULL or (state.startswith("08") and POOLER_FULL in str(error)):
         return SessionsRefused(f"PostgreSQL: {text}", HINTS[FULL])
-    if is_loss(error, phase) or (phase == "connecting" and state in TRANSIENT_STATES):
-        what = "failed" if phase == "connecting" else "was lost"
-        lost = ConnectFailed if phase == "connecting" else TransientSourceError
-        hint = UNREACHED if phase == "connecting" and not state else SERVER_GONE
+    if is_loss(error, phase) or (connecting and state in TRANSIENT_STATES):
+        hint = UNREACHED if connecting and not state else SERVER_GONE
         if "hot standby mode" in text or "session is " in text:
             hint = "check which hosts of the URL meet its target_session_attrs"
-        return lost(f"PostgreSQL: the connection {what}: {text}", hint)
+        if connecting:
+            return ConnectFailed(f"PostgreSQL: the connection failed: {text}", hint)
+        return TransientSourceError(f"PostgreSQL: the connection was lost: {text}", hint)
     kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
     if state.startswith(TRANSIENT_STATES):
         kind = TransientSourceError
-    hints = {**HINTS, **CONNECTING_HINTS} if phase == "connecting" else HINTS
+    hints = {**HINTS, **CONNECTING_HINTS} if connecting else HINTS
     return kind(f"PostgreSQL: {text}", hints.get(state) or hints.get(state[:2], ""))
-
-
-def one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def is_loss(error: LibpqError, phase: Phase) -> bool:

@@ -233,8 +233,8 @@ class Session:
         Names are resolved as in `users_path`. A row that may have `piece_bytes` or more is a
         separate piece, and is in memory twice while it is read. The socket is read only while the
         caller waits for a piece. An interrupted copy ends the connection. With the names of all
-        columns, the server may be asked for its text form, whose rows are turned into the bytes of
-        the CSV form as they come.
+        columns, the server may be asked for its text form, which is converted to the CSV form as it
+        comes.
         """
         with self.users_path():
             self._set_path()
@@ -413,29 +413,24 @@ def _given(location: str) -> dict[str, str]:
     except psycopg.ProgrammingError:
         return {}  # The session reports the error.
     service = settings.get("service") or os.environ.get("PGSERVICE")
-    return {**(_service(service) if service else {}), **settings}
-
-
-def _service(name: str) -> dict[str, str]:
-    path = os.environ.get("PGSERVICEFILE") or os.path.expanduser("~/.pg_service.conf")
+    if not service:
+        return settings
     services = ConfigParser()
     try:
-        services.read(path)
-        found = dict(services[name])
+        services.read(os.environ.get("PGSERVICEFILE") or os.path.expanduser("~/.pg_service.conf"))
+        found = dict(services[service])
     except (Error, KeyError, OSError, UnicodeDecodeError):
-        return {}  # The driver finds none there, either.
+        return settings  # The driver finds no such service, either.
     for name in ("password", "sslpassword"):
         learn(found.get(name))
-    return found
+    return {**found, **settings}
 
 
 def _is_local(host: str) -> bool:
-    if host.startswith(("/", "@")) or host.lower() == "localhost":
-        return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host.startswith(("/", "@")) or host.lower() == "localhost"
 
 
 def _system_bundle() -> str:

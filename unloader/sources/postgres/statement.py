@@ -400,29 +400,21 @@ _LENGTH = re.compile(r"\(.*\)")
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    text = _key_text(quoted(column.name), _LENGTH.sub("", base_type(column)))
-    if text is None:
+    value, kind = quoted(column.name), _LENGTH.sub("", base_type(column))
+    if kind in _PLAIN:
+        text = f"{value}::pg_catalog.text"
+    elif kind == "numeric":
+        text = f"pg_catalog.trim_scale({value})::pg_catalog.text"
+    elif kind == "bytea":
+        text = f"pg_catalog.encode({value}, 'hex')"
+    else:
         return None
     # Bytes have one order; the order of texts depends on the collation.
     filled = f"CASE WHEN {text} OPERATOR(pg_catalog.<>) '' THEN {text} END"
     hashed = f"pg_catalog.sha256(pg_catalog.convert_to({filled}, 'UTF8'))"
     most = f"pg_catalog.decode('{below(share)}', 'hex')"
-    return SampledKeys(
-        column=column.name,
-        share=share,
-        text=text,
-        condition=f"{hashed} OPERATOR(pg_catalog.<) {most}",
-    )
-
-
-def _key_text(value: str, kind: str) -> str | None:
-    if kind in _PLAIN:
-        return f"{value}::pg_catalog.text"
-    if kind == "numeric":
-        return f"pg_catalog.trim_scale({value})::pg_catalog.text"
-    if kind == "bytea":
-        return f"pg_catalog.encode({value}, 'hex')"
-    return None
+    condition = f"{hashed} OPERATOR(pg_catalog.<) {most}"
+    return SampledKeys(column=column.name, share=share, text=text, condition=condition)
 
 
 def text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:

@@ -27,7 +27,6 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
-from unloader.selection.listing import ListedTable
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.file_state import FileCatalog, header_of, inode_of, state_of
 from unloader.sources.readings import ColumnReadings
@@ -219,10 +218,8 @@ class SQLiteCatalog(FileCatalog):
             for name, kind in self.rows(TABLES)
         )
 
-    def listed(self, tables: Sequence[TableSummary]) -> list[ListedTable]:
-        """Return tables of the list; one that holds what another is made of is the system's."""
-        shadows = {name for (name,) in self.rows(SHADOWS)} if LISTS_TABLES else set()
-        return [ListedTable.of(table, system=table.name in shadows) for table in tables]
+    def shadows(self) -> set[str]:
+        return {name for (name,) in self.rows(SHADOWS)} if LISTS_TABLES else set()
 
     def plain_tables(
         self, keys: Sequence[tuple[str, str]], observe: Observer = silent

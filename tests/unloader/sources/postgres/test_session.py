@@ -16,9 +16,9 @@ import pytest
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError
 from unloader.model import SecretReference, SourceSpec
-from unloader.sources.registry import password_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.statement import CopyDialect
+from unloader.sources.registry import password_of
 
 ROOT = Path(__file__).resolve().parents[4]
 ROWS = 20_000

@@ -19,8 +19,8 @@ import select
 import socket
 import ssl
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,22 +30,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from unloader.errors import ConfigError, SourceError
-from unloader.sources.oracle.arrow import CheckedText, Fetched, type_handler
+from unloader.sources.oracle.arrow import CheckedText, Fetched, arrow_batches, type_handler
 from unloader.sources.oracle.native.decoder import (
     ABI_VERSION,
     NO_MORE_ROWS,
     Refused,
     RowDecoder,
+    check_library,
     descriptions,
     library,
     may_be_native,
     sorts_of,
-    why_not,
 )
 from unloader.sources.oracle.session import parse_location
-from unloader.sources.oracle.statement import driver_version, native_is_exact
+from unloader.sources.oracle.statement import NATIVE, driver_version
 from unloader.sources.readings import type_named
 from unloader.sources.registry import state_directory
+from writers import built_library
 from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
@@ -64,10 +65,6 @@ FIRST_ROWS = 32
 decoded as the wrong type, and negligible in the time of a unit."""
 
 
-PREFETCHED = 0
-"""Rows that come with the response to an execute: they would pass by."""
-
-
 class NotForNative(Exception):
     """A statement that the native fetch leaves to the driver; says why."""
 
@@ -75,11 +72,11 @@ class NotForNative(Exception):
 def tap_on(connection: oracledb.Connection) -> Tap | str:
     """Return a tap on a connection, or why its rows cannot be fetched natively."""
     installed = driver_version()
-    if not native_is_exact(installed):
+    if installed not in NATIVE:
         return f"python-oracledb {installed} was not tested with it"
     if not connection.thin:
         return "Oracle's client library fetches the rows (thick mode)"
-    if (why := why_not()) is not None:
+    if (why := built_library.reason(library)) is not None:
         return why
     tapped = driver_socket(connection)
     if tapped is None:
@@ -112,7 +109,7 @@ class NativeStatement:
     def execute(self, sql: str) -> None:
         """Execute without fetching; `NotForNative` where a column is left to the driver."""
         cursor = self._cursor
-        cursor.prefetchrows = PREFETCHED
+        cursor.prefetchrows = 0  # Rows in the response to an execute would pass by.
         cursor.arraysize = FIRST_ROWS
         cursor.outputtypehandler = type_handler(self._plan.items)
         cursor.execute(sql)
@@ -121,47 +118,33 @@ class NativeStatement:
             raise NotForNative("some columns have types that it does not decode")
         self._decoder = RowDecoder(found)
 
-    def compared(self, rows: int) -> tuple[list[pa.Array], bool]:
-        """Fetch rows both ways and compare every cell; return them and whether there may be more.
+    def fetch(self, rows: int, way: Literal["copied", "taken"]) -> tuple[list[pa.Array], bool]:
+        """Fetch rows natively; return them and whether there may be more.
 
-        `Refused` where a response is not read natively or a cell differs; `ValueError` for a date
-        that the driver cannot make.
+        Rows that are copied are fetched both ways, and every cell is compared. `Refused` where a
+        response is not read natively or a cell differs; `ValueError` for a date that the driver
+        cannot make.
         """
-        decoder = self._expect("copied", rows)
-        with self._refusing():
-            found = self._cursor.fetchmany(rows)
-        progress = decoder.finish()
-        arrays = decoder.take(self._kinds)
-        theirs = zip(*found, strict=True) if found else ((),) * len(arrays)
-        for index, (ours, values) in enumerate(zip(arrays, theirs, strict=True)):
-            if not _is_equal(ours, values):
-                raise Refused("the driver decodes the first rows to other values", index)
-        return arrays, progress.error != NO_MORE_ROWS
-
-    def taken(self, rows: int) -> tuple[list[pa.Array], bool]:
-        """Fetch rows natively; return them and whether there may be more. `Refused` as above."""
-        decoder = self._expect("taken", rows)
-        with self._refusing():
-            passed = self._cursor.fetchone()
-        if passed is not None:
+        decoder, tap = self._decoder, self._tap
+        assert decoder is not None
+        decoder.begin(rows)
+        tap.decoder, tap.way, tap.refusal = decoder, way, None
+        self._cursor.arraysize = rows
+        try:
+            found = self._cursor.fetchmany(rows) if way == "copied" else self._cursor.fetchone()
+        finally:
+            if tap.refusal is not None:
+                raise tap.refusal
+        if way == "taken" and found is not None:
             raise Refused("the driver received a row")
         progress = decoder.finish()
-        return decoder.take(self._kinds), progress.error != NO_MORE_ROWS
-
-    def _expect(self, way: Way, rows: int) -> RowDecoder:
-        assert self._decoder is not None
-        self._decoder.begin(rows)
-        self._tap.decoder, self._tap.way, self._tap.refusal = self._decoder, way, None
-        self._cursor.arraysize = rows
-        return self._decoder
-
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            if self._tap.refusal is not None:
-                raise self._tap.refusal
+        arrays = decoder.take(self._kinds)
+        if way == "copied":
+            theirs = zip(*found, strict=True) if found else ((),) * len(arrays)
+            for index, (ours, values) in enumerate(zip(arrays, theirs, strict=True)):
+                if not _is_equal(ours, values):
+                    raise Refused("the driver decodes the first rows to other values", index)
+        return arrays, progress.error != NO_MORE_ROWS
 
 
 def _is_equal(ours: pa.Array, theirs: Sequence[Any]) -> bool:
@@ -177,39 +160,30 @@ def _is_equal(ours: pa.Array, theirs: Sequence[Any]) -> bool:
         return False
 
 
-def native_unless_left(tap: Tap, ordinary: Batches) -> Batches:
-    """Return the native way, with the driver's for statements that are left to it."""
-
-    def batches(
-        connection: oracledb.Connection, sql: str, plan: FetchPlan, rows: int
-    ) -> Generator[Fetched, None, None]:
-        try:
-            yield from native_batches(tap, sql, plan, rows)
-        except NotForNative as error:
-            logger.info("the driver fetches the rows: %s", error)
-            yield from ordinary(connection, sql, plan, rows)
-
-    return batches
-
-
 def native_batches(
-    tap: Tap, sql: str, plan: FetchPlan, rows: int
+    tap: Tap, sql: str, plan: FetchPlan, rows: int, ordinary: Batches = arrow_batches
 ) -> Generator[Fetched, None, None]:
     """Yield the values that a statement fetches, `rows` rows at a time after the first few.
 
-    `NotForNative` comes before the first row. After `Refused` the yielded rows and the connection
-    must not be used any more. `ValueError` for a date that the driver cannot make.
+    A statement that is left to the driver is fetched in the ordinary way. After `Refused` the
+    yielded rows and the connection must not be used any more. `ValueError` for a date that the
+    driver cannot make.
     """
-    with NativeStatement(tap, plan) as statement:
-        statement.execute(sql)
-        arrays, more = statement.compared(min(rows, FIRST_ROWS))
-        # The decoder refuses a response with text that is not UTF-8.
-        if len(arrays[0]):
-            yield CheckedText(arrays)
-        while more:
-            arrays, more = statement.taken(rows)
+    try:
+        with NativeStatement(tap, plan) as statement:
+            statement.execute(sql)
+            arrays, more = statement.fetch(min(rows, FIRST_ROWS), "copied")
+            # The decoder refuses a response with text that is not UTF-8.
             if len(arrays[0]):
                 yield CheckedText(arrays)
+            while more:
+                arrays, more = statement.fetch(rows, "taken")
+                if len(arrays[0]):
+                    yield CheckedText(arrays)
+            return
+    except NotForNative as error:
+        logger.info("the driver fetches the rows: %s", error)
+    yield from ordinary(tap.connection, sql, plan, rows)
 
 
 Way = Literal["through", "copied", "taken"]
@@ -265,9 +239,15 @@ class Tap:
         self.refusal: Refused | None = None
 
     def __enter__(self) -> Tap:
+        plain, receive = self._plain, self._receive
+
+        def recv(tapped: Any, size: int, flags: int = 0) -> bytes:
+            return receive(plain.recv, size, flags)
+
         self.connection.round_trip_callback = self._before
         # A class for each socket: an object of a class without slots has no place for more.
-        self._socket.__class__ = _tapped(self._plain, self._receive)
+        names = {"__slots__": (), "recv": recv}
+        self._socket.__class__ = type(f"Tapped{plain.__name__}", (plain,), names)
         return self
 
     def __exit__(
@@ -345,13 +325,6 @@ class Tap:
         self._socket.close()
 
 
-def _tapped(plain: type[Any], receive: Callable[..., bytes]) -> type[Any]:
-    def recv(self: Any, size: int, flags: int = 0) -> bytes:
-        return receive(plain.recv, size, flags)
-
-    return type(f"Tapped{plain.__name__}", (plain,), {"__slots__": (), "recv": recv})
-
-
 logger = logging.getLogger(__name__)
 
 CONFIRMED_ROWS = 20_000
@@ -363,11 +336,12 @@ _SIZES = (1, 2, 3, 50, 1000)
 def confirm_fetch(
     spec: SourceSpec, session: Session, statements: Sequence[str], plan: FetchPlan
 ) -> None:
-    """Compare rows of a table, and remember that the server of a session agrees.
+    """Fetch rows of a table both ways, and remember that the server of a session agrees.
 
-    `SourceError` where the two ways differ, or the table is not for the native fetch.
+    The statements of a run's units are read in order until there are enough rows. `SourceError`
+    where the two ways differ, which loses the session, or the table is not for the native fetch.
     """
-    library()
+    check_library()
     tap = tap_on(session.connection)
     if not may_be_native(plan):
         tap = "it leaves LOBs, LONGs and some other columns to the driver"
@@ -375,65 +349,47 @@ def confirm_fetch(
         raise SourceError(
             f"the native fetch does not work for this run: {tap}", "leave --confirm-fetch out"
         )
-    rows, sorts = compare(session, tap, statements, plan)
-    if not sorts:
+    sorts, rows, seen = sorts_of(plan), 0, set[str]()
+    try:
+        for sql in statements:
+            more, turn = rows < CONFIRMED_ROWS, 0
+            if not more:
+                break
+            with session.translating(), NativeStatement(tap, plan) as statement:
+                statement.execute(sql)
+                while more and rows < CONFIRMED_ROWS:
+                    size = _SIZES[min(turn, len(_SIZES) - 1)]
+                    arrays, more = statement.fetch(size, "copied")
+                    turn += 1
+                    rows += len(arrays[0])
+                    seen.update(
+                        sort
+                        for sort, array in zip(sorts, arrays, strict=True)
+                        if array.null_count < len(array)
+                    )
+    except NotForNative as error:
+        raise SourceError(
+            f"the native fetch does not work for this table: {error}",
+            "leave --confirm-fetch out",
+        ) from error
+    except Refused as refusal:
+        where = f" (column {refusal.column + 1})" if refusal.column >= 0 else ""
+        raise SourceError(
+            f"the native fetch and the driver give different values{where}: {refusal.reason}",
+            "continue without --confirm-fetch; the driver's fetch is exact",
+        ) from refusal
+    except ValueError as error:
+        raise SourceError(
+            f"the driver cannot read a date of this table: {error}",
+            "confirm with another table",
+        ) from error
+    if not seen:
         raise SourceError(
             "the native fetch cannot be confirmed: no row has a value",
             "leave --confirm-fetch out, or confirm with another table",
         )
-    path = confirm(peers_of(spec, session), sorts, rows)
+    path = confirm(peers_of(spec, session), frozenset(seen), rows)
     logger.info("%d rows agree; remembered in %s", rows, path)
-
-
-def compare(
-    session: Session, tap: Tap, statements: Sequence[str], plan: FetchPlan
-) -> tuple[int, frozenset[str]]:
-    """Fetch rows of a table both ways and compare every cell.
-
-    The statements of a run's units are read in order until there are enough rows. The session is
-    lost if the two ways differ.
-
-    Returns:
-        The number of rows, and the sorts of the columns with a value that is not NULL.
-    """
-    sorts = sorts_of(plan)
-    rows, seen = 0, set[str]()
-    for sql in statements:
-        if rows >= CONFIRMED_ROWS:
-            break
-        with session.translating():
-            try:
-                with NativeStatement(tap, plan) as statement:
-                    statement.execute(sql)
-                    more, turn = True, 0
-                    while more and rows < CONFIRMED_ROWS:
-                        size = _SIZES[min(turn, len(_SIZES) - 1)]
-                        arrays, more = statement.compared(size)
-                        turn += 1
-                        rows += len(arrays[0])
-                        seen.update(
-                            sort
-                            for sort, array in zip(sorts, arrays, strict=True)
-                            if array.null_count < len(array)
-                        )
-            except NotForNative as error:
-                raise SourceError(
-                    f"the native fetch does not work for this table: {error}",
-                    "leave --confirm-fetch out",
-                ) from error
-            except Refused as refusal:
-                where = f" (column {refusal.column + 1})" if refusal.column >= 0 else ""
-                raise SourceError(
-                    f"the native fetch and the driver give different values{where}: "
-                    f"{refusal.reason}",
-                    "continue without --confirm-fetch; the driver's fetch is exact",
-                ) from refusal
-            except ValueError as error:
-                raise SourceError(
-                    f"the driver cannot read a date of this table: {error}",
-                    "confirm with another table",
-                ) from error
-    return rows, frozenset(seen)
 
 
 FORMAT = 1

@@ -111,7 +111,8 @@ class RowDecoder:
         `Refused` where it is not whole, or the server counts other rows.
         """
         self._check(self._library.unloader_fetch_finish(self._decoder))
-        return self._now()
+        self._library.unloader_fetch_progress(self._decoder, ctypes.byref(self._progress))
+        return self._progress
 
     def take(self, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
         """Return the rows of the response, an array for each column."""
@@ -123,16 +124,13 @@ class RowDecoder:
             pa.Array._import_from_c(start + index * size, kind) for index, kind in enumerate(kinds)
         ]
 
-    def _now(self) -> Progress:
-        self._library.unloader_fetch_progress(self._decoder, ctypes.byref(self._progress))
-        return self._progress
-
     def _check(self, status: int) -> None:
         if status == 0:
             return
         if status == _NO_MEMORY:
             raise MemoryError("not enough memory to decode rows")
-        raise Refused(_REASONS[status], self._now().column, is_moment=status == _MOMENT)
+        self._library.unloader_fetch_progress(self._decoder, ctypes.byref(self._progress))
+        raise Refused(_REASONS[status], self._progress.column, is_moment=status == _MOMENT)
 
 
 ABI_VERSION = 1
@@ -142,15 +140,6 @@ NAME = "unloader.sources.oracle.native._fetch"
 
 OVERRIDE = "UNLOADER_NATIVE_FETCH_LIBRARY"
 """An environment variable that names the file of another build, such as one for a sanitizer."""
-
-
-class Unusable(ConfigError):
-    """The library cannot be used; the message says why."""
-
-    def __init__(self, why: str) -> None:
-        hint = f"{built_library.advice()}, or use --fetch auto"
-        super().__init__(f"the native fetch cannot be used: {why}", hint)
-        self.why = why
 
 
 class Description(ctypes.Structure):
@@ -195,19 +184,15 @@ _FUNCTIONS = {
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """Return the library, loaded and of the right version; `Unusable` without one."""
-    try:
-        return built_library.load(NAME, OVERRIDE, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
-    except built_library.Unusable as error:
-        raise Unusable(str(error)) from None
+    """Return the library, loaded and of the right version; `built_library.Unusable` without one."""
+    return built_library.load(NAME, OVERRIDE, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
 
 
-def why_not() -> str | None:
-    try:
-        library()
-    except Unusable as error:
-        return error.why
-    return None
+def check_library() -> None:
+    """Raise `ConfigError` if the library cannot be used."""
+    if (why := built_library.reason(library)) is not None:
+        hint = f"{built_library.advice()}, or use --fetch auto"
+        raise ConfigError(f"the native fetch cannot be used: {why}", hint)
 
 
 TEXT, WIDE_TEXT, BYTES, INT32, INT64, DECIMAL, MOMENT, FLOAT, DOUBLE = range(9)
@@ -246,12 +231,33 @@ def descriptions(
     """
     if len(described) != len(items):
         return None
-    found = [
-        _description(column, item.fetched) if item.part == "value" else None
-        for column, item in zip(described, items, strict=True)
-    ]
-    known = [one for one in found if one is not None]
-    return known if len(known) == len(items) and known else None
+    found: list[Description] = []
+    for column, item in zip(described, items, strict=True):
+        name, fetched, size = column.type_code.name, item.fetched, column.internal_size or 0
+        if item.part != "value":
+            return None
+        # A column without a size has no bytes in any row.
+        if name in _TEXTS and fetched == "string" and size:
+            limit = _CHARACTER_BYTES * max(size, column.display_size or size)
+            found.append(Description(kind=_TEXTS[name], limit=limit))
+        elif name == "DB_TYPE_RAW" and fetched == "binary" and size:
+            found.append(Description(kind=BYTES, limit=size))
+        elif name == "DB_TYPE_NUMBER" and fetched in _INTEGERS:
+            kind, digits = _INTEGERS[fetched]
+            found.append(Description(kind=kind, digits=digits, limit=_NUMBER_BYTES))
+        elif name == "DB_TYPE_NUMBER" and (match := _DECIMAL_TYPE.fullmatch(fetched)):
+            digits, places = int(match[1]), int(match[2])
+            found.append(
+                Description(kind=DECIMAL, digits=digits, places=places, limit=_NUMBER_BYTES)
+            )
+        elif name in _MOMENTS and (match := _TIMESTAMP_TYPE.fullmatch(fetched)):
+            places = UNIT_DIGITS[match[1]]
+            found.append(Description(kind=MOMENT, places=places, limit=_MOMENT_BYTES))
+        elif (name, fetched) in _REALS:
+            found.append(Description(kind=_REALS[name, fetched], limit=8))
+        else:
+            return None
+    return found or None
 
 
 def sorts_of(plan: FetchPlan) -> list[str]:
@@ -270,39 +276,4 @@ def may_be_native(plan: FetchPlan) -> bool:
         and item.form not in ("lob", "document")
         and parse_native(plan.columns[item.column].source_type).name not in _LEFT
         for item in plan.items
-    )
-
-
-def _description(column: oracledb.FetchInfo, fetched: str) -> Description | None:
-    name = column.type_code.name
-    size = column.internal_size or 0
-    if name in _TEXTS:
-        # A column without a size has no bytes in any row.
-        if fetched != "string" or not size:
-            return None
-        characters = column.display_size or size
-        limit = _CHARACTER_BYTES * max(size, characters)
-        return Description(kind=_TEXTS[name], limit=limit)
-    if name == "DB_TYPE_RAW":
-        return Description(kind=BYTES, limit=size) if fetched == "binary" and size else None
-    if name == "DB_TYPE_NUMBER":
-        return _number(fetched)
-    if name in _MOMENTS:
-        found = _TIMESTAMP_TYPE.fullmatch(fetched)
-        if found is None:
-            return None
-        return Description(kind=MOMENT, places=UNIT_DIGITS[found[1]], limit=_MOMENT_BYTES)
-    kind = _REALS.get((name, fetched))
-    return None if kind is None else Description(kind=kind, limit=8)
-
-
-def _number(fetched: str) -> Description | None:
-    if fetched in _INTEGERS:
-        kind, digits = _INTEGERS[fetched]
-        return Description(kind=kind, digits=digits, limit=_NUMBER_BYTES)
-    found = _DECIMAL_TYPE.fullmatch(fetched)
-    if found is None:
-        return None
-    return Description(
-        kind=DECIMAL, digits=int(found[1]), places=int(found[2]), limit=_NUMBER_BYTES
     )

@@ -66,7 +66,7 @@ _UNMET = re.compile(
 _SETTINGS = re.compile(r"invalid |missing |could not match |definition of service |syntax error")
 """The first words of libpq about settings that it does not understand."""
 
-_NOT_TEXT = "22021"
+_HAS_NUL, _NOT_TEXT = "PostgreSQL does not accept text with the character NUL", "22021"
 """The SQLSTATE with which a server refuses a NUL in a text."""
 
 
@@ -95,7 +95,13 @@ class Connection:
         pgconn, tried, deadline, wanted = self._pgconn, None, 0.0, select.POLLOUT
         handle = pgconn.pgconn_ptr  # type: ignore[attr-defined]
         libpq().PQsetErrorVerbosity(handle, VERBOSE)
-        pgconn.notice_handler = self._on_notice
+
+        def on_notice(result: PGresult) -> None:
+            """Keep the server's reason for ending an idle session; drop other notices."""
+            if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in (b"FATAL", b"PANIC"):
+                self._last_word = _error_of(result)
+
+        pgconn.notice_handler = on_notice
         patience = self._patience()
         while pgconn.status != ConnStatus.BAD:
             host = (pgconn.host, pgconn.port)
@@ -109,7 +115,7 @@ class Connection:
             if state == PollingStatus.FAILED:
                 break
             wanted = select.POLLIN if state == PollingStatus.READING else select.POLLOUT
-        raise _refused(self._message())
+        raise _refused(pgconn.error_message.decode(errors="replace"))
 
     def _patience(self) -> float:
         found = {each.keyword: each.val for each in self._pgconn.info}
@@ -155,7 +161,7 @@ class Connection:
         try:
             values = converter.dump_sequence(arguments, [PyFormat.TEXT] * len(arguments))
         except psycopg.DataError:
-            raise _has_nul() from None
+            raise ServerError(_HAS_NUL, _NOT_TEXT) from None
         self._begin()
         rows: list[Any] = []
         for result in self._results(self._pgconn.send_query_params, _c_text(sql), values):
@@ -185,16 +191,11 @@ class Connection:
 
         The socket is read only while the caller waits for a chunk. A COPY that ends early closes
         the connection: the rest of the rows would have to be read. The server has confirmed the
-        number.
+        number. A chunk is smaller than `chunk_bytes`, except one row that may not be smaller.
+        `form`: the CSV form that rows of the text form are converted to, if `converts_text_form`.
 
-        Args:
-            chunk_bytes: A chunk is smaller, except one row that may not be smaller.
-            form: The CSV form that rows of the text form are converted to, if `converts_text_form`.
-
-        Raises:
-            Broken: The connection is lost, or the counts differ.
-            Malformed: A row is not in the text form.
-            ServerError: The server refused, perhaps after some rows.
+        `Broken`: the connection is lost, or the counts differ. `Malformed`: a row is not in the
+        text form. `ServerError`: the server refused, perhaps after some rows.
         """
         self._begin()
         results = self._results(self._pgconn.send_query, _c_text(sql))
@@ -251,7 +252,11 @@ class Connection:
         try:
             send(*arguments)
             while True:
-                self._await_result()
+                look = FIRST_LOOK_SECONDS
+                while self._pgconn.is_busy():
+                    is_ready = self._poll(select.POLLIN, time.monotonic() + look)
+                    look = FIRST_LOOK_SECONDS if is_ready else min(2 * look, LAST_LOOK_SECONDS)
+                    self._pgconn.consume_input()
                 result = self._pgconn.get_result()
                 if result is None:
                     break
@@ -263,13 +268,6 @@ class Connection:
             raise self._broken(None) from None
         if failed is not None:
             raise failed if self.is_open else self._broken(failed)
-
-    def _await_result(self) -> None:
-        look = FIRST_LOOK_SECONDS
-        while self._pgconn.is_busy():
-            is_ready = self._poll(select.POLLIN, time.monotonic() + look)
-            look = FIRST_LOOK_SECONDS if is_ready else min(2 * look, LAST_LOOK_SECONDS)
-            self._pgconn.consume_input()
 
     def _poll(self, wanted: int, deadline: float = float("inf")) -> bool:
         """Wait until the socket is ready or the deadline; return whether it is ready.
@@ -289,42 +287,33 @@ class Connection:
         """Have the server end the call that is running, and raise `Cancelled`."""
         if not self.is_open:
             raise Cancelled
-        deadline = time.monotonic() + CANCEL_SECONDS
+        pgconn, deadline = self._pgconn, time.monotonic() + CANCEL_SECONDS
         asking, again = self._request_cancel(), time.monotonic() + ASK_AGAIN_SECONDS
-        while time.monotonic() < deadline:
-            if not self._drained(min(again, deadline)):
-                if not self.is_open:
-                    break
-                if not asking.is_alive():
-                    # The request came before the server began the call, and had no effect.
-                    asking = self._request_cancel()
-                again = time.monotonic() + ASK_AGAIN_SECONDS
-                continue
-            result = self._pgconn.get_result()
-            if result is None:
-                # A request that is still on its way would cancel the next call.
-                asking.join(max(0.0, deadline - time.monotonic()))
-                if asking.is_alive():
-                    break
-                raise Cancelled
-            if result.status == ExecStatus.COPY_OUT:
-                break  # All rows would have to be read.
+        with suppress(psycopg.OperationalError):
+            while time.monotonic() < deadline:
+                if pgconn.is_busy():
+                    if time.monotonic() >= again:
+                        if not asking.is_alive():
+                            # The request came before the server began the call, and had no effect.
+                            asking = self._request_cancel()
+                        again = time.monotonic() + ASK_AGAIN_SECONDS
+                    waiting = select.poll()
+                    waiting.register(pgconn.socket, select.POLLIN)
+                    left = min(again, deadline) - time.monotonic()
+                    waiting.poll(max(0.0, min(left, FIRST_LOOK_SECONDS)) * 1000)
+                    pgconn.consume_input()
+                    continue
+                result = pgconn.get_result()
+                if result is None:
+                    # A request that is still on its way would cancel the next call.
+                    asking.join(max(0.0, deadline - time.monotonic()))
+                    if asking.is_alive():
+                        break
+                    raise Cancelled
+                if result.status == ExecStatus.COPY_OUT:
+                    break  # All rows would have to be read.
         self.close()
         raise Cancelled
-
-    def _drained(self, deadline: float) -> bool:
-        """Return whether a result has come before the deadline."""
-        with suppress(psycopg.OperationalError):
-            while self._pgconn.is_busy():
-                waiting = select.poll()
-                waiting.register(self._pgconn.socket, select.POLLIN)
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                waiting.poll(min(left, FIRST_LOOK_SECONDS) * 1000)
-                self._pgconn.consume_input()
-            return True
-        return False
 
     def _request_cancel(self) -> threading.Thread:
         """Ask the server to cancel, over a second connection.
@@ -338,19 +327,12 @@ class Connection:
         asking.start()
         return asking
 
-    def _on_notice(self, result: PGresult) -> None:
-        """Keep the server's reason for ending an idle session; drop other notices."""
-        if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in (b"FATAL", b"PANIC"):
-            self._last_word = _error_of(result)
-
     def _broken(self, error: LibpqError | None) -> Broken:
+        """Return the error of a lost connection, with the server's reason if that is known."""
         said = error if error is not None and error.sqlstate else self._last_word or error
         if said is not None:
             return Broken(str(said), said.sqlstate)
-        return Broken(self._message())
-
-    def _message(self) -> str:
-        return self._pgconn.error_message.decode(errors="replace")
+        return Broken(self._pgconn.error_message.decode(errors="replace"))
 
 
 def _ask(request: PGcancelConn | PGcancel) -> None:
@@ -402,9 +384,5 @@ def _refused(text: str) -> LibpqError:
 def _c_text(text: str) -> bytes:
     """Return a text for C, where a NUL would end a statement before its conditions."""
     if "\0" in text:
-        raise _has_nul()
+        raise ServerError(_HAS_NUL, _NOT_TEXT)
     return text.encode()
-
-
-def _has_nul() -> ServerError:
-    return ServerError("PostgreSQL does not accept text with the character NUL", _NOT_TEXT)

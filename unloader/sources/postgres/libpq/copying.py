@@ -38,7 +38,6 @@ socket does not show the rest: without these reads the wait for it would never e
 
 FIRST_BUFFER_BYTES = 64 * 1024
 
-
 _FULL, _WIDE, _DONE, _BROKEN, _WOKEN, _SIGNAL, _NO_MEMORY, _REFUSED = range(8)
 
 

@@ -18,9 +18,11 @@ from oracle_server.model import Moment, Type
 from oracle_server.server import OracleServer
 
 from unloader.sources.oracle.native import decoder
+from writers import built_library
 
 pytestmark = pytest.mark.skipif(
-    decoder.why_not() is not None, reason=f"the native fetch cannot be used: {decoder.why_not()}"
+    built_library.reason(decoder.library) is not None,
+    reason=f"the native fetch cannot be used: {built_library.reason(decoder.library)}",
 )
 
 ROWS = amount("UNLOADER_TEST_FETCH_ROWS", 40_000, 100_000)

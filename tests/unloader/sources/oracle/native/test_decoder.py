@@ -23,11 +23,12 @@ from unloader.sources.oracle.native.decoder import (
     Description,
     Refused,
     RowDecoder,
-    why_not,
 )
+from writers import built_library
 
 pytestmark = pytest.mark.skipif(
-    why_not() is not None, reason=f"the native fetch cannot be used: {why_not()}"
+    built_library.reason(decoder.library) is not None,
+    reason=f"the native fetch cannot be used: {built_library.reason(decoder.library)}",
 )
 
 _EPOCH = datetime(1970, 1, 1)

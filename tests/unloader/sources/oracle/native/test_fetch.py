@@ -36,9 +36,11 @@ from unloader.sources.oracle.native.batches import (
 from unloader.sources.oracle.native.decoder import Refused
 from unloader.sources.oracle.reader import OracleReader
 from unloader.sources.oracle.statement import fetch_plan, selector_statement
+from writers import built_library
 
 pytestmark = pytest.mark.skipif(
-    decoder.why_not() is not None, reason=f"the native fetch cannot be used: {decoder.why_not()}"
+    built_library.reason(decoder.library) is not None,
+    reason=f"the native fetch cannot be used: {built_library.reason(decoder.library)}",
 )
 
 COLUMNS: Natives = {
@@ -283,10 +285,10 @@ def confirmed(server: OracleServer, run: Run) -> dict[str, str | int]:
 def is_native(run: Run) -> bool:
     reader = OracleReader(run.spec, run.extract.snapshot)
     try:
-        fetch = reader._way(fetch_plan(run.extract), reader._session)
+        is_native = reader._is_native(fetch_plan(run.extract), reader._session)
     finally:
         reader.close()
-    return fetch.__module__ == batches.__name__
+    return is_native
 
 
 def test_auto_is_native_where_the_server_was_seen_to_agree(server: OracleServer) -> None:

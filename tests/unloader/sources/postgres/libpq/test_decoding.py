@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from unloader.errors import UnloaderError
 from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.reader import Decoder
-from unloader.sources.postgres.reader import CopyParser
+from unloader.sources.postgres.reader import CopyParser, Decoder
 
 pytestmark = pytest.mark.skipif(
     copying.native() is None, reason="the native library of COPY is not built"

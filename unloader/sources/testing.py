@@ -1,4 +1,4 @@
-"""The contract of a source as one call, for the tests of this package and of other packages.
+"""The contract of a source as two calls, for the tests of this package and of other packages.
 
 No test framework is needed: a broken promise raises `AssertionError` with a sentence saying
 which.
@@ -6,42 +6,283 @@ which.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import multiprocessing
 import pickle
-from collections.abc import Callable, Sequence
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from threading import Thread
+from typing import Any
 
 import msgspec
+import pyarrow as pa
+from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.errors import SnapshotGone, SourceError, UsageError
-from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, ValueOptions
+from unloader.model import (
+    Extract,
+    NamePart,
+    Projection,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    ValueOptions,
+)
 from unloader.request.names import matching_partitions
 from unloader.selection.choice import Chosen
 from unloader.selection.listing import FAMILIES, ListedTable, Listing, Obstacle
-from unloader.sources.base import Catalog, Source, described_or_obstacle, quoted_name
-from unloader.sources.questions import describe_tables
-from unloader.sources.readings import ENCODED_TYPE, ColumnReadings, Use
-from unloader.sources.statement import qualified
-from unloader.sources.testing.case import (
-    LARGE_FETCH,
-    PARQUET,
-    SMALL_FETCH,
-    Case,
-    Rows,
-    WorkerReader,
-    check_batches,
-    check_both,
-    check_rows,
-    check_text,
-    ensure,
-    limits_for,
+from unloader.sources.base import (
+    Catalog,
+    Source,
+    described_or_obstacle,
+    quoted_name,
+    read_again,
+    unit_batches,
+    unit_text,
 )
+from unloader.sources.questions import describe_tables, project
+from unloader.sources.readings import ENCODED_TYPE, OutputNeeds, Use
+from unloader.sources.statement import qualified
 from writers.model import TextFormat
+from writers.schema import read_schema
+
+PIECES = 7
+"""About how many units a table is cut into where it can be cut."""
+SMALL_FETCH, LARGE_FETCH = 4096, 32 * 1024 * 1024
+PARQUET = OutputNeeds(text=None)
+CSV_BATCHES = OutputNeeds(text=TextFormat(), batches_only=True)
+CSV_ENCODED = OutputNeeds(text=TextFormat())
+
+
+class Case(Struct, frozen=True):
+    """One table of an open source."""
+
+    catalog: Catalog
+    reader: WorkerReader
+    spec: SourceSpec
+    snapshot: Snapshot
+    table: TableInfo
+    rows: int
+
+    def extract(
+        self,
+        *outputs: OutputNeeds,
+        query: str | None = None,
+        where: str | None = None,
+        partitions: tuple[str, ...] = (),
+    ) -> Extract:
+        return Extract(
+            source=self.spec,
+            snapshot=self.snapshot,
+            table=self.table,
+            query=query,
+            where=where,
+            partitions=partitions,
+            projection=project(self.catalog, self.table, query, outputs),
+        )
+
+    def batches(
+        self, extract: Extract, units: Iterable[WorkUnit], batch_bytes: int = LARGE_FETCH
+    ) -> list[pa.RecordBatch]:
+        """Return the batches of all units, read one after the other by one reader."""
+        return [
+            batch
+            for unit in units
+            for batch in self.reader.ask("batches", extract, unit, batch_bytes)
+        ]
+
+
+def limits_for(table: TableInfo) -> Iterator[PlanLimits]:
+    """Yield every way in which the planner may cut a table."""
+    addresses = sum(extent.addresses for extent in table.extents)
+    size = table.bytes or (table.rows or addresses) * 128  # Guess: bytes of a row.
+    unit_bytes = max(1, size // PIECES)
+    carriers = table.partitions or (table,)
+    for parallelism in (1, 2, 5):
+        yield PlanLimits(parallelism=parallelism)
+        yield PlanLimits(parallelism=parallelism, split="none")
+        yield PlanLimits(parallelism=parallelism, unit_bytes=unit_bytes)
+        if table.partitions:
+            yield PlanLimits(parallelism=parallelism, split="partition")
+        if table.row_ranges and any(each.extents or each.keys for each in carriers):
+            yield PlanLimits(parallelism=parallelism, split="range", unit_bytes=unit_bytes)
+
+
+class WorkerReader:
+    """A reader of one source in another process, which gets extracts and units pickled.
+
+    A failure in that process is an `AssertionError` with its traceback.
+    """
+
+    def __init__(self, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            self.ask("open", source, spec, snapshot)
+        except AssertionError:
+            self._pool.shutdown()
+            raise
+
+    def ask(self, task: str, *arguments: Any) -> Any:
+        """Have a task of `_answer` done: `batches`, `first batch` or `encoded`."""
+        try:
+            answer, problem = self._pool.submit(_answer, task, *arguments).result()
+        except BrokenProcessPool:
+            raise AssertionError("the worker process ended without an answer") from None
+        if problem is not None:
+            raise AssertionError(f"a worker failed:\n{problem}")
+        return answer
+
+    def close(self) -> None:
+        self.ask("close")
+        self._pool.shutdown()
+
+
+_opened: list[Any] = []
+"""In the worker process: the reader."""
+
+
+def _answer(task: str, *arguments: Any) -> tuple[object, str | None]:
+    answer: object = None
+    try:
+        if task == "open":
+            source, spec, snapshot = arguments
+            _opened.append(source.open_reader(spec, snapshot))
+        elif task == "close":
+            _opened.pop().close()
+        elif task == "encoded":
+            extract, unit, text = arguments
+            counted: list[int] = []
+            found = unit_text(_opened[0], extract, unit, text, counted.append)
+            answer = [bytes(chunk) for chunks in found for chunk in chunks], sum(counted)
+        else:
+            extract, unit, batch_bytes = arguments
+
+            def read() -> list[Any]:
+                batches = unit_batches(_opened[0], extract, unit, batch_bytes=batch_bytes)
+                return list(batches) if task == "batches" else [next(batches, None)]
+
+            answer = read_again(read)
+            answer = answer if task == "batches" else None
+    except Exception:  # the test reports any error
+        return None, traceback.format_exc()
+    return answer, None
+
+
+Rows = Sequence[tuple[object, ...]]
+
+
+def ensure(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise AssertionError(sentence)
+
+
+def check_batches(batches: Sequence[pa.RecordBatch], projection: Projection) -> None:
+    schema = read_schema(projection.schema)
+    names = [column.name for column in projection.columns]
+    ensure(schema.names == names, f"the schema has the columns {schema.names}, not {names}")
+    for batch in batches:
+        ensure(
+            batch.schema.equals(schema),
+            f"a batch has the schema {batch.schema}, which is not the projection's {schema}",
+        )
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise AssertionError(f"a batch is not valid Arrow data: {error}") from error
+
+
+def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> None:
+    """Check that the batches hold the expected rows, each as often, in any order.
+
+    Rows are as Arrow converts them to Python; nanosecond timestamps as Arrow's text.
+    """
+    found, wanted = _counted(batches), Counter(tuple(map(_key, row)) for row in expected)
+
+    def some(rows: Counter[tuple[Any, ...]]) -> str:
+        shown = [str(tuple(part[1] for part in row)) for row in list(rows)[:3]]
+        return f"{' and '.join(shown)}, {sum(rows.values())} in all" if rows else "none"
+
+    ensure(
+        found == wanted,
+        f"in {how}, rows are missing: {some(wanted - found)}; "
+        f"rows are too many or different: {some(found - wanted)}",
+    )
+
+
+def _counted(batches: Iterable[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
+    """Return the rows of batches as comparable values, each with its number."""
+    return Counter(tuple(map(_key, row)) for batch in batches for row in _tuples(batch))
+
+
+def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+    columns = [
+        column.cast(pa.string())
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+        else column
+        for column in batch.columns
+    ]
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def _key(value: Any) -> object:
+    """Return what values share only if they are the same; `1`, `1.0`, `True` and `"1"` differ."""
+    if isinstance(value, datetime):
+        return ("datetime", value.isoformat())
+    if isinstance(value, Decimal):
+        return ("Decimal", str(Fraction(value)))  # a decimal's own arithmetic rounds to 28 digits
+    return (type(value).__name__, repr(value))
+
+
+def check_text(case: Case) -> None:
+    """Read for CSV, by batches and, if the source offers it, as text that the source renders."""
+    extract = case.extract(CSV_BATCHES)
+    ensure(extract.projection.route == "arrow", "text was rendered where batches were asked for")
+    units = plan(case.table, PlanLimits(parallelism=2)).units
+    batches = case.batches(extract, units)
+    check_batches(batches, extract.projection)
+    read = sum(batch.num_rows for batch in batches)
+    ensure(read == case.rows, f"{read} rows, not {case.rows}, are read for CSV")
+    both = case.extract(PARQUET, CSV_BATCHES)
+    whole = plan(case.table, PlanLimits(parallelism=1, split="none")).units
+    found = case.batches(both, whole)
+    check_batches(found, both.projection)
+    for taken, output in zip(both.projection.outputs, (PARQUET, CSV_BATCHES), strict=True):
+        ensure(
+            _counted(batch.select(list(taken)) for batch in found)
+            == _counted(case.batches(case.extract(output), whole)),
+            f"one scan for Parquet and CSV has other values than one for {output} alone",
+        )
+    encoded = case.extract(CSV_ENCODED)
+    if encoded.projection.route != "encoded":
+        return
+    total, width = 0, len(encoded.projection.columns)
+    for unit in units:
+        pieces, rows = case.reader.ask("encoded", encoded, unit, TextFormat())
+        complete = all(piece.endswith(b"\n") for piece in pieces)
+        ensure(complete, "a piece of text ends within a record")
+        text = b"".join(pieces).decode("utf-8")
+        records = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+        # The module gives an empty list for an empty line: one column that is NULL.
+        ensure(
+            all(len(record) == width or (width == 1 and not record) for record in records),
+            f"a record of rendered text does not have {width} values",
+        )
+        count = len(records)
+        ensure(count == rows, f"{count} records were rendered, but {rows} were counted")
+        total += count
+    ensure(total == case.rows, f"{total} rows, not {case.rows}, are rendered as text")
 
 
 def check_source(
@@ -78,20 +319,33 @@ def check_source(
         )
         catalog.check_snapshot()
         ensure(bool(catalog.server_version), "the catalog does not report the server's version")
-        _check_unknown_table(catalog, table)
+        unknown = NamePart(text=f"{table.name.text} no such table", quoted=True)
+        try:
+            catalog.describe(replace(table, name=unknown))
+        except SourceError as error:
+            ensure(bool(error.hint), "the error for an unknown table has no hint")
+            ensure(
+                unknown.text in error.message,
+                f"the error for an unknown table does not name it: {error.message}",
+            )
+        else:
+            raise AssertionError("an unknown table was described")
         info = _check_description(catalog, table)
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = Case(catalog, reader, spec, snapshot, info, len(expected))
-            check_among_others(catalog, info)
+            listing = catalog.list_tables()
+            check_listing(catalog, listing)
+            listed = [each for each in listing.tables if each.key == (info.schema or "", info.name)]
+            ensure(len(listed) == 1, f"{info.label} is not in the list of tables")
+            check_descriptions(catalog, listed)
             check_readings(catalog, info)
-            check_hold(case, case.extract(PARQUET))
+            _hold(case, case.extract(PARQUET))
             _check_plans(case, expected)
             _check_columns(case, expected)
             check_conditions(case)
             _check_partitions(case)
             check_query(case)
             check_text(case)
-            check_both(case)
             if empty is not None:
                 nothing = _check_description(catalog, empty)
                 _check_plans(replace(case, table=nothing, rows=0), ())
@@ -99,7 +353,16 @@ def check_source(
         for kind in ("none", "of an unknown kind"):
             back = source.at_snapshot(spec, kind, "")
             ensure(back is None, f"there is a way back to a snapshot that is {kind}")
-        check_refused_conditions(case)
+        for wrong in NO_CONDITIONS:
+            # The source may be unusable afterwards. One without conditions refuses the option.
+            with suppress(UsageError):
+                try:
+                    catalog.check_where(case.extract(PARQUET, where=wrong))
+                except SourceError as error:
+                    lacks = f"the error for a condition lacks it: {error.message}"
+                    ensure(wrong in error.message, lacks)
+                else:
+                    raise AssertionError(f"{wrong} was accepted as a condition")
         check_cancel(case, case.extract(PARQUET))
     if consistency == "snapshot":
         _check_reentry(source, spec, info, snapshot, len(expected))
@@ -132,7 +395,7 @@ def _check_reentry(
         ensure(again == info, "a table is described differently at the snapshot of an earlier run")
         with closing(WorkerReader(source, spec, snapshot)) as reader:
             case = Case(catalog, reader, spec, snapshot, again, rows)
-            check_hold(case, extract := case.extract(PARQUET))
+            _hold(case, extract := case.extract(PARQUET))
             check_amount(case, extract, rows, "at an earlier snapshot")
 
 
@@ -146,18 +409,10 @@ def check_amount(case: Case, extract: Extract, rows: int, how: str) -> None:
     ensure(counted == rows, f"{counted} rows, not {rows}, are counted {how}")
 
 
-def _check_unknown_table(catalog: Catalog, table: TableName) -> None:
-    unknown = replace(table, name=NamePart(text=f"{table.name.text} no such table", quoted=True))
-    try:
-        catalog.describe(unknown)
-    except SourceError as error:
-        ensure(bool(error.hint), "the error for an unknown table has no hint")
-        ensure(
-            unknown.name.text in error.message,
-            f"the error for an unknown table does not name it: {error.message}",
-        )
-    else:
-        raise AssertionError("an unknown table was described")
+def _hold(case: Case, extract: Extract) -> None:
+    """Hold what a plan reads, as before a run: nothing has changed, so nothing is refused."""
+    for limits in (PlanLimits(parallelism=2), PlanLimits(parallelism=1, split="none")):
+        case.catalog.hold(extract, plan(case.table, limits).selectors)
 
 
 def _check_description(catalog: Catalog, table: TableName) -> TableInfo:
@@ -191,7 +446,7 @@ def _check_plans(case: Case, expected: Rows) -> None:
             continue
         seen.add(units)
         how = f"{len(units)} units of split {limits.split}"
-        _check_statements(case, extract, units)
+        _plan_statements(case, extract, units)
         # Small batches now and then, so that rows of one unit come in several.
         batch_bytes = SMALL_FETCH if len(seen) % 2 else LARGE_FETCH
         batches = case.batches(extract, units, batch_bytes)
@@ -203,11 +458,11 @@ def _check_plans(case: Case, expected: Rows) -> None:
         )
 
 
-def _check_statements(case: Case, extract: Extract, units: Sequence[WorkUnit]) -> None:
+def _plan_statements(case: Case, extract: Extract, units: Sequence[WorkUnit]) -> None:
     selectors = [selector for unit in units for selector in unit.selectors]
-    statements = [case.catalog.statement(extract, selector) for selector in selectors]
+    statements = {case.catalog.statement(extract, selector) for selector in selectors}
     ensure(all(text.strip() for text in statements), "a selector has no statement")
-    ensure(len(set(statements)) == len(selectors), "two selectors are read by the same statement")
+    ensure(len(statements) == len(selectors), "two selectors are read by the same statement")
 
 
 def _check_columns(case: Case, expected: Rows) -> None:
@@ -225,7 +480,7 @@ def _check_columns(case: Case, expected: Rows) -> None:
         rows = [tuple(row[at] for at in chosen) for row in expected]
         names = ", ".join(column.name for column in cut.table.columns)
         for units in dict.fromkeys(plan(case.table, each).units for each in limits_for(case.table)):
-            case.reader.break_off(extract, units[0], batch_bytes=SMALL_FETCH)
+            case.reader.ask("first batch", extract, units[0], SMALL_FETCH)
             batches = cut.batches(extract, units)
             check_batches(batches, extract.projection)
             check_rows(batches, rows, f"{len(units)} units with the columns {names} only")
@@ -251,7 +506,7 @@ def _check_chosen(case: Case, chosen: frozenset[str]) -> None:
     counted = case.catalog.count(extract)
     for limits in limits_for(case.table):
         units = plan(case.table, limits, chosen).units
-        _check_statements(case, extract, units)
+        _plan_statements(case, extract, units)
         read = sum(batch.num_rows for batch in case.batches(extract, units))
         ensure(
             read == counted,
@@ -276,23 +531,20 @@ def check_readings(catalog: Catalog, table: TableInfo) -> None:
     for column in columns:
         for use in uses:
             for asked in (False, True):
-                _check_served(column, use, asked=asked)
+                served = any(
+                    use in reading.serves and reading.as_text in (None, asked)
+                    for reading in column.readings
+                )
+                ensure(
+                    served or (use == "masked" and column.mask is None),
+                    f"column {column.name} has no reading for {use}, "
+                    f"{'' if asked else 'not '}asked for as exact text",
+                )
         for reading in column.readings:
             ensure(
                 (reading.output_type == ENCODED_TYPE) == (reading.serves == {"encoded"}),
                 f"a reading of column {column.name} is rendered text or Arrow, not both",
             )
-
-
-def _check_served(column: ColumnReadings, use: Use, *, asked: bool) -> None:
-    served = any(
-        use in reading.serves and reading.as_text in (None, asked) for reading in column.readings
-    )
-    ensure(
-        served or (use == "masked" and column.mask is None),
-        f"column {column.name} has no reading for {use}, {'' if asked else 'not '}asked for as "
-        "exact text",
-    )
 
 
 NO_CONDITIONS = ("unloader_no_such_column = 1", "1 = 1) OR (1 = 1")
@@ -310,19 +562,6 @@ def check_conditions(case: Case) -> None:
         check_amount(case, extract, rows, f"where {where}")
 
 
-def check_refused_conditions(case: Case) -> None:
-    """Check that invalid conditions are refused; the source may be unusable afterwards."""
-    for wrong in NO_CONDITIONS:
-        try:
-            case.catalog.check_where(case.extract(PARQUET, where=wrong))
-        except UsageError:
-            return  # The source knows no conditions.
-        except SourceError as error:
-            ensure(wrong in error.message, f"the error for a condition lacks it: {error.message}")
-        else:
-            raise AssertionError(f"{wrong} was accepted as a condition")
-
-
 def check_query(case: Case) -> None:
     query = f"SELECT * FROM {qualified(case.table.schema, case.table.name)} -- all;"
     try:
@@ -337,12 +576,6 @@ def check_query(case: Case) -> None:
     ensure(info.name == "query" and not info.partitions, "a query is not described as one")
     asked = replace(case, table=info)
     check_amount(asked, asked.extract(PARQUET, query=query), case.rows, "by a query for all")
-
-
-def check_hold(case: Case, extract: Extract) -> None:
-    """Hold what a plan reads, as before a run: nothing has changed, so nothing is refused."""
-    for limits in (PlanLimits(parallelism=2), PlanLimits(parallelism=1, split="none")):
-        case.catalog.hold(extract, plan(case.table, limits).selectors)
 
 
 def check_cancel(case: Case, extract: Extract) -> None:
@@ -366,9 +599,6 @@ def check_cancel(case: Case, extract: Extract) -> None:
         ensure(not problems, f"cancel raised: {', '.join(problems)}")
 
 
-GONE = "unloader no such table"
-
-
 def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) -> Listing:
     """Check a source's list of tables, and that it describes all of them as it does each alone.
 
@@ -388,16 +618,6 @@ def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) ->
     return listing
 
 
-def check_among_others(catalog: Catalog, info: TableInfo) -> None:
-    """Check that one table is listed, and described among others as it is alone."""
-    listing = catalog.list_tables()
-    check_listing(catalog, listing)
-    key = (info.schema or "", info.name)
-    found = [table for table in listing.tables if table.key == key]
-    ensure(len(found) == 1, f"{info.label} is not in the list of tables")
-    check_descriptions(catalog, found)
-
-
 def check_listing(catalog: Catalog, listing: Listing) -> None:
     """Check that a list is in order, has each table once, and each table that `tables` has."""
     keys = [table.key for table in listing.tables]
@@ -408,13 +628,12 @@ def check_listing(catalog: Catalog, listing: Listing) -> None:
     )
     for table in listing.tables:
         ensure(table.family in FAMILIES, f"{table.label} has an unknown family: {table.family}")
-    known = {table.key: table for table in listing.tables}
+    kinds = {table.key: table.kind for table in listing.tables}
     for one in catalog.tables():
-        listed = known.get((one.schema or "", one.name))
-        ensure(listed is not None, f"{one.schema}.{one.name} is not in the list")
-        assert listed is not None
-        same = listed.kind == one.kind or one.kind == "table"
-        ensure(same, f"{listed.label} is a {listed.kind} instead of a {one.kind}")
+        kind = kinds.get((one.schema or "", one.name))
+        ensure(kind is not None, f"{one.schema}.{one.name} is not in the list")
+        same = one.kind in (kind, "table")
+        ensure(same, f"{one.schema}.{one.name} is a {kind} instead of a {one.kind}")
 
 
 def check_descriptions(catalog: Catalog, tables: Sequence[ListedTable]) -> None:
@@ -436,19 +655,15 @@ def check_descriptions(catalog: Catalog, tables: Sequence[ListedTable]) -> None:
             one == among,
             f"{table.label} is described as {among} among other tables, but as {one} alone",
         )
-    if tables:
-        _check_missing(catalog, tables[0])
-
-
-def _check_missing(catalog: Catalog, table: ListedTable) -> None:
-    """Check that a table dropped meanwhile is reported, and the other tables are described."""
-    gone = replace(table, name=GONE)
-    found = describe_tables(catalog, Chosen(tables=(gone, table)))
-    ensure(
-        len(found.tables) == 1, "a table is not described next to one that does not exist any more"
-    )
-    kinds = [(problem.kind, problem.table) for problem in found.problems]
-    ensure(
-        kinds in ([("gone", gone.label)], [("refused", gone.label)]),
-        f"for a table that does not exist any more the catalog returns: {kinds}",
-    )
+    for table in tables[:1]:
+        gone = replace(table, name="unloader no such table")
+        found = describe_tables(catalog, Chosen(tables=(gone, table)))
+        ensure(
+            len(found.tables) == 1,
+            "a table is not described next to one that does not exist any more",
+        )
+        kinds = [(problem.kind, problem.table) for problem in found.problems]
+        ensure(
+            kinds in ([("gone", gone.label)], [("refused", gone.label)]),
+            f"for a table that does not exist any more the catalog returns: {kinds}",
+        )
