@@ -205,19 +205,15 @@ class FileAtSnapshot:
     """
 
     def __init__(self, path: str, state: Callable[[], str]) -> None:
-        """Remember the file before the database opens it.
-
-        `state` returns its state, as far as it must not change.
-        """
+        """Remember the file before the database opens it; `state` returns what must not change."""
         self._path, self._state = path, state
         self._wanted: str | None = None
         self._inode, self._stamp = inode_of(path), _stamp(path)
 
     def check_opened(self, wanted: str | None, state: str | None = None) -> None:
-        """Check that the database has opened the file of the snapshot, or raise `SnapshotGone`.
+        """Raise `SnapshotGone` if the database has not opened the file in the state `wanted`.
 
-        `wanted` is the state at the snapshot, None without a snapshot; `state` the state of the
-        file when the database opened it, None for the current state.
+        `state` was the state when the database opened it; None is the current state.
         """
         self._wanted = wanted
         if wanted is None:

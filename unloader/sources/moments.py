@@ -7,6 +7,7 @@ Ticks count in the proleptic Gregorian calendar with the same fields.
 from __future__ import annotations
 
 import re
+from datetime import date
 
 import pyarrow as pa
 
@@ -23,9 +24,7 @@ _FORM = re.compile(
     r"(?: (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?Z?)?"
     r"(?P<before> BC)?"
 )
-_MONTH_DAYS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_EPOCH_DAYS = 719_468
-"""Days from 0000-03-01 to 1970-01-01."""
+_EPOCH, _CYCLE_DAYS = date(1970, 1, 1).toordinal(), 146_097
 
 
 class MomentRefused(Exception):
@@ -69,22 +68,17 @@ def _ticks(text: str | None, kind: pa.DataType) -> int | None:
     if match is None:
         raise MomentRefused(text, "is not a date")
     counted, month, day = int(match["year"]), int(match["month"]), int(match["day"])
-    year = 1 - counted if match["sign"] or match["before"] else counted
     if not counted:
         raise MomentRefused(text, "has an impossible year")
-    if not 1 <= month <= 12:
-        raise MomentRefused(text, "has an impossible month")
-    leaps = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not 1 <= day <= _MONTH_DAYS[month] + leaps:
-        raise MomentRefused(text, "is not a day of the Gregorian calendar")
+    # The calendar repeats after 400 years, and Python has only some of them.
+    cycles, year = divmod(1 - counted if match["sign"] or match["before"] else counted, 400)
+    try:
+        days = date(2000 + year, month, day).toordinal() - _EPOCH + (cycles - 5) * _CYCLE_DAYS
+    except ValueError:
+        raise MomentRefused(text, "is not a day of the Gregorian calendar") from None
     hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
     if hour > 23 or minute > 59 or second > 59:
         raise MomentRefused(text, "has an impossible time of day")
-    # Howard Hinnant's `days_from_civil`.
-    march_year = year - (month <= 2)
-    march_day = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    leap_days = march_year // 4 - march_year // 100 + march_year // 400
-    days = march_year * 365 + leap_days + march_day - _EPOCH_DAYS
     if pa.types.is_date(kind):
         return days
     digits, fraction = UNIT_DIGITS[kind.unit], (match["fraction"] or "").rstrip("0")

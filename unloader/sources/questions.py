@@ -95,10 +95,7 @@ def describe_query(catalog: Catalog, query: str) -> TableInfo:
 
 
 def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
-    """Return how many rows a run reads, counted by the database.
-
-    The plan's units determine the rows only of a sample or a part; otherwise it is not used.
-    """
+    """Return how many rows a run reads, counted without the plan except for a sample or a part."""
     if plan.has_all_units:
         return catalog.count(extract)
     return catalog.count_selected(extract, plan.selectors)

@@ -99,7 +99,7 @@ def type_named(name: str) -> pa.DataType:
 def recorded_type(name: str) -> pa.DataType:
     """Return the Arrow type that printed as `name`, as far as checksums depend on it.
 
-    A nested type is recognized without its contents. A type unknown to `type_named` is text.
+    A nested type has no contents; an unknown type is text.
     """
     import pyarrow as pa
 
@@ -155,8 +155,7 @@ def text_length(
 ) -> Declared | None:
     """Return the length that `NAME(15)`, `NAME(15 BYTE)` or `NAME(15 CHAR)` declares, in capitals.
 
-    `names` are the text types that have a length, `padded` the types padded with blanks, with a
-    length or without.
+    `names` are text types with a length, `padded` types padded with blanks.
     """
     name = source_type.partition("(")[0].strip()
     match = _LENGTH.fullmatch(source_type)

@@ -98,10 +98,7 @@ def unknown_to(kind: str) -> frozenset[str]:
 
 
 class _Kinds(Mapping[str, str]):
-    """Every known scheme and its kind of source.
-
-    Installed packages are searched only for a scheme that is not ours, as the search is slow.
-    """
+    """Every known scheme and its kind; a search of packages is slow, so it comes last."""
 
     def __getitem__(self, scheme: str) -> str:
         if scheme in SOURCES or scheme in ALIASES:

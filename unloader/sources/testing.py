@@ -121,10 +121,7 @@ def limits_for(table: TableInfo) -> Iterator[PlanLimits]:
 
 
 class WorkerReader:
-    """A reader of one source in another process, which gets extracts and units pickled.
-
-    A failure in that process is an `AssertionError` with its traceback.
-    """
+    """A reader in another process; a failure there is an `AssertionError` with its traceback."""
 
     def __init__(self, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
         self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
@@ -602,9 +599,7 @@ def check_cancel(case: Case, extract: Extract) -> None:
 def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) -> Listing:
     """Check a source's list of tables, and that it describes all of them as it does each alone.
 
-    Args:
-        spec: A database whose tables may all be described.
-        at_least: How many tables must have been compared.
+    `spec` is a database whose tables may all be described; at least `at_least` must be compared.
     """
     with closing(source.open_catalog(spec)) as catalog:
         consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"

@@ -400,10 +400,10 @@ def connect(
     config: dict[str, str],
     read_header: Callable[[str, int], bytes] = header_of,
 ) -> tuple[Any, str]:
-    """Open the file for reading; return the connection and the `state_of` the file.
+    """Open the file with settings of DuckDB; return the connection and the `state_of` the file.
 
     `ConfigError` where DuckDB is missing, or the file is another database's; `SourceError` where
-    DuckDB refuses. `config`: settings of DuckDB. `read_header`: `kept_header_of` in a worker.
+    DuckDB refuses.
     """
     try:
         import duckdb

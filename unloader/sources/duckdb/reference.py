@@ -184,10 +184,7 @@ def build_reference_table(
 def is_current(
     path: Path, rows: int, *, partitions: int = 32, table: str = "HASH_PART_0160"
 ) -> bool:
-    """Return whether `build_reference_table` with these arguments would keep the file at `path`.
-
-    `OutputFailed` where `path` is not a reference table.
-    """
+    """Return whether a build would keep the file; `OutputFailed` where it is no reference table."""
     if not path.exists():
         return False
     duckdb = _driver()
@@ -236,10 +233,7 @@ def _database(path: Path) -> Iterator[tuple[Any, Path]]:
 
 
 def _remove(building: Path, spill: Path) -> None:
-    """Remove what a build may have left; `OutputFailed` where another process is building.
-
-    DuckDB keeps a lock on the file it writes.
-    """
+    """Remove what a build may have left; `OutputFailed` where DuckDB still locks the file."""
     if building.exists():
         with building.open("r+b") as file:
             try:
@@ -257,10 +251,7 @@ def _remove(building: Path, spill: Path) -> None:
 def _lay_down(
     database: Any, rows: int, partitions: int, table: str, pulse: Callable[..., None]
 ) -> None:
-    """Insert the rows partition by partition, within one in the order of their numbers.
-
-    Only row numbers are sorted: the wide columns are made in their final place, in slices.
-    """
+    """Insert the rows partition by partition; only their numbers are sorted."""
     database.execute("SET VARIABLE pairs = $pairs", {"pairs": PAIRS})
     database.execute("CREATE TEMP TABLE keyed (i BIGINT, p UTINYINT)")
     for first in range(0, rows, _KEY_SLICE_ROWS):

@@ -14,18 +14,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, Reader, Source, batch_rows
-from unloader.sources.duckdb.catalog import (
-    FILE,
-    HEADER_BYTES,
-    LOGS,
-    DuckDBCatalog,
-    connect,
-    first_line,
-    is_out_of_memory,
-    relation,
-    selector_statement,
-    translated,
-)
+from unloader.sources.duckdb import catalog
 from unloader.sources.duckdb.types import REFUSED, conform, refusal, refused_column
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of, state_of
 from unloader.sources.readings import Declared, one_of
@@ -50,7 +39,7 @@ class DuckDBSource(Source):
     driver = "duckdb"
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        return spec if kind == FILE else None
+        return spec if kind == catalog.FILE else None
 
     def declared(self, source_type: str) -> Declared:
         return one_of(source_type, _LONGEST)
@@ -60,8 +49,8 @@ class DuckDBSource(Source):
         import pyarrow.ipc
         import pyarrow.types  # noqa: F401
 
-    def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
-        return DuckDBCatalog(spec)
+    def open_catalog(self, spec: SourceSpec) -> catalog.DuckDBCatalog:
+        return catalog.DuckDBCatalog(spec)
 
     def share(self, spec: SourceSpec) -> None:
         """Open the file, for the first reader of each process that is forked from this one.
@@ -72,7 +61,7 @@ class DuckDBSource(Source):
         """
         _shared[spec] = connection, _, _ = _opened(spec)
         # The first use of each of these prepares tables that stay.
-        with relation(connection, "SELECT 1").to_arrow_reader(1) as rows:
+        with catalog.relation(connection, "SELECT 1").to_arrow_reader(1) as rows:
             rows.read_all()
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> DuckDBReader:
@@ -101,11 +90,11 @@ def _opened(spec: SourceSpec) -> _Opened:
     path = database_path(spec)
 
     def state() -> str:
-        return state_of(path, kept_header_of(path, HEADER_BYTES), LOGS)
+        return state_of(path, kept_header_of(path, catalog.HEADER_BYTES), catalog.LOGS)
 
     at_snapshot = FileAtSnapshot(path, state)
     config = {"threads": "1", "async_threads": "0"}
-    return *connect(spec, config, kept_header_of), at_snapshot
+    return *catalog.connect(spec, config, kept_header_of), at_snapshot
 
 
 READER_MEMORY_BYTES = (32 << 20, 256 << 20)
@@ -132,7 +121,9 @@ class DuckDBReader(Reader):
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         schema = read_schema(extract.projection.schema)
-        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
+        sql = catalog.selector_statement(
+            select_list(extract.projection.columns), extract, piece.selector
+        )
         rows = batch_rows(schema, batch_bytes)
         # A query or a condition may sort or join. That needs room, and a second reading under
         # another cap may return rows in another order. A scan of a table does neither, but DuckDB
@@ -151,7 +142,7 @@ class DuckDBReader(Reader):
                 again = yielded  # One thread gives the same rows in the same order again.
                 try:
                     # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
-                    with relation(self._connection, sql).to_arrow_reader(fewer) as found:
+                    with catalog.relation(self._connection, sql).to_arrow_reader(fewer) as found:
                         for batch in found:
                             known = min(again, batch.num_rows)
                             again -= known
@@ -161,10 +152,10 @@ class DuckDBReader(Reader):
                             del batch
                     return
                 except Exception as error:
-                    if name := refused_column(first_line(error)):
+                    if name := refused_column(catalog.first_line(error)):
                         raise self._refusal(extract, piece, name) from error
-                    if not (is_scan and is_out_of_memory(error)):
-                        raise translated(error) from error
+                    if not (is_scan and catalog.is_out_of_memory(error)):
+                        raise catalog.translated(error) from error
                     if self._tried == len(caps) - 1:
                         wide = ", ".join(
                             field.name
@@ -186,7 +177,7 @@ class DuckDBReader(Reader):
         guarded = [each.name for each in columns if REFUSED in each.expression]
         items = ", ".join(f"bool_or(NOT isfinite({quoted(name)}))" for name in guarded)
         try:
-            sql = selector_statement(items, extract, piece.selector)
+            sql = catalog.selector_statement(items, extract, piece.selector)
             (row,) = self._connection.execute(sql).fetchall()
         except Exception:  # The error at hand says more.
             return refusal([first])

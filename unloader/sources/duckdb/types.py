@@ -61,10 +61,11 @@ _INEXACT_INSIDE = re.compile(
 
 def readings_of(column: ColumnInfo) -> ColumnReadings:
     """Return how a column can be read; `output_type` is filled in by `with_types`."""
-    metadata = (("source_type", column.native_type),)
-    unquoted = re.sub("'[^']*'|\"[^\"]*\"", "", column.native_type)
+    name, kind = quoted(column.name), column.native_type
+    metadata = (("source_type", kind),)
+    unquoted = re.sub("'[^']*'|\"[^\"]*\"", "", kind)
     as_text = Reading(
-        expression=f"CAST({quoted(column.name)} AS VARCHAR)",
+        expression=f"CAST({name} AS VARCHAR)",
         output_type="",
         as_text=True,
         # Two values of a UNION have one text: 1 and '1'.
@@ -72,47 +73,42 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
         note="exact text, as requested",
         metadata=metadata,
     )
-    usual: tuple[Reading, ...]
-    if column.native_type in _INSTANTS:
-        name = quoted(column.name)
-        value, message = name + _INSTANTS[column.native_type], literal(REFUSED + column.name)
+    usual = replace(as_text, as_text=False)
+    if kind in _INSTANTS:
+        value, message = name + _INSTANTS[kind], literal(REFUSED + column.name)
         finite = (
             f"CASE WHEN isfinite({name}) THEN {value} "
             f"WHEN {name} IS NOT NULL THEN error({message}) END"
         )
         # One reading has infinite values, which only text can show; the other one stops there.
         infinite = (*metadata, *INFINITE.items())
-        shown = replace(as_text, expression=value, as_text=False, lossless=True, note="")
-        usual = (
+        shown = replace(usual, expression=value, lossless=True, note="")
+        readings = [
             replace(shown, serves=frozenset(("text",)), metadata=infinite),
             replace(shown, expression=finite, serves=frozenset(("parquet", "masked"))),
-        )
+        ]
     else:
-        name, kind = quoted(column.name), column.native_type
         nested = kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
-        plain = kind in _PLAIN or _DECIMAL.fullmatch(kind)
-        exact = plain or (nested and not _INEXACT_INSIDE.search(kind))
-        note = "" if exact else _TEXT_NOTES.get(kind, "exact text")
-        if not exact and not as_text.lossless:
-            note = (
-                "text without the type of each value: the number 1 and the text '1' are written "
-                "the same"
-            )
-        usual = (
-            replace(
-                as_text,
-                expression=name if exact else as_text.expression,
-                as_text=False,
-                lossless=bool(exact) or as_text.lossless,
-                note=note,
-            ),
-        )
+        if (
+            kind in _PLAIN
+            or _DECIMAL.fullmatch(kind)
+            or (nested and not _INEXACT_INSIDE.search(kind))
+        ):
+            readings = [replace(usual, expression=name, lossless=True, note="")]
+        else:
+            note = _TEXT_NOTES.get(kind, "exact text")
+            if not as_text.lossless:
+                note = (
+                    "text without the type of each value: the number 1 and the text '1' are "
+                    "written the same"
+                )
+            readings = [replace(usual, note=note)]
     return ColumnReadings(
         name=column.name,
-        source_type=column.native_type,
+        source_type=kind,
         nullable=column.nullable,
-        readings=(*usual, as_text),
-        mask=_MASKS.get(column.native_type),
+        readings=(*readings, as_text),
+        mask=_MASKS.get(kind),
     )
 
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import available_timezones
 
 import pyarrow as pa
-from msgspec import Struct
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.moments import MomentRefused, parse_moments
@@ -48,90 +47,61 @@ _WINDOW_BYTES = 64 * 1024
 
 
 def requested_schema(plan: FetchPlan) -> pa.Schema:
-    """Return the schema of the fetched batches, whose types make the driver change no value.
-
-    For other types it silently truncates fractions (int64, seconds), wraps nanoseconds and rounds
-    to double.
-    """
+    """Return types that keep values: for others the driver truncates, wraps or rounds silently."""
     return pa.schema(
         [(f"c{index}", type_named(item.fetched)) for index, item in enumerate(plan.items)]
     )
 
 
-class BatchMaker(Struct, kw_only=True):
-    """Makes batches of one schema from the columns that one plan fetches."""
-
-    plan: FetchPlan
-    schema: pa.Schema
-
-    def batch(self, fetched: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return one batch of the schema for an array of each item; LOBs fetched later are null.
-
-        `OutputFailed` names a column whose value cannot be held exactly.
-        """
-        checked = isinstance(fetched, CheckedText)
-        arrays = [
-            self._array(item, array, checked=checked)
-            for item, array in zip(self.plan.items, fetched, strict=True)
-            if item.part == "value"
-        ]
-        lengths = {
-            item.column: array
-            for item, array in zip(self.plan.items, fetched, strict=True)
-            if item.part == "length"
-        }
-        for index, length in lengths.items():
+def batch_of(plan: FetchPlan, schema: pa.Schema, fetched: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Return a batch, LOBs fetched later null; `OutputFailed` where a value does not fit."""
+    is_checked = isinstance(fetched, CheckedText)
+    arrays: list[pa.Array] = []
+    for item, array in zip(plan.items, fetched, strict=True):
+        if item.part == "length":
             # An empty LOB comes over like NULL.
-            empty = pc.fill_null(pc.equal(length, 0), False)
-            kind = arrays[index].type
+            empty, kind = pc.fill_null(pc.equal(array, 0), False), arrays[item.column].type
             nothing = pa.scalar("" if pa.types.is_string(kind) else b"", kind)
-            arrays[index] = pc.if_else(empty, nothing, arrays[index])
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _array(self, item: Item, array: pa.Array, *, checked: bool) -> pa.Array:
-        column, kind = self.plan.columns[item.column], self.schema.field(item.column).type
-        if not checked and pa.types.is_string(array.type):
-            _check_encoding(column, array)
-        digits = _digits(column.source_type)
-        if item.form == "number":
-            return number_texts(array)
-        if item.form == "moment":
-            return _moments(column, array, kind, digits)
-        if item.form == "utc":
-            return _joined(moment_texts(array, digits), pa.scalar("+00:00"), " ")
-        if item.form == "zoned":
-            return zoned_texts(array, digits)
-        if item.form == "zone":
-            return zone_names(array)
-        if item.form == "real":
-            return float_texts(array)
-        if item.form == "boolean":
-            return pc.if_else(array, "true", "false")
-        if pa.types.is_binary(array.type) and pa.types.is_string(kind):
-            return binary_texts(array, "hex")
-        return array if array.type == kind else array.cast(kind)
+            arrays[item.column] = pc.if_else(empty, nothing, arrays[item.column])
+        elif item.part == "value":
+            column, kind = plan.columns[item.column], schema.field(item.column).type
+            if not is_checked and pa.types.is_string(array.type):
+                _check_encoding(column, array)
+            arrays.append(_converted(item, column, array, kind))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-@lru_cache(maxsize=1024)
-def _digits(source_type: str) -> int:
-    return fraction_digits(parse_native(source_type))
-
-
-def _moments(column: ReadColumn, array: pa.Array, kind: pa.DataType, digits: int) -> pa.Array:
-    if not pa.types.is_timestamp(kind):
+def _converted(item: Item, column: ReadColumn, array: pa.Array, kind: pa.DataType) -> pa.Array:
+    digits = _digits(column.source_type)
+    if item.form == "number":
+        return number_texts(array)
+    if item.form == "moment" and not pa.types.is_timestamp(kind):
         return moment_texts(array, digits)
-    try:
-        return parse_moments(array, kind)
-    except MomentRefused as refused:
-        text, reason = refused.args
-        usual = f"write it as exact text with --as-text {column.name}"
-        finest = (
-            f"write the column as exact text with --nanoseconds string or --as-text {column.name}"
-        )
-        raise OutputFailed(
-            f"column {column.name} holds {text}, which {reason}",
-            finest if kind.unit == "ns" else usual,
-        ) from refused
+    if item.form == "moment":
+        try:
+            return parse_moments(array, kind)
+        except MomentRefused as refused:
+            text, reason = refused.args
+            way = f"--as-text {column.name}"
+            raise OutputFailed(
+                f"column {column.name} holds {text}, which {reason}",
+                f"write the column as exact text with --nanoseconds string or {way}"
+                if kind.unit == "ns"
+                else f"write it as exact text with {way}",
+            ) from refused
+    if item.form == "utc":
+        return _joined(moment_texts(array, digits), pa.scalar("+00:00"), " ")
+    if item.form == "zoned":
+        return zoned_texts(array, digits)
+    if item.form == "zone":
+        return zone_names(array)
+    if item.form == "real":
+        return float_texts(array)
+    if item.form == "boolean":
+        return pc.if_else(array, "true", "false")
+    if pa.types.is_binary(array.type) and pa.types.is_string(kind):
+        return binary_texts(array, "hex")
+    return array if array.type == kind else array.cast(kind)
 
 
 def _check_encoding(column: ReadColumn, array: pa.Array) -> None:
@@ -144,10 +114,14 @@ def _check_encoding(column: ReadColumn, array: pa.Array) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
-        values = array.cast(pa.binary())
-        found = values.to_pylist()
+        found = array.cast(pa.binary()).to_pylist()
         bad = next(each for each in found if each and each.decode(errors="ignore").encode() != each)
         raise bad_text(column.name, bad) from error
+
+
+@lru_cache(maxsize=1024)
+def _digits(source_type: str) -> int:
+    return fraction_digits(parse_native(source_type))
 
 
 def bad_text(column: str, value: bytes) -> OutputFailed:
@@ -174,10 +148,7 @@ def number_texts(texts: pa.Array) -> pa.Array:
 
 
 def moment_texts(texts: pa.Array, digits: int) -> pa.Array:
-    """Return texts of `TO_CHAR` without the blank before years after Christ.
-
-    `digits` is the number of digits of the fraction; 0 without a fraction.
-    """
+    """Return texts of `TO_CHAR` without a leading blank and without zeros at the fraction's end."""
     trimmed = pc.ascii_ltrim(texts, " ")
     if not digits:
         return trimmed
@@ -339,20 +310,15 @@ def as_stored(cursor: oracledb.Cursor, metadata: oracledb.FetchInfo) -> Any:
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if not any(isinstance(value, str) for value in values) or pa.types.is_string(kind):
         return pa.array(values, kind)
-    texts = pa.array(values, pa.string())
-    if not pa.types.is_decimal(kind):
-        return texts.cast(kind)
     try:
-        return texts.cast(kind)
+        return pa.array(values, pa.string()).cast(kind)
     except pa.ArrowInvalid as error:
-        misfit = next(value for value in values if not _fits(value, kind))
-        raise NumberRefused(misfit, kind.precision, kind.scale) from error
-
-
-def _fits(value: str | None, kind: pa.Decimal128Type) -> bool:
-    if value is None:
-        return True
-    number = Decimal(value).normalize(_EXACT).as_tuple()
-    exponent = int(number.exponent)
-    whole = len(number.digits) + exponent
-    return bool(-exponent <= kind.scale and whole <= kind.precision - kind.scale)
+        if not pa.types.is_decimal(kind):
+            raise
+        for value in filter(None, values):
+            number = Decimal(value).normalize(_EXACT).as_tuple()
+            exponent = int(number.exponent)
+            whole = len(number.digits) + exponent
+            if -exponent > kind.scale or whole > kind.precision - kind.scale:
+                raise NumberRefused(value, kind.precision, kind.scale) from error
+        raise

@@ -36,6 +36,7 @@ from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog, LoadReader
 from unloader.sources.oracle import dictionary
+from unloader.sources.oracle import statement as statements
 from unloader.sources.oracle.dictionary import (
     FOLDING,
     Dictionary,
@@ -45,20 +46,7 @@ from unloader.sources.oracle.dictionary import (
 )
 from unloader.sources.oracle.layout import Layout, lay_out, object_ids
 from unloader.sources.oracle.session import PROGRAM, Session, client_identifier
-from unloader.sources.oracle.statement import (
-    CHARACTER_SET,
-    HASHING,
-    SCN,
-    UTF_8,
-    as_of,
-    count_statement,
-    fetch_plan,
-    last_level,
-    plain_digits,
-    query_relation,
-    relation,
-    selector_statement,
-)
+from unloader.sources.oracle.statement import relation
 from unloader.sources.oracle.types import (
     described_column,
     number_text,
@@ -132,7 +120,7 @@ class OracleCatalog(Catalog):
         return self._info(asked, found, dictionary.columns(asked, found), observe)
 
     def list_tables(self) -> Listing:
-        at_scn = bool(as_of(self._snapshot))
+        at_scn = bool(statements.as_of(self._snapshot))
         return Listing.of(
             listed_tables(self._session, self._user, at_scn=at_scn),
             folding=self.capabilities.folding,
@@ -143,10 +131,7 @@ class OracleCatalog(Catalog):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Describe many tables; each dictionary query runs once for all of them.
-
-        Only the samples that replace missing extents are read table by table.
-        """
+        """Describe many tables with one query of each kind; samples are read table by table."""
         observe(PhaseStarted(phase="columns"))
         together = Dictionary(self._session, [table.key for table in tables])
         made: list[TableInfo | Obstacle] = []
@@ -189,7 +174,7 @@ class OracleCatalog(Catalog):
         # parentheses, then bare: `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` differs in them.
         if _QUERY.match(query) is None:
             raise SourceError("it is not a query", "begin it with SELECT or WITH")
-        self._session.parse(f"SELECT * FROM {query_relation(query)}")
+        self._session.parse(f"SELECT * FROM {statements.query_relation(query)}")
         found = self._session.parse(query.strip().rstrip(";"))
         names = [info.name for info in found]
         check_distinct(names)
@@ -226,10 +211,7 @@ class OracleCatalog(Catalog):
         return (*missing, *layout.missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Return the SCN to read at, or none for the consistency `none`.
-
-        Whether undo reaches back to a wanted SCN turns out on reading.
-        """
+        """Return the SCN to read at; whether undo reaches back to it turns out on reading."""
         wanted = self._spec.session.scn
         taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         if consistency == "none":
@@ -249,7 +231,7 @@ class OracleCatalog(Catalog):
                 f"ask a DBA to run {SCN_GRANT} TO {self._user}, or run with --consistency none",
             )
         scn = found[0] if wanted is None and found is not None else wanted
-        self._snapshot = Snapshot(kind=SCN, value=str(scn), taken_at=taken_at)
+        self._snapshot = Snapshot(kind=statements.SCN, value=str(scn), taken_at=taken_at)
         return self._snapshot
 
     def _current_scn(self) -> tuple[int, bool] | None:
@@ -291,7 +273,7 @@ class OracleCatalog(Catalog):
         A lost connection does not fail this check, as the workers have other connections. A session
         that was killed on purpose has to end the run: a retry would open it again.
         """
-        at = as_of(self._snapshot)
+        at = statements.as_of(self._snapshot)
         if not at or not self._session.alive:
             return
         try:
@@ -318,9 +300,9 @@ class OracleCatalog(Catalog):
         """Return how columns can be read; the right to read them at the SCN is certain by then."""
         made = tuple(each for column in table.columns for each in readings_of(column, values))
         owner_hint = "" if query is not None else qualified(table.schema, table.name)
-        source = owner_hint if query is None else query_relation(query)
+        source = owner_hint if query is None else statements.query_relation(query)
         if source not in self._readable:
-            self._check_readable(source, as_of(self._snapshot), owner_hint)
+            self._check_readable(source, statements.as_of(self._snapshot), owner_hint)
             self._readable.add(source)
         return made
 
@@ -352,7 +334,11 @@ class OracleCatalog(Catalog):
                 if isinstance(selector, RowRange)
             )
             for name, number in then.items():
-                if now and number is not None and now.get(last_level(name) or None) != number:
+                if (
+                    now
+                    and number is not None
+                    and now.get(statements.last_level(name) or None) != number
+                ):
                     label = extract.table.label
                     raise SnapshotGone(
                         f"{f'partition {name} of {label}' if name else label} was truncated, "
@@ -363,14 +349,14 @@ class OracleCatalog(Catalog):
             # Only here: every start of the program would read it.
             from unloader.sources.oracle.native.batches import confirm_fetch
 
-            statements = [self.statement(extract, selector) for selector in selectors]
-            confirm_fetch(self._spec, self._session, statements, fetch_plan(extract))
+            queries = [self.statement(extract, selector) for selector in selectors]
+            confirm_fetch(self._spec, self._session, queries, statements.fetch_plan(extract))
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
         value, kind = quoted(column.name), parse_native(column.native_type).name
         text = {
-            "NUMBER": plain_digits(number_text(value)),
-            "FLOAT": plain_digits(number_text(value)),
+            "NUMBER": statements.plain_digits(number_text(value)),
+            "FLOAT": statements.plain_digits(number_text(value)),
             "VARCHAR2": value,
             "NVARCHAR2": f"TO_CHAR({value})",
             "CHAR": f"RTRIM({value})",
@@ -385,43 +371,49 @@ class OracleCatalog(Catalog):
         return SampledKeys(column=column.name, share=share, text=text, condition=condition)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        return selector_statement(fetch_plan(extract).select_list, extract, selector)
+        return statements.selector_statement(
+            statements.fetch_plan(extract).select_list, extract, selector
+        )
 
     def count(self, extract: Extract) -> int:
-        """Count the query, the table or the selected partitions that were described.
-
-        A later partition has no rows at the SCN.
-        """
+        """Count what was described: a later partition has no rows at the SCN."""
         most = extract.limit_rows
         if not extract.partitions:
-            return self._counted(count_statement(extract, None))
+            return self._counted(statements.count_statement(extract, None))
         described = self._described.get((extract.table.schema or "", extract.table.name))
         leaves = described[1].parts if described is not None else ()
         asked = matching_partitions((leaf.name for leaf in leaves), extract.partitions)
         rows = sum(
-            self._counted(count_statement(extract, leaf)) for leaf in leaves if leaf.name in asked
+            self._counted(statements.count_statement(extract, leaf))
+            for leaf in leaves
+            if leaf.name in asked
         )
         return rows if most is None else min(rows, most)
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
         return sum(
-            self._counted(selector_statement("COUNT(*)", extract, each)) for each in selectors
+            self._counted(statements.selector_statement("COUNT(*)", extract, each))
+            for each in selectors
         )
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
         self._revive()
-        found = HASHING.unhashed(extract)
-        character_set = str(self._session.value(CHARACTER_SET))
-        if character_set != UTF_8:
+        found = statements.HASHING.unhashed(extract)
+        character_set = str(self._session.value(statements.CHARACTER_SET))
+        if character_set != statements.UTF_8:
             for index, column in enumerate(extract.projection.columns):
                 if column.output_type == "string" and index not in found:
-                    found[index] = f"the database's character set is {character_set}, not {UTF_8}"
+                    found[index] = (
+                        f"the database's character set is {character_set}, not {statements.UTF_8}"
+                    )
         return found
 
     def open_hasher(self, extract: Extract) -> Hasher:
         """Connect once more; the SCN is in the statements."""
         session = Session(self._spec, action="checksums", scans=True)
-        return Hasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)
+        return Hasher(
+            hashing=statements.HASHING, rows=session.run, cancel=session.cancel, close=session.close
+        )
 
     def end_sessions_sql(self) -> str:
         """Return a block that kills the run's sessions on all instances, for a DBA."""

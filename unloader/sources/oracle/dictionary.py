@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo
 from unloader.errors import SourceError
@@ -211,19 +210,6 @@ def tables(session: Session) -> tuple[TableSummary, ...]:
     return tuple(sorted(found, key=lambda table: (table.schema or "", table.name)))
 
 
-def candidates(session: Session, name: str) -> tuple[TableSummary, ...]:
-    """Return the tables, views and synonyms with the name, in any case and schema."""
-    kinds: dict[tuple[str, str], str] = {}
-    for owner, found, kind in session.run(CANDIDATES, {"name": name}):
-        # A materialized view is listed as the table it is kept in, too.
-        if kind != "TABLE" or (owner, found) not in kinds:
-            kinds[owner, found] = kind.lower()
-    return tuple(
-        TableSummary(schema=owner, name=found, kind=kind, rows=None, bytes=None, partitions=0)
-        for (owner, found), kind in sorted(kinds.items())
-    )
-
-
 def relation(dictionary: Dictionary, owner: str, name: str, kind: str) -> Relation:
     """Describe one table or view; `kind` is table, view or materialized view, as far as known."""
     found = [] if kind == "view" else dictionary.rows(TABLE, owner, name)
@@ -278,10 +264,9 @@ def columns(dictionary: Dictionary, table: Relation) -> tuple[ColumnInfo, ...]:
 def column_type(
     data_type: str, type_owner: str | None, length: int | None, facts: list[int | str | None]
 ) -> str:
-    """Return a column's type as `native_text` prints it.
+    """Return a type as `native_text` prints it; only users' types have a `type_owner`.
 
-    `type_owner` is DATA_TYPE_OWNER: only types of users have one. `facts` are DATA_PRECISION,
-    DATA_SCALE, CHAR_LENGTH and CHAR_USED.
+    `facts` are DATA_PRECISION, DATA_SCALE, CHAR_LENGTH and CHAR_USED.
     """
     precision, scale, characters, used = facts
     if type_owner is not None:
@@ -345,10 +330,7 @@ Key = tuple[str, str]
 
 
 def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTable]:
-    """Return the tables and views of all users of whom this one sees any, in no order.
-
-    `at_scn`: to read them takes the right to read as of an SCN, too.
-    """
+    """Return the tables of all users; `at_scn`: to read them takes a right on SCNs, too."""
     # Rights on all tables, on all tables of a schema, or on one.
     rights: set[Row] = {*session.run(IN_GENERAL), *session.run(ON_TABLES)}
     if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
@@ -411,12 +393,25 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
     own, then public synonyms. Another user's table is never meant without its schema. Where Oracle
     would find nothing, a plain name means one that only differs in case. A link is refused.
     """
-    found = candidates(session, wanted.name.text)
+
+    def candidates(name: str) -> list[TableSummary]:
+        """Return the tables, views and synonyms with the name, in any case and schema."""
+        kinds: dict[tuple[str, str], str] = {}
+        for owner, found, kind in session.run(CANDIDATES, {"name": name}):
+            # A materialized view is listed as the table it is kept in, too.
+            if kind != "TABLE" or (owner, found) not in kinds:
+                kinds[owner, found] = kind.lower()
+        return [
+            TableSummary(schema=owner, name=found, kind=kind, rows=None, bytes=None, partitions=0)
+            for (owner, found), kind in sorted(kinds.items())
+        ]
+
+    found = candidates(wanted.name.text)
     near = {schema, "PUBLIC"}
     if wanted.schema is not None:
         near.update(matching(wanted.schema, {table.schema or "" for table in found}, FOLDING))
     # Other users' private synonyms are not looked at unless their schema is named.
-    found = tuple(table for table in found if table.kind != "synonym" or table.schema in near)
+    found = [table for table in found if table.kind != "synonym" or table.schema in near]
     table = resolve(wanted, found, folding=FOLDING, default_schemas=(schema, "PUBLIC"), where=where)
     for _ in range(16):  # Synonyms of synonyms; Oracle refuses circles, too.
         assert table.schema is not None
@@ -430,16 +425,13 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
                 f"{wanted} is a synonym of {name} in another database, by the link {link}",
                 "connect to that database, or read the table with --query and --consistency none",
             )
-        target = owner or table.schema
-        behind = candidates(session, name)
-        table = next(
-            (each for each in behind if (each.schema, each.name) == (target, name)),
-            replace(table, kind=""),
-        )
-        if not table.kind:
+        key = (owner or table.schema, name)
+        behind = [each for each in candidates(name) if (each.schema, each.name) == key]
+        if not behind:
             raise SourceError(
-                f"{wanted} is a synonym of {target}.{name}, which does not exist or which this "
+                f"{wanted} is a synonym of {key[0]}.{name}, which does not exist or which this "
                 "user may not read",
-                f"ask its owner to run GRANT SELECT ON {target}.{name}",
+                f"ask its owner to run GRANT SELECT ON {key[0]}.{name}",
             )
+        table = behind[0]
     raise SourceError(f"{wanted} is a synonym of itself", "name the table itself")

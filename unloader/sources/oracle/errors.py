@@ -39,113 +39,73 @@ DEAD = frozenset(
 _INTERNAL = "DPY-5"
 """Start of the codes of a driver that lost track of the protocol: its connection is useless."""
 
-_MISSING_RIGHT = (
-    "check the name, or ask its owner to grant access: GRANT SELECT ON schema.table TO user"
-)
-_UNDO = (
-    "raise UNDO_RETENTION and the undo tablespace, run when less is written, or use smaller work "
-    "units with --unit-bytes, which need less time"
-)
-_SERVICE = "check the service name in the URL: lsnrctl status lists the services of the listener"
 _HOST = "check host and port in the URL, and check that the listener is running"
-_ALIAS = "check that tnsnames.ora in TNS_ADMIN, or in config_dir= of the URL, has the alias"
-_PASSWORD = "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file"
 _CALL_TIMEOUT = "raise --call-timeout"
 _TIMED_OUT = "socket timed out while recovering from previous socket timeout"
 """The driver's message when the database did not confirm that it stopped the call."""
-_CHANGED = (
-    "run again: the table was truncated, moved or altered, so its earlier rows cannot be read; "
-    "after a table is created or altered, wait a few seconds"
-)
-_SESSIONS = "lower --parallelism, or raise the database's limits PROCESSES and SESSIONS"
-_LOCK = (
-    "run again after other sessions have released their exclusive locks on the table or its "
-    "definition"
-)
-_MEMORY = "lower --parallelism, or give the database more memory"
-_RESTRICTED = "run again when the database is open to all users"
-_LIMIT = (
-    "use smaller work units with --unit-bytes, or raise the limits of calls in the user's profile"
-)
-_THICK = "connect through Oracle's client library with --client-library"
-_DESCRIPTOR = "correct the part of the URL after the user"
-_WALLET = "check wallet_location= in the URL, or WALLET_LOCATION in sqlnet.ora"
-
 HINTS = {
-    "ORA-00942": _MISSING_RIGHT,
-    "ORA-01031": _MISSING_RIGHT,
-    "ORA-41900": _MISSING_RIGHT,
-    "ORA-01555": _UNDO,
-    "ORA-22924": "raise the LOB's PCTVERSION or RETENTION, or use smaller work units with "
-    "--unit-bytes",
-    "ORA-08180": "give --scn a number that UNDO_RETENTION still covers",
-    "ORA-08181": "give --scn a number of this database that UNDO_RETENTION still covers",
-    "ORA-08187": "read without a snapshot: --consistency none",
-    "ORA-01466": _CHANGED,
-    "ORA-08103": _CHANGED,
-    "ORA-01410": _CHANGED,
-    "ORA-12514": _SERVICE,
-    "ORA-12505": "check the name in the URL: it must be a service name, not a SID",
-    "ORA-12521": _SERVICE,
-    "ORA-12541": _HOST,
-    "ORA-12545": _HOST,
-    "ORA-12170": _HOST,
-    "ORA-12154": _ALIAS,
-    "DPY-4000": _ALIAS,
-    "DPY-4026": _ALIAS,
-    "DPY-4027": "set TNS_ADMIN to the directory of tnsnames.ora, or write host:port/service",
-    "DPY-4018": _DESCRIPTOR,
-    "DPY-4017": _DESCRIPTOR,
-    "DPY-2049": _DESCRIPTOR,
-    "DPY-6005": _HOST,
-    "ORA-01017": _PASSWORD,
-    "ORA-01005": _PASSWORD,
-    "DPY-4001": "set UNLOADER_PASSWORD or give --password-file, --password-prompt or a wallet",
-    "ORA-28000": "ask a DBA to unlock it: ALTER USER user ACCOUNT UNLOCK",
-    "ORA-28001": "change the user's password, with SQL*Plus for instance",
-    "ORA-28002": "change the user's password, with SQL*Plus for instance",
-    "ORA-28150": "ask a DBA to allow it: ALTER USER target GRANT CONNECT THROUGH proxy",
-    "ORA-01045": "grant the user CREATE SESSION",
-    "ORA-01013": "if --call-timeout was reached, raise it",
-    "DPY-4024": _CALL_TIMEOUT,
-    "ORA-00018": _SESSIONS,
-    "ORA-00020": _SESSIONS,
-    "ORA-02391": "lower --parallelism, or raise SESSIONS_PER_USER of the user's profile",
-    "ORA-12516": _SESSIONS,
-    "ORA-12518": _SESSIONS,
-    "ORA-12519": _SESSIONS,
-    "ORA-12520": _SESSIONS,
-    "ORA-00054": _LOCK,
-    "ORA-04020": _LOCK,
-    "ORA-04021": _LOCK,
-    "ORA-00257": "free space for the archived logs: until then the database refuses sessions",
-    "ORA-01035": _RESTRICTED,
-    "ORA-12526": _RESTRICTED,
-    "ORA-12527": _RESTRICTED,
-    "ORA-04030": _MEMORY,
-    "ORA-04031": _MEMORY,
-    "ORA-04036": _MEMORY,
-    "ORA-02396": "raise IDLE_TIME of the user's profile",
-    "ORA-02393": _LIMIT,
-    "ORA-02395": _LIMIT,
-    "ORA-00040": "use smaller work units with --unit-bytes, or ask a DBA to lift the limit of the "
-    "Resource Manager",
-    "ORA-01578": "ask a DBA to repair the block with RMAN, or leave its rows out with --where",
-    "ORA-01652": "enlarge the temporary tablespace",
-    "ORA-30926": "run again",
-    "DPY-2018": _WALLET,
-    _UNTRUSTED: "give the directory of an ewallet.pem that has the server's CA as wallet_location=",
-    "DPY-2031": "check the token in UNLOADER_ORACLE_TOKEN or UNLOADER_ORACLE_TOKEN_FILE",
-    "DPY-2033": "renew the token",
-    "DPY-2034": "connect with TLS, because a token requires it: add ?protocol=tcps to the URL",
-    "DPY-3001": _THICK,
-    "DPY-3010": _THICK,
-    "DPY-3012": _THICK,
-    "DPY-3015": _THICK,
-    "DPY-3040": _THICK,
-    "DPY-6002": "give the certificate's name as ssl_server_cert_dn= in the URL",
-    "DPY-6006": "connect with the name in the certificate, or give ssl_server_cert_dn= in the URL",
+    code: hint
+    for codes, hint in {
+        "ORA-00942 ORA-01031 ORA-41900": "check the name, or ask its owner to grant access: GRANT"
+        " SELECT ON schema.table TO user",
+        "ORA-01555": "raise UNDO_RETENTION and the undo tablespace, run when less is written, or "
+        "use smaller work units with --unit-bytes, which need less time",
+        "ORA-22924": "raise the LOB's PCTVERSION or RETENTION, or use smaller work units with "
+        "--unit-bytes",
+        "ORA-08180": "give --scn a number that UNDO_RETENTION still covers",
+        "ORA-08181": "give --scn a number of this database that UNDO_RETENTION still covers",
+        "ORA-08187": "read without a snapshot: --consistency none",
+        "ORA-01466 ORA-08103 ORA-01410": "run again: the table was truncated, moved or altered, "
+        "so its earlier rows cannot be read; after a table is created or altered, wait a few "
+        "seconds",
+        "ORA-12514 ORA-12521": "check the service name in the URL: lsnrctl status lists the "
+        "services of the listener",
+        "ORA-12505": "check the name in the URL: it must be a service name, not a SID",
+        "ORA-12541 ORA-12545 ORA-12170 DPY-6005": _HOST,
+        "ORA-12154 DPY-4000 DPY-4026": "check that tnsnames.ora in TNS_ADMIN, or in config_dir= "
+        "of the URL, has the alias",
+        "DPY-4027": "set TNS_ADMIN to the directory of tnsnames.ora, or write host:port/service",
+        "DPY-4018 DPY-4017 DPY-2049": "correct the part of the URL after the user",
+        "ORA-01017 ORA-01005": "check the user in the URL and the password in UNLOADER_PASSWORD "
+        "or --password-file",
+        "DPY-4001": "set UNLOADER_PASSWORD or give --password-file, --password-prompt or a wallet",
+        "ORA-28000": "ask a DBA to unlock it: ALTER USER user ACCOUNT UNLOCK",
+        "ORA-28001 ORA-28002": "change the user's password, with SQL*Plus for instance",
+        "ORA-28150": "ask a DBA to allow it: ALTER USER target GRANT CONNECT THROUGH proxy",
+        "ORA-01045": "grant the user CREATE SESSION",
+        "ORA-01013": "if --call-timeout was reached, raise it",
+        "DPY-4024": _CALL_TIMEOUT,
+        "ORA-00018 ORA-00020 ORA-12516 ORA-12518 ORA-12519 ORA-12520": "lower --parallelism, or "
+        "raise the database's limits PROCESSES and SESSIONS",
+        "ORA-02391": "lower --parallelism, or raise SESSIONS_PER_USER of the user's profile",
+        "ORA-00054 ORA-04020 ORA-04021": "run again after other sessions have released their "
+        "exclusive locks on the table or its definition",
+        "ORA-00257": "free space for the archived logs: until then the database refuses sessions",
+        "ORA-01035 ORA-12526 ORA-12527": "run again when the database is open to all users",
+        "ORA-04030 ORA-04031 ORA-04036": "lower --parallelism, or give the database more memory",
+        "ORA-02396": "raise IDLE_TIME of the user's profile",
+        "ORA-02393 ORA-02395": "use smaller work units with --unit-bytes, or raise the limits of "
+        "calls in the user's profile",
+        "ORA-00040": "use smaller work units with --unit-bytes, or ask a DBA to lift the limit of"
+        " the Resource Manager",
+        "ORA-01578": "ask a DBA to repair the block with RMAN, or leave its rows out with --where",
+        "ORA-01652": "enlarge the temporary tablespace",
+        "ORA-30926": "run again",
+        "DPY-2018": "check wallet_location= in the URL, or WALLET_LOCATION in sqlnet.ora",
+        _UNTRUSTED: "give the directory of an ewallet.pem that has the server's CA as "
+        "wallet_location=",
+        "DPY-2031": "check the token in UNLOADER_ORACLE_TOKEN or UNLOADER_ORACLE_TOKEN_FILE",
+        "DPY-2033": "renew the token",
+        "DPY-2034": "connect with TLS, because a token requires it: add ?protocol=tcps to the URL",
+        "DPY-3001 DPY-3010 DPY-3012 DPY-3015 DPY-3040": "connect through Oracle's client library "
+        "with --client-library",
+        "DPY-6002": "give the certificate's name as ssl_server_cert_dn= in the URL",
+        "DPY-6006": "connect with the name in the certificate, or give ssl_server_cert_dn= in the"
+        " URL",
+    }.items()
+    for code in codes.split()
 }
+"""Next steps, each after the codes that it belongs to."""
 
 REFUSED = frozenset(
     ["ORA-00018", "ORA-00020", "ORA-02391", "ORA-12516", "ORA-12518", "ORA-12519", "ORA-12520"]
@@ -190,10 +150,9 @@ CONFIGURATION = frozenset(
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code that matters, such as ORA-01555; empty if the error has no code.
+    """Return the code that matters, such as ORA-01555: the database's first that is not a wrapper.
 
-    The first code of the database that does not merely introduce another one counts, else the first
-    such code of the driver.
+    Without one it is the driver's; empty if the error has no code.
     """
     found = _CODE.findall(_text(error))
     database = [number for kind, number in found if kind in ("ORA", "TNS")]
@@ -231,10 +190,7 @@ def one_line(error: BaseException) -> str:
 
 
 def translated(error: BaseException, *, connecting: bool = False) -> UnloaderError:
-    """Return the user's error for a driver error; an `UnloaderError` is returned unchanged.
-
-    `connecting`: no session was open yet.
-    """
+    """Return the user's error for a driver error; `connecting`: no session was open yet."""
     if isinstance(error, UnloaderError):
         return error
     code = code_of(error)

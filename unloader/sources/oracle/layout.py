@@ -221,7 +221,9 @@ def _by_keys(
     percent = min(max(SAMPLED_KEYS / rows * 100, LEAST_PERCENT), MOST_PERCENT)
     keys: dict[str, KeySample] = {}
     for part in chosen:
-        texts = asked.session.allowed(partial(_keys, asked.session, table, part, column, percent))
+        texts = asked.session.allowed(
+            partial(_keys, asked.session, table, part, quoted(column.name), percent)
+        )
         if isinstance(texts, SourceError):
             refused = (
                 f"keys cannot be sampled ({texts.message}), so the table has no ranges of keys"
@@ -231,27 +233,6 @@ def _by_keys(
             keys[part.name] = KeySample(column=column.name, keys=texts)
     parts = tuple(replace(part, keys=keys.get(part.name)) for part in layout.parts)
     return replace(layout, parts=parts, ranges_from=f"SAMPLE of key {column.name}")
-
-
-SAMPLED_BLOCKS = 2048
-"""Blocks that all samples of a table touch together: with 64 workers 8 for each of their units."""
-
-SAMPLED_KEYS = 2048
-
-ENOUGH = 4
-"""A sample of a share of that is enough, where sizes are not known exactly."""
-
-FIRST_PERCENT = 0.001
-GROWTH = 8
-"""Where a size is a guess, small samples come first and grow: a sample of a tenth of a table that
-is a thousand times as large as its statistics say would cost more than the unload."""
-
-LEAST_PERCENT, MOST_PERCENT = 0.000001, 99.999999
-
-MAX_LITERAL = 1000
-"""Characters of a text key: a literal has room for 4,000 bytes, four for a character."""
-
-_KEY_TYPES = ("NUMBER", "FLOAT", "VARCHAR2", "DATE", "TIMESTAMP")
 
 
 def _sample_blocks(
@@ -267,10 +248,7 @@ def _sample_blocks(
     Each part is sampled at the same rate: `percent` of its blocks, from the known size, None if it
     is unknown. A part whose size was not known gets an estimate. `exact`: sizes are not estimates.
     """
-    if percent is None:
-        percent = FIRST_PERCENT
-    elif not exact:
-        percent /= GROWTH * GROWTH
+    percent = FIRST_PERCENT if percent is None else percent if exact else percent / GROWTH**2
     while True:
         percent = min(max(percent, LEAST_PERCENT), MOST_PERCENT)
         found = {
@@ -302,10 +280,9 @@ def _sample_blocks(
 
 
 def _keys(
-    session: Session, table: Relation, part: PartitionInfo, column: ColumnInfo, percent: float
+    session: Session, table: Relation, part: PartitionInfo, name: str, percent: float
 ) -> tuple[str, ...]:
     """Return keys of a part in the database's order; none where Python has not their values."""
-    name = quoted(column.name)
     with session.translating(), session.cursor() as cursor:
         cursor.arraysize = cursor.prefetchrows = SAMPLED_KEYS
         cursor.execute(
@@ -319,15 +296,37 @@ def _keys(
             # A date before the year 1, which Python has not.
             return ()
     step = -(-len(values) // SAMPLED_KEYS) or 1
-    texts = (key_literal(value) for value in values[::step])
-    return tuple(text for text in texts if text is not None)
+    return tuple(filter(None, map(key_literal, values[::step])))
+
+
+def _relation(table: Relation, part: PartitionInfo) -> str:
+    name = qualified(table.owner, table.name)
+    return name + (partition_clause(part.kind, part.name) if part.name else "")
+
+
+SAMPLED_BLOCKS = 2048
+"""Blocks that all samples of a table touch together: with 64 workers 8 for each of their units."""
+
+SAMPLED_KEYS = 2048
+
+ENOUGH = 4
+"""A sample of a share of that is enough, where sizes are not known exactly."""
+
+FIRST_PERCENT = 0.001
+GROWTH = 8
+"""Where a size is a guess, small samples come first and grow: a sample of a tenth of a table that
+is a thousand times as large as its statistics say would cost more than the unload."""
+
+LEAST_PERCENT, MOST_PERCENT = 0.000001, 99.999999
+
+MAX_LITERAL = 1000
+"""Characters of a text key: a literal has room for 4,000 bytes, four for a character."""
+
+_KEY_TYPES = ("NUMBER", "FLOAT", "VARCHAR2", "DATE", "TIMESTAMP")
 
 
 def key_literal(value: Any) -> str | None:
-    """Return SQL for a key, None for a text that no literal can hold.
-
-    A fraction of a second finer than Python's is cut off: a boundary need not be a key.
-    """
+    """Return SQL for a key, cut to microseconds; None for a text that no literal can hold."""
     if isinstance(value, datetime):
         text = f"{value.year:04d}-{value:%m-%d %H:%M:%S}"
         if value.microsecond:
@@ -338,11 +337,6 @@ def key_literal(value: Any) -> str | None:
         return str(value)
     fits = isinstance(value, str) and "\0" not in value and len(value) <= MAX_LITERAL
     return literal(value) if fits else None
-
-
-def _relation(table: Relation, part: PartitionInfo) -> str:
-    name = qualified(table.owner, table.name)
-    return name + (partition_clause(part.kind, part.name) if part.name else "")
 
 
 def partition_leaves(dictionary: Dictionary, table: Relation) -> tuple[PartitionInfo, ...]:

@@ -27,14 +27,7 @@ from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import ReadAgain, Reader
 from unloader.sources.base import batch_rows as usual_rows
-from unloader.sources.oracle.arrow import (
-    BatchMaker,
-    NumberRefused,
-    arrow_batches,
-    as_stored,
-    bad_text,
-    tuple_batches,
-)
+from unloader.sources.oracle import arrow
 from unloader.sources.oracle.native.batches import (
     Tap,
     confirmed_sorts,
@@ -98,11 +91,10 @@ class OracleReader(Reader):
         room = MAX_ACTION_BYTES - len(piece.unit) - 1
         name = extract.table.name.encode()[:room].decode(errors="ignore")
         session.act(f"{name}.{piece.unit}")
-        maker = BatchMaker(plan=plan, schema=schema)
         read_from = relation(extract, piece.selector)
         sql = selector_statement(plan.select_list, extract, piece.selector)
         way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
-        ordinary = arrow_batches if way == "arrow" else tuple_batches
+        ordinary = arrow.arrow_batches if way == "arrow" else arrow.tuple_batches
         if self._is_native(plan, session) and self._tap is not None:
             source = native_batches(self._tap, sql, plan, rows, ordinary)
         else:
@@ -113,7 +105,7 @@ class OracleReader(Reader):
                     fetched = next(source, None)
                 if fetched is None:
                     return
-                batch = maker.batch(fetched)
+                batch = arrow.batch_of(plan, schema, fetched)
                 if not any(item.part == "length" for item in plan.items):
                     yield batch
                 else:
@@ -182,9 +174,31 @@ class OracleReader(Reader):
                 for item in plan.items
                 if item.part == "value" and item.fetched == "string"
             ]
-            raise bad_text(" or ".join(names), bytes(error.object)) from error
-        except NumberRefused as error:
-            raise self._misfit(error, plan, extract, piece) from error
+            raise arrow.bad_text(" or ".join(names), bytes(error.object)) from error
+        except arrow.NumberRefused as error:
+            precision, scale = error.digits
+            kind = f"decimal128({precision}, {scale})"
+            names = [plan.columns[each.column].name for each in plan.items if each.fetched == kind]
+            where, column = "", " or ".join(names)
+            for name in names:
+                # The row is searched for, with the column whose value it is.
+                with suppress(UnloaderError):
+                    alone = f"{quoted(name)} = {error.value}"
+                    asked = f"({extract.where}\n) AND {alone}" if extract.where else alone
+                    same = replace(extract, where=asked, limit_rows=None)
+                    self._stale = True
+                    rowid = self._connected().value(
+                        selector_statement("ROWIDTOCHAR(ROWID)", same, piece.selector)
+                    )
+                    if rowid is not None:
+                        where, column = f" in the row with ROWID {rowid}", name
+                        break
+            raise OutputFailed(
+                f"column {column} holds {error.value}{where}, which does not fit "
+                f"decimal({precision},{scale})",
+                f"write the column as exact text with --as-text {column}; for a NUMBER without "
+                "precision, --number-without-precision string has the same effect",
+            ) from error
         except (ValueError, OverflowError) as error:
             # The driver's own dates end at the year 1, and know no day of the Julian calendar.
             self._stale = True
@@ -193,33 +207,6 @@ class OracleReader(Reader):
             logger.info("%s: %s; dates are read as text", piece.unit, error)
             self._moments_as_text = True
             raise ReadAgain from error
-
-    def _misfit(
-        self, error: NumberRefused, plan: FetchPlan, extract: Extract, piece: Piece
-    ) -> OutputFailed:
-        """Return the error with the column and the row, for which its value is searched."""
-        precision, scale = error.digits
-        kind = f"decimal128({precision}, {scale})"
-        names = [plan.columns[each.column].name for each in plan.items if each.fetched == kind]
-        where, column = "", " or ".join(names)
-        for name in names:
-            with suppress(UnloaderError):
-                alone = f"{quoted(name)} = {error.value}"
-                asked = f"({extract.where}\n) AND {alone}" if extract.where else alone
-                same = replace(extract, where=asked, limit_rows=None)
-                self._stale = True
-                rowid = self._connected().value(
-                    selector_statement("ROWIDTOCHAR(ROWID)", same, piece.selector)
-                )
-                if rowid is not None:
-                    where, column = f" in the row with ROWID {rowid}", name
-                    break
-        return OutputFailed(
-            f"column {column} holds {error.value}{where}, which does not fit "
-            f"decimal({precision},{scale})",
-            f"write the column as exact text with --as-text {column}; for a NUMBER without "
-            "precision, --number-without-precision string has the same effect",
-        )
 
 
 PIECE_UNITS = 512 * 1024
@@ -241,14 +228,11 @@ class StoredLob(Struct, frozen=True, kw_only=True):
         return self.source_type == "BLOB" and not self.hexed
 
     def pieces(self) -> Iterator[Any]:
-        """Read the LOB from its start.
-
-        `SourceError` where the row is gone; `OutputFailed` where it holds half a character.
-        """
+        """Read the LOB; `SourceError` without its row, `OutputFailed` for half a character."""
         lob: Any = self.place
         if isinstance(lob, str):
             with self.session.translating(), self.session.cursor() as cursor:
-                cursor.outputtypehandler = as_stored
+                cursor.outputtypehandler = arrow.as_stored
                 row = cursor.execute(self.sql, [lob]).fetchone()
             if row is None or row[0] is None:
                 raise SourceError(
@@ -297,8 +281,7 @@ def _large_rows(
 ) -> Iterator[pa.RecordBatch | LargeRow]:
     """Yield the rows of a batch in order; each row with large values is a `LargeRow`.
 
-    `fetched` has the columns as they were fetched; `session` reads the large values from
-    `read_from`, the table or query of the unit at the snapshot.
+    `session` reads the values from `read_from`, the table or query of the unit at the snapshot.
     """
     large: dict[int, list[tuple[int, LargeValue]]] = {}
     for item, values in zip(plan.items, fetched, strict=True):

@@ -29,6 +29,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -89,7 +90,7 @@ Binds = Sequence[Any] | Mapping[str, Any]
 def client_identifier(spec: SourceSpec) -> str:
     """Return the CLIENT_IDENTIFIER of our sessions in V$SESSION; the run's own within a run."""
     name = f"{PROGRAM}:{spec.session.run_id}" if spec.session.run_id else PROGRAM
-    return _cut(name, MAX_IDENTIFIER_BYTES)
+    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
 
 
 STATEMENTS_KEPT = 2
@@ -104,10 +105,8 @@ class Session:
     def __init__(self, spec: SourceSpec, *, action: str, scans: bool = True) -> None:
         """Connect, name the session and fix its settings.
 
-        Args:
-            action: The purpose of the session, as V$SESSION.ACTION shows it.
-            scans: The session reads whole units; one that asks the dictionary does better with the
-                buffer cache.
+        `action`: the purpose of the session, as V$SESSION.ACTION shows it. `scans`: it reads whole
+        units; a session that asks the dictionary does better with the buffer cache.
         """
         import oracledb
 
@@ -125,10 +124,13 @@ class Session:
         self._connection.client_identifier = client_identifier(spec)
         self.act(action)
         try:
-            if not spec.session.parallel_query:
-                self._ask_for(NO_PARALLEL_QUERY)
-            if scans and spec.session.direct_read:
-                self._ask_for(DIRECT_READ)
+            hints = [] if spec.session.parallel_query else [NO_PARALLEL_QUERY]
+            hints += [DIRECT_READ] if scans and spec.session.direct_read else []
+            for hint in hints:
+                # It may be refused: the run is right without it.
+                found = self.allowed(partial(self.run, hint))
+                if isinstance(found, SourceError):
+                    logger.info("%s was refused: %s", hint, found.message)
             for statement in spec.session.session_sql:
                 try:
                     self.run(statement)
@@ -161,7 +163,7 @@ class Session:
 
     def act(self, action: str) -> None:
         """Set V$SESSION.ACTION; the driver sends it with the next statement."""
-        self.connection.action = _cut(action, MAX_ACTION_BYTES)
+        self.connection.action = action.encode()[:MAX_ACTION_BYTES].decode(errors="ignore")
 
     @contextmanager
     def cursor(self) -> Iterator[oracledb.Cursor]:
@@ -201,9 +203,8 @@ class Session:
         return rows[0][0] if rows else None
 
     def parse(self, sql: str) -> tuple[oracledb.FetchInfo, ...]:
-        """Return a query's columns; the database parses the statement and does not run it.
-
-        `SourceError` where the statement is not valid, or has bind variables.
+        """Return a query's columns without running it; `SourceError` where it is wrong or has bind
+        variables.
         """
         with self.translating(), self.cursor() as cursor:
             cursor.parse(sql)
@@ -250,15 +251,6 @@ class Session:
             except self._errors as error:
                 logger.info("closing the session: %s", translated(error).message)
 
-    def _ask_for(self, statement: str) -> None:
-        """Run a statement that may be refused: the run is right without it."""
-        if isinstance(found := self.allowed(lambda: self.run(statement)), SourceError):
-            logger.info("%s was refused: %s", statement, found.message)
-
-
-def _cut(text: str, size: int) -> str:
-    return text.encode()[:size].decode(errors="ignore")
-
 
 PROGRAM = "unloader"
 
@@ -277,19 +269,37 @@ silent connection, which detect a lost peer.
 def open_connection(
     spec: SourceSpec, patience_seconds: float = PATIENCE_SECONDS
 ) -> oracledb.Connection:
-    """Return a new connection as the URL asks for.
+    """Return a new connection, within `patience_seconds` for all hosts and retries.
 
-    `patience_seconds` is the longest wait for all of it, every host and every retry included.
     `ConfigError` where the URL, a file with a secret or the client library is not usable.
     """
     import oracledb
 
     address = parse_location(spec.location)
-    if spec.session.client_library is not None:
-        _load_client_library(spec.session.client_library, address)
+    library = spec.session.client_library
+    if library is not None:
+        # Switch the process to Oracle's client library; a second time it is the same one.
+        folders = {"lib_dir": library, "config_dir": dict(address.settings).get("config_dir")}
+        try:
+            oracledb.init_oracle_client(**{key: path for key, path in folders.items() if path})
+        except oracledb.Error as error:
+            where = f"in {library}" if library else "where the system looks for libraries"
+            raise ConfigError(
+                f"cannot load Oracle's client library {where}: {one_line(error)}",
+                "give --client-library the directory of libclntsh.so, or leave --client-library out"
+                if code_of(error) != "DPY-2019"
+                else "leave --client-library out, or give it from the beginning",
+            ) from error
     arguments = {**DEFAULTS, "program": PROGRAM, **dict(address.settings)}
     if "wallet_location" in arguments:
-        check_wallet(Path(arguments["wallet_location"]))
+        # Only the current user may use the keys of a wallet.
+        wallet = Path(arguments["wallet_location"])
+        check_private(wallet / AUTO_LOGIN, "wallet")
+        text = b""
+        with suppress(OSError):  # The driver reports the error.
+            text = read_regular(wallet / TEXT, follow=True)
+        if text.count(_KEY) > text.count(_PROTECTED):
+            check_private(wallet / TEXT, "wallet")
     arguments.update({"user": address.user} if address.user else {})
     wallet_password = _secret(
         WALLET_PASSWORD_VARIABLE, WALLET_PASSWORD_FILE, "wallet's password file"
@@ -314,7 +324,9 @@ def open_connection(
         arguments.setdefault("cclass", PROGRAM)
     if not oracledb.is_thin_mode():
         # The client library looks names up itself, in a directory server for instance.
-        arguments["thick_mode_dsn_passthrough"] = address.is_alias
+        arguments["thick_mode_dsn_passthrough"] = (
+            "/" not in address.connect_string and not address.connect_string.startswith("(")
+        )
     try:
         # In a thread that may be abandoned: the driver limits only the time until a host accepts
         # the connection. It would wait forever for a silent listener, and ignore Ctrl-C.
@@ -339,26 +351,6 @@ def _secret(variable: str, file_variable: str, what: str) -> str | None:
     return os.environ.get(variable) or None
 
 
-def _load_client_library(directory: str, address: OracleAddress) -> None:
-    """Switch the process to Oracle's client library; a second time it is the same one."""
-    import oracledb
-
-    arguments = {"lib_dir": directory} if directory else {}
-    config_dir = dict(address.settings).get("config_dir")
-    if config_dir:
-        arguments["config_dir"] = config_dir
-    try:
-        oracledb.init_oracle_client(**arguments)
-    except oracledb.Error as error:
-        where = f"in {directory}" if directory else "where the system looks for libraries"
-        raise ConfigError(
-            f"cannot load Oracle's client library {where}: {one_line(error)}",
-            "give --client-library the directory of libclntsh.so, or leave --client-library out"
-            if code_of(error) != "DPY-2019"
-            else "leave --client-library out, or give it from the beginning",
-        ) from error
-
-
 _KEY = b"PRIVATE KEY-----"
 _PROTECTED = b"ENCRYPTED PRIVATE KEY-----"
 
@@ -369,38 +361,18 @@ TEXT = "ewallet.pem"
 """Certificates, and perhaps a key; the driver reads it."""
 
 
-def check_wallet(directory: Path) -> None:
-    """Check that only the current user can use the keys of a wallet, or raise `ConfigError`."""
-    check_private(directory / AUTO_LOGIN, "wallet")
-    try:
-        text = read_regular(directory / TEXT, follow=True)
-    except OSError:
-        return  # The driver reports the error.
-    if text.count(_KEY) > text.count(_PROTECTED):
-        check_private(directory / TEXT, "wallet")
-
-
-PROTOCOLS = ("tcp", "tcps")
-
 URL_SETTINGS = {
-    "config_dir": "config_dir",
-    "expire_time": "expire_time",
-    "https_proxy": "https_proxy",
-    "https_proxy_port": "https_proxy_port",
-    "pool_boundary": "pool_boundary",
     "pool_connection_class": "cclass",
-    "pool_name": "pool_name",
     "pool_purity": "purity",
-    "retry_count": "retry_count",
-    "retry_delay": "retry_delay",
-    "sdu": "sdu",
     "server": "server_type",
-    "ssl_server_cert_dn": "ssl_server_cert_dn",
-    "ssl_server_dn_match": "ssl_server_dn_match",
-    "tcp_connect_timeout": "tcp_connect_timeout",
     "transport_connect_timeout": "tcp_connect_timeout",
-    "use_sni": "use_sni",
-    "wallet_location": "wallet_location",
+} | {
+    name: name
+    for name in (
+        *("config_dir", "expire_time", "https_proxy", "https_proxy_port", "pool_boundary"),
+        *("pool_name", "retry_count", "retry_delay", "sdu", "ssl_server_cert_dn"),
+        *("ssl_server_dn_match", "tcp_connect_timeout", "use_sni", "wallet_location"),
+    )
 }
 
 _IN_STRING = ("enable", "failover", "load_balance", "recv_buf_size", "send_buf_size")
@@ -419,10 +391,6 @@ class OracleAddress(Struct, frozen=True, kw_only=True):
     """Can be `PROXY[TARGET]`; empty with external authentication."""
     connect_string: str
     settings: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_alias(self) -> bool:
-        return "/" not in self.connect_string and not self.connect_string.startswith("(")
 
     @property
     def pooled(self) -> bool:
@@ -485,7 +453,7 @@ def _settings(query: str) -> tuple[list[str], dict[str, str]]:
         if not found or not value:
             raise ConfigError(f"the URL's setting {name} has no value", f"write {name}=VALUE")
         if name == "protocol":
-            if value.lower() not in PROTOCOLS:
+            if value.lower() not in ("tcp", "tcps"):
                 raise ConfigError(f"the URL's protocol {value} is unknown", "write tcp or tcps")
             settings[name] = value.lower()
         elif name in _IN_STRING:

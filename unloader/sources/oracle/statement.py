@@ -123,10 +123,7 @@ def as_of(snapshot: Snapshot | None) -> str:
 
 
 def partition_name(*levels: str) -> str:
-    """Return the name of a leaf: `PARTITION` or `PARTITION/SUBPARTITION`.
-
-    A name with a slash is put into double quotes, which no name in Oracle can have.
-    """
+    """Return a leaf's name, `PARTITION/SUBPARTITION`; a level with a slash is in double quotes."""
     return "/".join(quoted(level) if "/" in level else level for level in levels)
 
 
@@ -327,10 +324,7 @@ def _items(
 
 
 def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
-    """Return the rows of one fetch: as many as suit rows of usual width, fewer of wide ones.
-
-    A batch of the widest rows takes a few times `batch_bytes`.
-    """
+    """Return the rows of one fetch; a batch of the widest rows takes a few times `batch_bytes`."""
     widest = lobs = 0
     for item in plan.items:
         column = plan.columns[item.column]

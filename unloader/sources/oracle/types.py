@@ -165,10 +165,7 @@ _TEXT_OF = {
 
 
 def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReadings, ...]:
-    """Return how a column can be read: one column, or two where its zone is asked for.
-
-    `SourceError` names a column whose type cannot be read exactly, and `--exclude`.
-    """
+    """Return how a column, and its zone if asked for, can be read; `SourceError` if not exactly."""
     native = parse_native(column.native_type)
     if native.name not in TYPES:
         raise SourceError(
@@ -224,8 +221,22 @@ def _reading(
         metadata["text_class"] = "number"
     elif native.name in _MOMENTS and not as_text:
         metadata["text_class"] = "timestamp"
+    expression = _TEXT_OF.get(native.name, "{}").format(quoted(column.name))
+    form = _form(native, output.kind)
+    if form == "number":
+        expression = number_text(expression)
+    elif form == "zoned":
+        expression = moment_text(expression, native, " TZH:TZM TZR")
+    else:
+        if native.name == _LOCAL:
+            # The manuals disagree on which zone SYS_EXTRACT_UTC takes such a value to be in.
+            expression = f"{expression} AT TIME ZONE '+00:00'"
+        if native.name in (_ZONED, _LOCAL):
+            expression = f"SYS_EXTRACT_UTC({expression})"
+        if form in ("moment", "utc"):
+            expression = moment_text(expression, native)
     return Reading(
-        expression=_expression(column.name, native, output.kind),
+        expression=expression,
         output_type=output.kind,
         serves=serves,
         as_text=as_text,
@@ -248,35 +259,14 @@ def _form(native: NativeType, output: str) -> Form:
     return "moment" if output.startswith("timestamp[ns") else "plain"
 
 
-def _expression(name: str, native: NativeType, output: str) -> str:
-    value = quoted(name)
-    form = _form(native, output)
-    if native.name in _TEXT_OF:
-        return _TEXT_OF[native.name].format(value)
-    if form == "number":
-        return number_text(value)
-    if form == "zoned":
-        return f"TO_CHAR({value},'{_moment_mask(native)} TZH:TZM TZR')"
-    if native.name == _LOCAL:
-        # The manuals disagree on which zone SYS_EXTRACT_UTC takes such a value to be in.
-        value = f"{value} AT TIME ZONE '+00:00'"
-    if native.name in (_ZONED, _LOCAL):
-        value = f"SYS_EXTRACT_UTC({value})"
-    return moment_text(value, native) if form in ("moment", "utc") else value
-
-
 def number_text(value: str) -> str:
     return f"TO_CHAR({value},'TM9','NLS_NUMERIC_CHARACTERS=''.,''')"
 
 
-def moment_text(value: str, native: NativeType) -> str:
-    """Return SQL for the text of a date or timestamp."""
-    return f"TO_CHAR({value},'{_moment_mask(native)}')"
-
-
-def _moment_mask(native: NativeType) -> str:
+def moment_text(value: str, native: NativeType, zone: str = "") -> str:
+    """Return SQL for the text of a date or timestamp, with the elements of its zone after it."""
     digits = fraction_digits(native)
-    return f"{MOMENT}.FF{digits}" if digits else MOMENT
+    return f"TO_CHAR({value},'{MOMENT}{f'.FF{digits}' if digits else ''}{zone}')"
 
 
 ROWID = "rowid"
@@ -334,10 +324,9 @@ def parse_native(text: str) -> NativeType:
 def native_text(
     name: str, *, precision: int | None, scale: int | None, length: int | None, in_chars: bool
 ) -> str:
-    """Return a type as Oracle prints it, from the facts that the dictionary has of a column.
+    """Return a type as Oracle prints it; `name` is DATA_TYPE, with the digits of moments.
 
-    `name` is DATA_TYPE, with the digits of timestamps and intervals. `length` is CHAR_LENGTH, or
-    DATA_LENGTH of RAW and UROWID. `in_chars`: CHAR_USED is C.
+    `length` is CHAR_LENGTH, or DATA_LENGTH of RAW and UROWID. `in_chars`: CHAR_USED is C.
     """
     if name == "NUMBER":
         if precision is None:

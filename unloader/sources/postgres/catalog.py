@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from partition_planner.model import ColumnInfo, Selector, TableInfo, WholeTable
+from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo, WholeTable
 from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -34,6 +34,7 @@ from unloader.selection.listing import (
 )
 from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, result_or_error
 from unloader.sources.postgres import relations
+from unloader.sources.postgres import statement as statements
 from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.keeping import kept_by_another, start_keeper
 from unloader.sources.postgres.relations import (
@@ -50,19 +51,6 @@ from unloader.sources.postgres.session import (
     export,
     session_in,
     session_name,
-)
-from unloader.sources.postgres.statement import (
-    EXPORTED,
-    HASHING,
-    HASHING_IN_UTF8,
-    encodable,
-    readings_of,
-    reads_only_one,
-    reads_others,
-    relation_name,
-    relation_of,
-    sampled_keys,
-    selector_statement,
 )
 from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
@@ -220,10 +208,7 @@ class PostgresCatalog(Catalog):
         return (*missing, f"BYPASSRLS is missing: {found}") if found else tuple(missing)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Open a read-only transaction with a snapshot, which is held until `close`.
-
-        It is exported, or a keeper's, or the snapshot of an earlier run.
-        """
+        """Begin a transaction at a snapshot: an exported one, a keeper's, or an earlier run's."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         seconds = self._spec.session.keep_snapshot_seconds
         if consistency == "none":
@@ -243,7 +228,7 @@ class PostgresCatalog(Catalog):
         else:
             value = export(self._session)
         self._in_snapshot = True
-        return Snapshot(kind=EXPORTED, value=value, taken_at=now)
+        return Snapshot(kind=statements.EXPORTED, value=value, taken_at=now)
 
     def check_snapshot(self) -> None:
         self.ping()
@@ -275,10 +260,22 @@ class PostgresCatalog(Catalog):
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
-        return tuple(readings_of(column) for column in table.columns)
+        return tuple(statements.readings_of(column) for column in table.columns)
 
     def encodes(self, text: TextFormat) -> bool:
-        return encodable(text)
+        formats = (text.date_format, text.timestamp_format, text.timestamp_tz_format)
+        return (
+            text.encoding.lower() in ("utf-8", "utf8")
+            and text.escape == "double"
+            and text.enclose != "none"
+            and len(text.enclosure.encode()) == len(text.delimiter.encode()) == 1
+            and text.eol == "\n"
+            and not text.trailing_delimiter
+            and text.record_length_digits == 0
+            and formats == (None, None, None)
+            and text.decimal_separator == "."
+            and not set(text.null) & {"\r", "\n", text.delimiter, text.enclosure}
+        )
 
     def check_where(self, extract: Extract) -> None:
         if extract.where is not None:
@@ -288,7 +285,7 @@ class PostgresCatalog(Catalog):
                 self._session.rows(f"EXPLAIN {sql}")
 
             with self._apart(), self._session.users_path():
-                check_condition(plan, relation_of(extract, WholeTable()), extract.where)
+                check_condition(plan, statements.relation_of(extract, WholeTable()), extract.where)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         # An error releases the locks of this table, so later checks see other tables' locks only.
@@ -355,8 +352,12 @@ class PostgresCatalog(Catalog):
             return
         read = [(extract, each) for extract, selectors in tables for each in selectors]
         named = [each for each in read if each[0].query is None]
-        names = sorted({relation_name(*each) for each in named})
-        whole = {relation_name(*each) for each in named if not reads_only_one(each[1])}
+        names = sorted({statements.relation_name(*each) for each in named})
+        whole = {
+            statements.relation_name(*each)
+            for each in named
+            if not (isinstance(each[1], RowRange) or statements.is_alone(each[1]))
+        }
         locked = []
         if names:
             lockable = self._session.rows(relations.LOCKABLE, names, list(whole))
@@ -369,10 +370,10 @@ class PostgresCatalog(Catalog):
         with self._session.users_path():
             for extract, selector in read:
                 columns = select_list(extract.projection.columns)
-                sql = f"EXPLAIN {select(columns, relation_of(extract, selector), ())}"
+                sql = f"EXPLAIN {select(columns, statements.relation_of(extract, selector), ())}"
                 if extract.query is not None:
                     self._session.rows(sql)  # It takes one statement only, whatever the text is.
-                elif relation_name(extract, selector) not in known:
+                elif statements.relation_name(extract, selector) not in known:
                     others[sql] = None
             for batch in batches(list(others)):
                 self._session.execute("; ".join(batch))
@@ -393,11 +394,13 @@ class PostgresCatalog(Catalog):
         )
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        return sampled_keys(column, share)
+        return statements.sampled_keys(column, share)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT that workers wrap into `COPY (...) TO STDOUT`."""
-        return selector_statement(select_list(extract.projection.columns), extract, selector)
+        return statements.selector_statement(
+            select_list(extract.projection.columns), extract, selector
+        )
 
     def count(self, extract: Extract) -> int:
         session = self._session
@@ -443,7 +446,7 @@ class PostgresCatalog(Catalog):
                         ],
                     )
                     rows = rows if most is None else min(rows, most)
-            if self._in_snapshot and reads_others(extract):
+            if self._in_snapshot and statements.reads_others(extract):
                 relations.check_unchanged(session)
         return rows
 
@@ -475,12 +478,12 @@ class PostgresCatalog(Catalog):
         return tuple(found[at] for at in range(len(extracts)))
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
-        counts = [selector_statement("count(*)", extract, each) for each in selectors]
+        counts = [statements.selector_statement("count(*)", extract, each) for each in selectors]
         with self._apart():
             return summed(self._session, counts)
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
-        return HASHING.unhashed(extract)
+        return statements.HASHING.unhashed(extract)
 
     def open_hasher(self, extract: Extract) -> Hasher:
         session = session_in(extract.source, extract.snapshot)
@@ -492,7 +495,7 @@ class PostgresCatalog(Catalog):
                 return session.rows(sql)
 
         return Hasher(
-            hashing=HASHING if plain else HASHING_IN_UTF8,
+            hashing=statements.HASHING if plain else statements.HASHING_IN_UTF8,
             rows=rows,
             cancel=session.cancel,
             close=session.close,
@@ -557,10 +560,9 @@ class PostgresCatalog(Catalog):
             self._kept.close()
 
     def _resolve(self, table: TableName) -> tuple[int, str, str]:
-        """Return oid, schema and name of the relation that the server finds under the name.
+        """Return oid, schema and name of the relation that the server finds under a name.
 
-        The server goes by the name's case and `search_path`. Another spelling in its search path
-        counts only if the server finds nothing.
+        Another spelling in its search path counts only if the server finds nothing.
         """
         text = ".".join(
             part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)

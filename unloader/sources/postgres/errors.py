@@ -103,10 +103,7 @@ class LibpqError(Exception):
 
 
 class ServerError(LibpqError):
-    """The server refused a statement.
-
-    `ends_session`: its severity is not ERROR, or not known, so the session may have ended with it.
-    """
+    """The server refused a statement; unless its severity is ERROR, the session may have ended."""
 
     def __init__(self, text: str, sqlstate: str = "", *, ends_session: bool = True) -> None:
         super().__init__(text, sqlstate)

@@ -25,15 +25,8 @@ from msgspec.structs import replace
 
 from unloader.errors import UnloaderError, failure_of
 from unloader.model import AttemptFailure, SourceSpec
+from unloader.sources.postgres import keeping
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.keeping import (
-    RECORD_SUFFIX,
-    Record,
-    boundary,
-    in_use,
-    remove,
-    use_of,
-)
 from unloader.sources.postgres.session import Session
 
 PROGRAM = "unloader-keeper"
@@ -56,7 +49,7 @@ def _serve(pipe: Connection, source: SourceSpec, folder: str, tick_seconds: floa
     catalog = PostgresCatalog(own, session)
     snapshot = catalog.snapshot("snapshot")
     ends, misses = _now() + seconds, 0
-    facts = Record(
+    facts = keeping.Record(
         run_id=source.session.run_id,
         source=source.location,
         snapshot=snapshot.value,
@@ -65,10 +58,10 @@ def _serve(pipe: Connection, source: SourceSpec, folder: str, tick_seconds: floa
         server_process=int(session.value("SELECT pg_backend_pid()")),
         process=os.getpid(),
         host=platform.node(),
-        boundary=boundary(),
+        boundary=keeping.boundary(),
     )
     name = f"{facts.run_id or 'run'}.{os.urandom(4).hex()}"
-    path, draft = Path(folder, name + RECORD_SUFFIX), Path(folder, f".{name}.draft")
+    path, draft = Path(folder, name + keeping.RECORD_SUFFIX), Path(folder, f".{name}.draft")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(draft, flags, 0o600)
     # A process that finds the record finds it locked.
@@ -98,7 +91,7 @@ def _serve(pipe: Connection, source: SourceSpec, folder: str, tick_seconds: floa
         return None
 
     write()
-    os.close(os.open(use_of(path), flags, 0o600))
+    os.close(os.open(keeping.use_of(path), flags, 0o600))
     draft.rename(path)
     pipe.send((str(path), facts))
     has_run, due = True, next_look()
@@ -124,17 +117,17 @@ def _serve(pipe: Connection, source: SourceSpec, folder: str, tick_seconds: floa
                     return
             except (UnloaderError, OSError):
                 return
-            if not (has_run or in_use(path)):
+            if not (has_run or keeping.in_use(path)):
                 misses = 0 if _names_run(facts) else misses + 1
                 if misses >= _MISSES or _now() >= ends:
                     return
             due = next_look()
     finally:
         catalog.close()
-        remove(path)  # Last: then no process finds us.
+        keeping.remove(path)  # Last: then no process finds us.
 
 
-def _names_run(facts: Record) -> bool:
+def _names_run(facts: keeping.Record) -> bool:
     """Return whether a file names the run, which can be continued, or cannot be read now."""
     for mark in facts.marks:
         try:

@@ -79,10 +79,7 @@ class Keeper(Struct, frozen=True, kw_only=True):
 
 
 def folder(*, make: bool = True) -> Path:
-    """Return the directory of the records, made where it is missing.
-
-    `ConfigError` where it cannot be made, or others may write it.
-    """
+    """Return the directory of the records; `ConfigError` where others may write it."""
     path = state_directory() / "keepers"
     try:
         if make and not path.is_absolute():
@@ -133,10 +130,7 @@ def living() -> tuple[Keeper, ...]:
 
 
 def end(keeper: Keeper) -> None:
-    """End a keeper, and with it the snapshot; return when it is gone.
-
-    `ConfigError` where it runs on another machine, or in another container.
-    """
+    """End a keeper and its snapshot; `ConfigError` where it runs on another machine."""
     record = keeper.record
     if record.boundary != boundary():
         raise ConfigError(

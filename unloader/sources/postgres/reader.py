@@ -25,7 +25,7 @@ from pyarrow import csv
 
 from partition_planner.model import Piece, Selector
 from unloader.errors import OutputFailed, SourceError, UnloaderError
-from unloader.model import Extract, ReadColumn, Snapshot, SourceSpec
+from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Reader, Text
 from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.postgres import relations
@@ -61,10 +61,7 @@ class PostgresReader(Reader):
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the piece's rows, each batch parsed from about `batch_bytes` of COPY text.
-
-        A row with a longer text is yielded separately.
-        """
+        """Yield the piece's rows, about `batch_bytes` of COPY text a batch; longer rows alone."""
         schema = read_schema(extract.projection.schema)
         parser = CopyParser(schema)
         wide = WideRows(schema, parser, batch_bytes)
@@ -127,33 +124,28 @@ class PostgresReader(Reader):
         """Return the error of texts that have no UTF-8, with the names of their columns."""
         # A transaction takes no further statement after an error.
         self._reconnect()
-        columns = extract.projection.columns
-        bad = [each for each in columns if not self._has_utf8(extract, selector, each)]
+        session, bad = self._session, list[str]()
+        for column in extract.projection.columns:
+            text = f"pg_catalog.convert_to(pg_catalog.concat({column.expression}), 'UTF8')"
+            sql = selector_statement(f"pg_catalog.count({text})", extract, selector)
+            kept = session.apart() if session.in_transaction else nullcontext()
+            try:
+                with kept, session.users_path():
+                    session.rows(sql)
+            except SourceError as found:
+                if state_of(found.__cause__) not in NOT_UTF8:
+                    raise
+                bad.append(column.name)
         if not bad:
             return error
-        encoding = self._session.value("SHOW server_encoding")
-        names = ", ".join(column.name for column in bad)
+        encoding = session.value("SHOW server_encoding")
         label = "the query" if extract.query is not None else extract.table.label
-        column = quoted(bad[0].name)
+        first = quoted(bad[0])
         return SourceError(
-            f"{label} has text that is not UTF-8 in {names}: {error.message}",
-            f"leave it out with --exclude {names.replace(' ', '')}, or read the bytes: use a "
-            f"--query that has for each such column: convert_to({column}::text, '{encoding}') AS "
-            f"{column}",
+            f"{label} has text that is not UTF-8 in {', '.join(bad)}: {error.message}",
+            f"leave it out with --exclude {','.join(bad)}, or read the bytes: use a --query that "
+            f"has for each such column: convert_to({first}::text, '{encoding}') AS {first}",
         )
-
-    def _has_utf8(self, extract: Extract, selector: Selector, column: ReadColumn) -> bool:
-        text = f"pg_catalog.convert_to(pg_catalog.concat({column.expression}), 'UTF8')"
-        sql = selector_statement(f"pg_catalog.count({text})", extract, selector)
-        session = self._session
-        try:
-            with session.apart() if session.in_transaction else nullcontext(), session.users_path():
-                session.rows(sql)
-        except SourceError as error:
-            if state_of(error.__cause__) not in NOT_UTF8:
-                raise
-            return False
-        return True
 
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
@@ -175,9 +167,8 @@ class CopyParser:
         }
 
     def parse(self, *chunks: Text) -> pa.RecordBatch:
-        """Return the records in some chunks, each of whole ones, as one batch.
-
-        `OutputFailed` names every column with a value that does not fit its Arrow type.
+        """Return the records in some chunks as one batch; `OutputFailed` names columns that do not
+        fit.
         """
         text = pa.py_buffer(chunks[0]) if len(chunks) == 1 else _joined(chunks)
         if self._decoder.usable:
@@ -211,7 +202,7 @@ class CopyParser:
     def _table(self, data: pa.Buffer) -> tuple[pa.Table, dict[str, str]]:
         """Return the columns as Arrow reads them, and those with values that do not fit.
 
-        A column of dates that Arrow cannot read is read as text from then on, in all batches.
+        A column of dates that Arrow cannot read is text from then on, in all batches.
         """
         refused: dict[str, str] = {}
         types = dict(self._types)
@@ -292,12 +283,8 @@ _QUOTE = ord('"')
 _COMMA = ord(",")
 
 
-class Field(Struct, frozen=True, kw_only=True):
-    """Where the text of one value lies, with its quotes."""
-
-    start: int
-    end: int
-    quoted: bool
+Field = tuple[int, int, bool]
+"""Start and end of the text of one value, with its quotes, and whether it has some."""
 
 
 def records(text: memoryview) -> Iterator[tuple[Field, ...]]:
@@ -312,7 +299,7 @@ def records(text: memoryview) -> Iterator[tuple[Field, ...]]:
         else:
             found = _END_OF_FIELD.search(text, at)
             end = found.start() if found else len(text)
-        fields.append(Field(start=at, end=end, quoted=quoted))
+        fields.append((at, end, quoted))
         at = end + 1
         if text[end] != _COMMA:
             yield tuple(fields)
@@ -349,10 +336,7 @@ class CopiedValue(Struct, frozen=True, kw_only=True):
 
 
 class WideRows:
-    """Makes batches of the usual rows of a text, and a separate row of each wide row.
-
-    The text of a wide row has at least `least_bytes`.
-    """
+    """Makes batches of the usual rows of a text; a row of `least_bytes` or more is separate."""
 
     def __init__(self, schema: pa.Schema, parser: CopyParser, least_bytes: int) -> None:
         self._schema = schema
@@ -364,38 +348,34 @@ class WideRows:
     def rows(self, text: memoryview) -> Iterator[pa.RecordBatch | LargeRow]:
         begun = 0
         for fields in records(text):
-            start, end = fields[0].start, fields[-1].end + 1
-            row = self._large_row(text, fields) if end - start >= self.least_bytes else None
-            if row is None:
+            row_start, row_end = fields[0][0], fields[-1][1] + 1
+            if row_end - row_start < self.least_bytes:
                 continue
-            if begun < start:
-                yield self._parser.parse(text[begun:start])
-            yield row
-            del row
-            begun = end
+            values, small = [], []
+            for index, (start, end, is_quoted) in enumerate(fields):
+                if end - start < LEAST_BYTES or not self._may_be_large[index]:
+                    small.append(bytes(text[start:end]))
+                    continue
+                small.append(b"")
+                value = CopiedValue(
+                    text=text[start + is_quoted : end - is_quoted],
+                    quoted=is_quoted,
+                    binary=self._binary[index],
+                    column=self._schema.field(index).name,
+                )
+                values.append((index, value))
+            if not values:
+                continue
+            if begun < row_start:
+                yield self._parser.parse(text[begun:row_start])
+            yield LargeRow(
+                row=self._parser.parse(b",".join(small) + b"\n"),
+                values=tuple(values),
+                held_bytes=row_end - 1 - row_start,
+            )
+            begun = row_end
         if begun < len(text):
             yield self._parser.parse(text[begun:])
-
-    def _large_row(self, text: memoryview, fields: tuple[Field, ...]) -> LargeRow | None:
-        values, small = [], []
-        for index, field in enumerate(fields):
-            if field.end - field.start < LEAST_BYTES or not self._may_be_large[index]:
-                small.append(bytes(text[field.start : field.end]))
-                continue
-            small.append(b"")
-            inner = slice(field.start + field.quoted, field.end - field.quoted)
-            value = CopiedValue(
-                text=text[inner],
-                quoted=field.quoted,
-                binary=self._binary[index],
-                column=self._schema.field(index).name,
-            )
-            values.append((index, value))
-        if not values:
-            return None
-        row = self._parser.parse(b",".join(small) + b"\n")
-        held = fields[-1].end - fields[0].start
-        return LargeRow(row=row, values=tuple(values), held_bytes=held)
 
 
 _KINDS = {

@@ -161,10 +161,7 @@ SHORT_SECONDS = 0.2
 
 
 def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
-    """Return the schemas of the user's search path that exist, in its order.
-
-    `implicit` includes schemas that are searched without being named, such as `pg_catalog`.
-    """
+    """Return the schemas of the user's search path, in its order; `implicit`: also `pg_catalog`."""
     sql = "SELECT pg_catalog.current_schemas($1::boolean)::pg_catalog.text[]"
     with session.users_path():
         return tuple(session.value(sql, implicit) or ())
@@ -174,7 +171,7 @@ def sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
     """Return the rows of a statement that asks for sizes.
 
     A function that returns a size waits for a session with an exclusive lock on the relation. Many
-    tables must not wait for one: the size of such a relation comes from its last ANALYZE.
+    tables must not wait for one: such a relation's size comes from its last ANALYZE.
     """
     if not session.in_transaction:
         return session.rows(sql, oids, [])
@@ -212,11 +209,9 @@ def check_unchanged(session: Session, names: Sequence[str] = (), *, by_name: boo
 
     Its files differ (TRUNCATE, a rewritten table), it did not exist (dropped and created again), or
     it had another name. A query of pg_class shows the snapshot; locks, `to_regclass` and
-    `pg_relation_filenode` show the latest committed state.
-
-    Args:
-        names: Relations that are read by name, schema and name quoted.
-        by_name: Texts of the user or of functions name further relations.
+    `pg_relation_filenode` show the latest committed state. `names`: relations that are read by
+    name, schema and name quoted. `by_name`: texts of the user or of functions name further
+    relations.
     """
     found = session.rows(CHANGED) or session.rows(REPLACED, list(names))
     if by_name and not found:
@@ -354,10 +349,7 @@ def oids_of(session: Session, keys: Sequence[tuple[str, str]]) -> dict[int, int]
 def described(
     session: Session, keys: Mapping[int, tuple[str, str]], observe: Observer = silent
 ) -> dict[int, TableInfo]:
-    """Return what follows from the columns and leaves of tables, by oid.
-
-    `keys` has schema and name of each table. Domains come with the type behind them.
-    """
+    """Return the descriptions of tables by oid; `keys` has schema and name of each."""
     columns: dict[int, list[ColumnInfo]] = {}
     for oid, name, native, required, base in session.rows(COLUMNS, list(keys)):
         column = ColumnInfo(

@@ -42,25 +42,17 @@ from unloader.errors import (
 from unloader.model import Snapshot, SourceSpec
 from unloader.redaction import learn
 from unloader.sources.base import Text
-from unloader.sources.postgres.errors import (
-    AGAIN,
-    NOT_EXPORTED,
-    LibpqError,
-    Phase,
-    is_loss,
-    state_of,
-    translated,
-)
+from unloader.sources.postgres import errors
 from unloader.sources.postgres.libpq.connection import Connection
+from unloader.sources.postgres.libpq.copying import native
 from unloader.sources.postgres.statement import (
     EXPORTED,
     SNAPSHOT_VALUE,
     CopyDialect,
-    copy_statement,
     text_form,
 )
 from unloader.sources.registry import password_of
-from unloader.sources.statement import literal
+from unloader.sources.statement import literal, quoted
 
 T = TypeVar("T")
 
@@ -110,9 +102,8 @@ class Session:
     def __init__(self, spec: SourceSpec, *, gather: int = 0, program: str = "unloader") -> None:
         """Connect and fix the settings that decide how values are printed.
 
-        Args:
-            gather: Parallel workers that the server may use for a query.
-            program: Its name in the server's list of sessions, followed by the run's id.
+        `gather`: parallel workers that the server may use for a query. `program`: its name in the
+        server's list of sessions, followed by the run's id.
         """
         self._connection: Connection | None = None
         self._lost = False
@@ -172,9 +163,9 @@ class Session:
     def users_path(self) -> Iterator[None]:
         """Resolve names in the block by the search path that the user's own sessions have.
 
-        It is for statements that contain text of the user, resolve a name of the user, or read
-        rows: a function in a view resolves names as it runs. There our own names and operators have
-        their schema. In all other statements names come from `pg_catalog`.
+        It is for statements that contain text or a name of the user, or read rows: a function in a
+        view resolves names as it runs. There our own names and operators have their schema. In all
+        other statements names come from `pg_catalog`.
         """
         before, self._wants_own_path = self._wants_own_path, False
         try:
@@ -187,7 +178,7 @@ class Session:
         """Keep an open transaction usable, with its snapshot and locks, where the block fails.
 
         After an error the server refuses every further statement of a transaction, unless it goes
-        back to a savepoint. Locks that the block has taken are released with it.
+        back to a savepoint, which releases the locks that the block has taken.
         """
         self._run("SAVEPOINT unloader")
         has_own_path = self._has_own_path
@@ -239,8 +230,17 @@ class Session:
         with self.users_path():
             self._set_path()
         self.rows_copied = 0
-        form = text_form(dialect, columns) if self._open.converts_text_form else None
-        statement = copy_statement(sql, dialect if form is None else None)
+        form = text_form(dialect, columns) if native() is not None else None
+        options = ["FORMAT text"]
+        if form is None:
+            options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]
+            options += [f"NULL {literal(dialect.null)}", f"QUOTE {literal(dialect.quote)}"]
+            forced = dialect.force_quote
+            if forced:
+                columns_of = isinstance(forced, tuple) and ", ".join(map(quoted, forced))
+                names = f"({columns_of})" if columns_of else "*"
+                options.append(f"FORCE_QUOTE {names}")
+        statement = f"COPY ({sql}) TO STDOUT ({', '.join(options)})"
         with closing(self._open.copy(statement, piece_bytes, form)) as chunks:
             while True:
                 try:
@@ -279,12 +279,12 @@ class Session:
     def _calling(self, call: Callable[[], T]) -> T:
         try:
             return call()
-        except LibpqError as error:
-            phase: Phase = "open" if self.alive else "closed"
+        except errors.LibpqError as error:
+            phase: errors.Phase = "open" if self.alive else "closed"
             if self._connection is None:
                 phase = "connecting"
-            self._lost = self._lost or is_loss(error, phase)
-            raise translated(error, phase=phase) from error
+            self._lost = self._lost or errors.is_loss(error, phase)
+            raise errors.translated(error, phase=phase) from error
 
 
 def _milliseconds(seconds: float) -> str:
@@ -306,27 +306,24 @@ def export(session: Session) -> str:
 
 
 def enter(session: Session, value: str) -> None:
-    """Begin a transaction in an exported snapshot.
-
-    `SnapshotGone` where it does not exist any more; a lost connection says nothing of the snapshot.
-    """
+    """Begin a transaction in an exported snapshot; `SnapshotGone` if it does not exist."""
     found = SNAPSHOT_VALUE.fullmatch(value)
     number = found["number"] if found else value
     try:
         session.execute(f"{_BEGIN}; SET TRANSACTION SNAPSHOT {literal(number)}")
     except UnloaderError as error:
-        if error.retryable or state_of(error.__cause__) not in NOT_EXPORTED:
+        if error.retryable or errors.state_of(error.__cause__) not in errors.NOT_EXPORTED:
             raise  # Of this session only; whether the snapshot is still held is the parent's.
         raise SnapshotGone(
             f"snapshot {number} cannot be imported, because the connection that holds the "
             f"snapshot is lost: {error.message}",
-            AGAIN,
+            errors.AGAIN,
         ) from error
     if found is not None and _state(session) != found["state"]:
         raise SnapshotGone(
             f"snapshot {number} is now a different snapshot: the server was restarted after the "
             "run began",
-            AGAIN,
+            errors.AGAIN,
         )
 
 
@@ -365,8 +362,7 @@ _NO_TLS = "does not support SSL"
 def verified(location: str) -> str:
     """Return the URL that the driver gets: the user's, with what makes TLS verified by default.
 
-    `sslrootcert=system` is understood as in libpq. `ConfigError` where the system's CAs are not
-    found.
+    `sslrootcert=system` is understood as in libpq. `ConfigError` without the system's CAs.
     """
     if _SYSTEM.search(location):
         location = _SYSTEM.sub(lambda match: match[1] + quote(_system_bundle()), location)

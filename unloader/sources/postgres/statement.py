@@ -40,13 +40,11 @@ from unloader.sources.statement import (
     below,
     derived_table,
     limit_clause,
-    literal,
     qualified,
     quoted,
     row_conditions,
     select,
 )
-from writers.model import TextFormat
 
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _TYPMOD = re.compile(r"\(\d+\)")
@@ -89,40 +87,27 @@ def is_number(column: ColumnInfo) -> bool:
     return base_type(column).partition("(")[0] in _NUMBERS
 
 
-def encodable(text: TextFormat) -> bool:
-    return (
-        text.encoding.lower() in ("utf-8", "utf8")
-        and text.escape == "double"
-        and text.enclose != "none"
-        and len(text.enclosure.encode()) == 1
-        and len(text.delimiter.encode()) == 1
-        and text.eol == "\n"
-        and not text.trailing_delimiter
-        and text.record_length_digits == 0
-        and text.date_format is None
-        and text.timestamp_format is None
-        and text.timestamp_tz_format is None
-        and text.decimal_separator == "."
-        and not set(text.null) & {"\r", "\n", text.delimiter, text.enclosure}
-    )
-
-
 @lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
 def readings_of(column: ColumnInfo) -> ColumnReadings:
-    base = base_type(column)
+    base, native = base_type(column), column.native_type
+    plain = _TYPMOD.sub("", base)
     # For Parquet, under a mask, and where the type has only the server's text.
     value = _value(quoted(column.name), base)
     values = [replace(value, serves=frozenset(("parquet", "masked")), as_text=False)]
     values += [replace(value, serves=TEXT)] if base in _TYPED else []
+    types = (("source_type", native), ("base_type", base))[: 1 + (base != native)]
+    # Whether the text of a field is a number or moment.
+    text_class = "number" if is_number(column) else "moment" if plain in _MASKS else None
+    of_text = (*types, ("text_class", text_class)) if text_class else types
     return ColumnReadings(
         name=column.name,
-        source_type=column.native_type,
+        source_type=native,
         nullable=column.nullable,
         readings=tuple(
-            replace(each, metadata=_metadata(column, each.output_type))
+            replace(each, metadata=of_text if each.output_type == "string" else types)
             for each in (*_texts(column), *values)
         ),
-        mask=_MASKS.get(_TYPMOD.sub("", base)),
+        mask=_MASKS.get(plain),
     )
 
 
@@ -153,22 +138,19 @@ def _texts(column: ColumnInfo) -> Iterator[Reading]:
     )
 
 
-def _text_expressions(column: ColumnInfo) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield SQL for the text of a column, a note where it is not the server's, and its forms."""
+def _text_expressions(column: ColumnInfo) -> list[tuple[str, str, frozenset[str]]]:
+    """Return SQL for the text of a column, a note where it is not the server's, and its forms."""
     name, base = quoted(column.name), base_type(column)
     if base == "boolean":
-        for boolean, cast in _BOOLEAN_CASTS.items():
-            yield name + cast, "", frozenset((boolean,))
-    elif base == "bytea":
-        for binary in _BINARY_TEXTS:
-            yield _BINARY_TEXTS[binary].format(name), "", frozenset((binary,))
-    elif base == "money":
-        yield f"{name}::numeric", "amount without the currency of the locale", frozenset()
-    elif _TYPMOD.sub("", base) == _ZONED:
+        return [(name + cast, "", frozenset((form,))) for form, cast in _BOOLEAN_CASTS.items()]
+    if base == "bytea":
+        return [(sql.format(name), "", frozenset((form,))) for form, sql in _BINARY_TEXTS.items()]
+    if base == "money":
+        return [(f"{name}::numeric", "amount without the currency of the locale", frozenset())]
+    if _TYPMOD.sub("", base) == _ZONED:
         # The session is in UTC, so the only + belongs to the offset.
-        yield _utc(name, "+00:00"), "instant in UTC", frozenset()
-    else:
-        yield name, "", frozenset()
+        return [(_utc(name, "+00:00"), "instant in UTC", frozenset())]
+    return [(name, "", frozenset())]
 
 
 def _value(name: str, base: str) -> Reading:
@@ -187,10 +169,8 @@ def _value(name: str, base: str) -> Reading:
     # Arrow's time ends before midnight, PostgreSQL's at 24:00:00, so that is exact text, too.
     note = "" if plain in _NATIVE_TEXTS else "exact text"
     if base == "money":
-        expression, note = (
-            f"{name}::numeric",
-            "amount without the currency of the locale, exact text",
-        )
+        expression = f"{name}::numeric"
+        note = "amount without the currency of the locale, exact text"
     elif base.startswith("numeric"):
         note = "numeric without precision: exact text"
         if match := _NUMERIC.fullmatch(base):
@@ -203,19 +183,6 @@ def _value(name: str, base: str) -> Reading:
 
 def _utc(name: str, offset: str) -> str:
     return f"pg_catalog.replace({name}::pg_catalog.text, '+00', '{offset}')"
-
-
-def _metadata(column: ColumnInfo, output_type: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of the Arrow field: types, and whether its text is a number or moment."""
-    base = base_type(column)
-    found = {"source_type": column.native_type}
-    if base != column.native_type:
-        found["base_type"] = base
-    if output_type == "string" and is_number(column):
-        found["text_class"] = "number"
-    if output_type == "string" and _TYPMOD.sub("", base) in _MASKS:
-        found["text_class"] = "moment"
-    return tuple(found.items())
 
 
 _TEXTS = ("CHARACTER VARYING", "VARCHAR", "CHARACTER", "CHAR", "BPCHAR")
@@ -310,10 +277,6 @@ def is_alone(selector: Selector) -> bool:
     return isinstance(selector, (NamedPartition, RowRange)) and bool(selector.relation)
 
 
-def reads_only_one(selector: Selector) -> bool:
-    return isinstance(selector, RowRange) or is_alone(selector)
-
-
 def reads_others(extract: Extract) -> bool:
     """Return whether functions may be called for the rows, which may read other relations.
 
@@ -331,14 +294,25 @@ def relation_name(extract: Extract, selector: Selector) -> str:
     return qualified(extract.table.schema, extract.table.name)
 
 
-_ARROW_INTEGER = re.compile(r"u?int\d+")
-
-
 def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
     kind, value = column.output_type, column.expression
     if kind == "string":
-        return _string(column, text_class)
-    if _ARROW_INTEGER.fullmatch(kind) or kind in ("bool", "date32[day]", "timestamp[us]"):
+        native = column.source_type
+        if native == "text" or native.startswith("character varying"):
+            return f"({value})::pg_catalog.text"
+        # A composite of NULLs is not NULL, yet IS NULL.
+        is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
+        shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+        if text_class != "number":
+            return shown
+        point, exponent = (f"pg_catalog.strpos({shown}, '{each}')" for each in ".e")
+        plain = f"{point} OPERATOR(pg_catalog.>) 0 AND {exponent} OPERATOR(pg_catalog.=) 0"
+        trimmed = f"pg_catalog.rtrim(pg_catalog.rtrim({shown}, '0'), '.')"
+        return (
+            f"CASE WHEN {plain} THEN {trimmed} "
+            f"WHEN {shown} OPERATOR(pg_catalog.=) '-0' THEN '0' ELSE {shown} END"
+        )
+    if re.fullmatch(r"u?int\d+", kind) or kind in ("bool", "date32[day]", "timestamp[us]"):
         return f"({value})::pg_catalog.text"
     if kind.startswith("decimal128"):
         return f"pg_catalog.trim_scale({value})::pg_catalog.text"
@@ -351,24 +325,6 @@ def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
     if kind == "timestamp[us, tz=UTC]":
         return f"pg_catalog.replace({value}, 'Z', '+00:00')"
     return None
-
-
-def _string(column: ReadColumn, text_class: str) -> str:
-    value, native = column.expression, column.source_type
-    if native == "text" or native.startswith("character varying"):
-        return f"({value})::pg_catalog.text"
-    # A composite of NULLs is not NULL, yet IS NULL.
-    is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
-    shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
-    if text_class != "number":
-        return shown
-    point, exponent = (f"pg_catalog.strpos({shown}, '{each}')" for each in ".e")
-    plain = f"{point} OPERATOR(pg_catalog.>) 0 AND {exponent} OPERATOR(pg_catalog.=) 0"
-    trimmed = f"pg_catalog.rtrim(pg_catalog.rtrim({shown}, '0'), '.')"
-    return (
-        f"CASE WHEN {plain} THEN {trimmed} "
-        f"WHEN {shown} OPERATOR(pg_catalog.=) '-0' THEN '0' ELSE {shown} END"
-    )
 
 
 def _in_utf8(column: ReadColumn, text_class: str) -> str | None:
@@ -432,16 +388,3 @@ def text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
     forced = tuple(each in force if isinstance(force, tuple) else force for each in columns)
     delimiter, quote = (each.encode() for each in marks)
     return TextForm(delimiter=delimiter, quote=quote, null=null.encode(), forced=forced)
-
-
-def copy_statement(sql: str, dialect: CopyDialect | None) -> str:
-    if dialect is None:
-        return f"COPY ({sql}) TO STDOUT (FORMAT text)"
-    options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]
-    options += [f"NULL {literal(dialect.null)}", f"QUOTE {literal(dialect.quote)}"]
-    if isinstance(dialect.force_quote, tuple):
-        if dialect.force_quote:
-            options.append(f"FORCE_QUOTE ({', '.join(map(quoted, dialect.force_quote))})")
-    elif dialect.force_quote:
-        options.append("FORCE_QUOTE *")
-    return f"COPY ({sql}) TO STDOUT ({', '.join(options)})"

@@ -30,20 +30,7 @@ from unloader.model import (
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.file_state import FileCatalog, header_of, inode_of, state_of
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.sqlite.statement import (
-    CHECKED,
-    READING,
-    RESERVATION,
-    ROWID,
-    attribute,
-    conditions,
-    reading_of,
-    readings_of,
-    relation_name,
-    selector_statement,
-    value_of,
-    with_key,
-)
+from unloader.sources.sqlite import statement as statements
 from unloader.sources.statement import (
     derived_table,
     is_sampled,
@@ -60,7 +47,7 @@ MAX_WALKED_BYTES = 256 * 1024 * 1024
 """A table is measured page by page only in files up to this size, for that reads all its pages."""
 SAMPLED_ROWS = 100
 
-_HIDDEN, _VIRTUAL = 1, 2
+_VIRTUAL = 2
 _RIGID = {"INT": "integer", "INTEGER": "integer", "REAL": "real", "TEXT": "text", "BLOB": "blob"}
 
 LISTS_TABLES = sqlite3.sqlite_version_info >= (3, 37)
@@ -78,6 +65,12 @@ COLUMNS = (
     "FROM sqlite_master t JOIN pragma_table_xinfo(t.name, 'main') c WHERE t.type = 'table'{} "
     "ORDER BY t.name, c.cid"
 )
+XINFO = (
+    "SELECT name, coalesce(type, ''), \"notnull\", pk, hidden FROM pragma_table_xinfo(?, ?) "
+    "WHERE hidden <> 1 ORDER BY cid"
+)
+"""Columns that `SELECT *` has: name, declared type, not null, place in the key, and the code
+for hidden columns."""
 KEYS_APART = (
     "SELECT DISTINCT t.name FROM sqlite_master t JOIN pragma_index_list(t.name, 'main') i "
     "WHERE t.type = 'table' AND i.origin = 'pk'{}"
@@ -85,9 +78,6 @@ KEYS_APART = (
 FACTS = "SELECT t.name, t.wr, t.strict FROM pragma_table_list t WHERE t.schema = 'main'{}"
 SIZES = "SELECT t.name, sum(t.pgsize) FROM dbstat t WHERE true{} GROUP BY t.name"
 SHADOWS = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
-
-Column = tuple[Any, ...]
-"""Name, declared type, not null, place in the primary key, and the code for hidden columns."""
 
 QUERY_VIEW = "unloader query"
 _FUNCTION = "unloader_is_sampled"
@@ -122,8 +112,7 @@ def database_state(path: str, read_header: Callable[[str, int], bytes] = header_
     """Return a text that differs for each state of the data.
 
     With a rollback journal each commit changes the counter in the header. In WAL mode it does not,
-    so the time of the inode's last change is used instead. A worker reads the header by
-    `kept_header_of`.
+    so the time of the inode's last change is used instead.
     """
     header = read_header(path, HEADER_BYTES)
     in_wal_mode = WAL_MODE in header[_FORMATS]
@@ -233,7 +222,7 @@ class SQLiteCatalog(FileCatalog):
             return self.rows(sql.format(""))
 
         observe(PhaseStarted(phase="columns"))
-        columns: dict[str, list[Column]] = {}
+        columns: dict[str, list[tuple[Any, ...]]] = {}
         for name, *found in ask(COLUMNS):
             columns.setdefault(name, []).append(tuple(found))
         indexed = {name for (name,) in ask(KEYS_APART)}
@@ -271,25 +260,39 @@ class SQLiteCatalog(FileCatalog):
         for name in filter(columns.__contains__, names):
             rowid = rowids.get(name)
             ends = result_or_error(partial(self._ends, name, rowid)) if rowid else ()
-            infos["main", name] = (
-                ends
-                if isinstance(ends, SourceError)
-                else TableInfo(
-                    schema="main",
-                    name=name,
-                    columns=_columns_as_read(
-                        columns[name],
-                        rowid=rowid,
-                        strict=name in strict,
-                        indexed_key=name in indexed,
-                    ),
-                    rows=analyzed.get(name),
-                    bytes=sizes.get(name),
-                    extents=ends,
-                    ranges_from="rowid" if rowid else None,
-                    named_partitions=False,
-                    row_ranges=rowid is not None,
+            if isinstance(ends, SourceError):
+                infos["main", name] = ends
+                continue
+            alias = _rowid_alias(columns[name]) if rowid and name not in indexed else None
+            read = []
+            for column, declared, not_null, _, hidden in columns[name]:
+                attributes = {statements.READING: str(statements.reading_of(declared))}
+                # SQLite checks the types of a STRICT table where it stores a value.
+                rigid = name in strict and hidden != _VIRTUAL
+                if rigid:
+                    attributes[statements.READING] = _RIGID.get(declared.upper(), "exact")
+                if rigid or column == alias:
+                    attributes[statements.CHECKED] = "yes"
+                if rowid is not None:
+                    attributes[statements.ROWID] = rowid
+                read.append(
+                    ColumnInfo(
+                        name=column,
+                        native_type=declared,
+                        nullable=not (not_null or column == alias),
+                        attributes=tuple(sorted(attributes.items())),
+                    )
                 )
+            infos["main", name] = TableInfo(
+                schema="main",
+                name=name,
+                columns=tuple(read),
+                rows=analyzed.get(name),
+                bytes=sizes.get(name),
+                extents=ends,
+                ranges_from="rowid" if rowid else None,
+                named_partitions=False,
+                row_ranges=rowid is not None,
             )
         return infos
 
@@ -300,16 +303,18 @@ class SQLiteCatalog(FileCatalog):
         3.41 all other expressions are called BLOB, too. The first rows distinguish the two cases.
         """
         columns = []
-        for column, declared, _, _, _ in self._xinfo(name, schema):
-            reading = reading_of(declared)
+        for column, declared, _, _, _ in self.rows(XINFO, name, schema):
+            reading = statements.reading_of(declared)
             if reading == "blob":
-                value = value_of(column, name)
+                value = statements.value_of(column, name)
                 first = f"SELECT typeof({value}) AS class FROM {quoted(name)} LIMIT {SAMPLED_ROWS}"
                 found = self.rows(f"SELECT DISTINCT class FROM ({first})")
                 if {"blob"} != {storage for (storage,) in found} - {"null"}:
                     reading = "exact"
             columns.append(
-                ColumnInfo(name=column, native_type=declared, attributes=((READING, reading),))
+                ColumnInfo(
+                    name=column, native_type=declared, attributes=((statements.READING, reading),)
+                )
             )
         return tuple(columns)
 
@@ -317,7 +322,7 @@ class SQLiteCatalog(FileCatalog):
         """Return the INTEGER PRIMARY KEY, which is the rowid."""
         if self.rows(KEYS_APART.format(" AND t.name = ?"), table.name):
             return None
-        return _rowid_alias(self._xinfo(table.name, "main"))
+        return _rowid_alias(self.rows(XINFO, table.name, "main"))
 
     def _analyzed_rows(self) -> dict[str, int]:
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'"):
@@ -335,14 +340,6 @@ class SQLiteCatalog(FileCatalog):
         )
         ((first, last),) = self.rows(f"SELECT {', '.join(ends)}")
         return (RowExtent(first=first or 0, last=0 if last is None else last + 1),)
-
-    def _xinfo(self, name: str, schema: str) -> list[Column]:
-        return self.rows(
-            "SELECT name, coalesce(type, ''), \"notnull\", pk, hidden "
-            f"FROM pragma_table_xinfo(?, ?) WHERE hidden <> {_HIDDEN} ORDER BY cid",
-            name,
-            schema,
-        )
 
     def describe_query(self, query: str) -> TableInfo:
         view = quoted(QUERY_VIEW)
@@ -411,7 +408,7 @@ class SQLiteCatalog(FileCatalog):
             self._reservation.close()
             self._reservation = None
             raise
-        return Snapshot(kind=RESERVATION, value=state, taken_at=taken_at)
+        return Snapshot(kind=statements.RESERVATION, value=state, taken_at=taken_at)
 
     def check_snapshot(self) -> None:
         if self._reservation is not None and self._data_version() != self._version:
@@ -423,11 +420,11 @@ class SQLiteCatalog(FileCatalog):
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
-        relation = relation_name(table, query)
-        return tuple(readings_of(column, relation) for column in table.columns)
+        relation = statements.relation_name(table, query)
+        return tuple(statements.readings_of(column, relation) for column in table.columns)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        if attribute(column, READING) == "real":
+        if statements.attribute(column, statements.READING) == "real":
             return None
         value = quoted(column.name)
         whole = f"CAST({value} AS INTEGER)"
@@ -441,10 +438,10 @@ class SQLiteCatalog(FileCatalog):
 
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the statement that reads the rows of a selector, with the key of a sample."""
-        return selector_statement(with_key(extract), selector)
+        return statements.selector_statement(statements.with_key(extract), selector)
 
     def count(self, extract: Extract) -> int:
-        rows_asked, keys = conditions(extract, None), extract.keys
+        rows_asked, keys = statements.conditions(extract, None), extract.keys
         if keys is not None:
             self._connection.create_function(_FUNCTION, 2, is_sampled, deterministic=True)
             rows_asked.append(f"{_FUNCTION}(CAST({keys.text} AS BLOB), {keys.share!r})")
@@ -454,7 +451,7 @@ class SQLiteCatalog(FileCatalog):
         return rows
 
     def count_statement(self, extract: Extract, selector: Selector) -> str:
-        return select("count(*)", relation_of(extract), conditions(extract, selector))
+        return select("count(*)", relation_of(extract), statements.conditions(extract, selector))
 
     def cancel(self) -> None:
         with suppress(sqlite3.ProgrammingError):  # The file is closed.
@@ -478,38 +475,7 @@ class SQLiteCatalog(FileCatalog):
         return int(self.rows("PRAGMA data_version")[0][0])
 
 
-def _columns_as_read(
-    found: Sequence[Column], *, rowid: str | None, strict: bool, indexed_key: bool
-) -> tuple[ColumnInfo, ...]:
-    """Return a table's columns, generated ones included, as they are read.
-
-    `rowid` is a name that selects the rowid, if there is one; `indexed_key`: the primary key has a
-    separate index.
-    """
-    alias = _rowid_alias(found) if rowid is not None and not indexed_key else None
-    columns = []
-    for column, declared, not_null, _, hidden in found:
-        attributes = {READING: str(reading_of(declared))}
-        # SQLite checks the types of a STRICT table where it stores a value.
-        rigid = strict and hidden != _VIRTUAL
-        if rigid:
-            attributes[READING] = _RIGID.get(declared.upper(), "exact")
-        if rigid or column == alias:
-            attributes[CHECKED] = "yes"
-        if rowid is not None:
-            attributes[ROWID] = rowid
-        columns.append(
-            ColumnInfo(
-                name=column,
-                native_type=declared,
-                nullable=not (not_null or column == alias),
-                attributes=tuple(sorted(attributes.items())),
-            )
-        )
-    return tuple(columns)
-
-
-def _rowid_alias(columns: Sequence[Column]) -> str | None:
+def _rowid_alias(columns: Sequence[tuple[Any, ...]]) -> str | None:
     """Return the INTEGER PRIMARY KEY: a key of one column that needs no separate index."""
     keys = [name for name, _, _, key, _ in columns if key]
     return keys[0] if len(keys) == 1 else None

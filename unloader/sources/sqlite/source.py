@@ -20,26 +20,8 @@ from unloader.sources.base import SHARES, ReadAgain, Reader, Source
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
 from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
-from unloader.sources.sqlite.catalog import (
-    BUSY_SECONDS,
-    SQLiteCatalog,
-    database_state,
-    database_uri,
-    driver_errors,
-    state_while_read,
-)
-from unloader.sources.sqlite.statement import (
-    OVERFLOW,
-    RESERVATION,
-    TOO_WIDE,
-    chosen,
-    conform,
-    is_plain,
-    sample_statement,
-    searches,
-    selector_statement,
-    with_key,
-)
+from unloader.sources.sqlite import catalog
+from unloader.sources.sqlite import statement as statements
 from writers.schema import read_schema
 
 if TYPE_CHECKING:
@@ -76,7 +58,7 @@ class SQLiteSource(Source):
     one_machine = "its locks do not stop processes on other machines from writing the file"
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        return spec if kind == RESERVATION else None
+        return spec if kind == statements.RESERVATION else None
 
     def declared(self, source_type: str) -> Declared:
         """Return the length that a type declares, though SQLite does not hold values to it."""
@@ -86,20 +68,20 @@ class SQLiteSource(Source):
         import adbc_driver_sqlite  # noqa: F401
         import pyarrow  # noqa: F401
 
-    def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
+    def open_catalog(self, spec: SourceSpec) -> catalog.SQLiteCatalog:
         for module in ("adbc_driver_manager", "adbc_driver_sqlite"):
             if find_spec(module) is None:
                 raise missing_driver(ModuleNotFoundError(name=module), self.extra)
-        return SQLiteCatalog(database_path(spec))
+        return catalog.SQLiteCatalog(database_path(spec))
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> SQLiteReader:
         path = database_path(spec)
         reserved = None
-        if snapshot is not None and snapshot.kind == RESERVATION:
-            reserved = state_while_read(snapshot.value)
+        if snapshot is not None and snapshot.kind == statements.RESERVATION:
+            reserved = catalog.state_while_read(snapshot.value)
 
         def state() -> str:
-            return state_while_read(database_state(path, kept_header_of))
+            return catalog.state_while_read(catalog.database_state(path, kept_header_of))
 
         return SQLiteReader(path, FileAtSnapshot(path, state), reserved)
 
@@ -108,10 +90,7 @@ class SQLiteReader(Reader):
     """A worker's read-only connection."""
 
     def __init__(self, path: str, file: FileAtSnapshot, reserved: str | None) -> None:
-        """Open the file, whose state the parent may have reserved.
-
-        `SnapshotGone` where it is another file than the parent has reserved.
-        """
+        """Open the file; `SnapshotGone` where it is another file than the parent has reserved."""
         try:
             # Not its `dbapi`, which imports polars and pandas where they are installed.
             from adbc_driver_manager import AdbcConnection, Error
@@ -127,12 +106,12 @@ class SQLiteReader(Reader):
         self._rows: Any = None
         self._one_by_one = False
         """A view or query has a wide row: its rows come one by one."""
-        with driver_errors(path, *self._errors):
-            self._database = connect(database_uri(path, "ro"))
+        with catalog.driver_errors(path, *self._errors):
+            self._database = connect(catalog.database_uri(path, "ro"))
             # It commits each statement: a transaction would keep a unit's locks until the next one.
             self._connection = AdbcConnection(self._database)
         try:
-            self._values(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+            self._values(f"PRAGMA busy_timeout = {round(catalog.BUSY_SECONDS * 1000)}")
             file.check_opened(reserved)
         except SourceError:
             self.close()
@@ -141,17 +120,16 @@ class SQLiteReader(Reader):
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the piece's rows in batches of about `batch_bytes`, estimated from a sample.
-
-        For any sample, a batch takes at most `SHARES` times that, or it is one row.
+        """Yield the piece's rows; a batch takes at most `SHARES` times `batch_bytes`, or it is one
+        row.
         """
         schema = read_schema(extract.projection.schema)
         try:
             with self._file.read():
-                found = self._bounded(with_key(extract), piece.selector, batch_bytes)
-                for batch in chosen(found, extract):
+                found = self._bounded(statements.with_key(extract), piece.selector, batch_bytes)
+                for batch in statements.chosen(found, extract):
                     if batch.num_rows:
-                        yield conform(batch, extract.projection.columns, schema)
+                        yield statements.conform(batch, extract.projection.columns, schema)
                     del batch
         except SourceError as error:
             raise self._refusal(extract, piece.selector, error) from error
@@ -167,11 +145,23 @@ class SQLiteReader(Reader):
         self, extract: Extract, selector: Selector, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the selector's rows; each stretch of wide ones with fewer in a batch."""
-        usual = rows = 1 if self._one_by_one else self._batch_rows(extract, selector, batch_bytes)
+        width = UNKNOWN_ROW_BYTES
+        if extract.query is None and extract.table.row_ranges and not self._one_by_one:
+            # Row by row: the sample may be the widest rows of all, and only their sizes are kept.
+            sampled = size = 0
+            for row in self._stream(
+                statements.sample_statement(extract, selector, SAMPLED_ROWS), 1
+            ):
+                sampled += row.num_rows
+                size += row.nbytes
+                del row
+            width = size // max(1, sampled)
+        usual = max(1, min(MAX_BATCH_ROWS, batch_bytes // max(1, width)))
+        usual = rows = 1 if self._one_by_one else usual
         done, stretch_rows, longest = 0, None, FIRST_STRETCH_ROWS
         while True:
             widest = SHARES * batch_bytes // rows if rows > 1 else None
-            sql = selector_statement(
+            sql = statements.selector_statement(
                 extract, selector, skip=done, rows=stretch_rows, widest_bytes=widest
             )
             before = done
@@ -181,10 +171,12 @@ class SQLiteReader(Reader):
                     yield batch
                     del batch
             except SourceError as error:
-                if rows == 1 or TOO_WIDE not in error.message:
+                if rows == 1 or statements.TOO_WIDE not in error.message:
                     raise
-                reserved = extract.snapshot is not None and extract.snapshot.kind == RESERVATION
-                if not (reserved and is_plain(extract)):
+                reserved = (
+                    extract.snapshot is not None and extract.snapshot.kind == statements.RESERVATION
+                )
+                if not (reserved and statements.is_plain(extract)):
                     # A second statement may give the rows in another order: SQLite may use any
                     # index for a view, a query or a condition, and without a reservation other
                     # programs may change the rows. All rows of the unit are read one by one.
@@ -196,23 +188,10 @@ class SQLiteReader(Reader):
                 return
             rows, stretch_rows, longest = usual, None, 2 * longest
 
-    def _batch_rows(self, extract: Extract, selector: Selector, batch_bytes: int) -> int:
-        if extract.query is not None or not extract.table.row_ranges:
-            width = UNKNOWN_ROW_BYTES
-        else:
-            # Row by row: the sample may be the widest rows of all, and only their sizes are kept.
-            rows = size = 0
-            for row in self._stream(sample_statement(extract, selector, SAMPLED_ROWS), 1):
-                rows += row.num_rows
-                size += row.nbytes
-                del row
-            width = size // max(1, rows)
-        return max(1, min(MAX_BATCH_ROWS, batch_bytes // max(1, width)))
-
     def _stream(self, sql: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the result without its first row, which only fixes the types."""
         try:
-            with driver_errors(self._path, *self._errors):
+            with catalog.driver_errors(self._path, *self._errors):
                 self._begin_statement(sql, batch_rows)
                 pending = 1
                 for batch in self._rows:
@@ -222,7 +201,7 @@ class SQLiteReader(Reader):
             self._end_statement()
 
     def _values(self, sql: str) -> tuple[Any, ...] | None:
-        with driver_errors(self._path, *self._errors):
+        with catalog.driver_errors(self._path, *self._errors):
             self._begin_statement(sql, 1)
             batch = next(self._rows, None)
         self._end_statement()
@@ -248,7 +227,9 @@ class SQLiteReader(Reader):
 
     def _refusal(self, extract: Extract, selector: Selector, error: SourceError) -> UnloaderError:
         """Return the value that stopped the reading, if it was one; else the error itself."""
-        for names, sql in searches(extract, selector) if OVERFLOW in error.message else ():
+        for names, sql in (
+            statements.searches(extract, selector) if statements.OVERFLOW in error.message else ()
+        ):
             rowid, *classes = self._values(sql) or (None,)
             for name, storage in zip(names, classes, strict=False):
                 if storage is None:

@@ -70,6 +70,7 @@ def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
     value = value_of(column.name, relation)
     usual = attribute(column, READING) or "exact"
     checked = attribute(column, CHECKED) is not None
+    expression, note = value, ""
     if usual == "exact":
         expression = _exact(value)
         declared = f"the declared type {column.native_type}" if column.native_type else "no type"
@@ -77,9 +78,9 @@ def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
             f"exact text: {declared} allows values of any type, and the number 1 and the text '1' "
             "are written the same"
         )
-    else:
-        expression = value if checked else _guarded(value, usual)
-        note = ""
+    elif not checked:
+        kept = f"WHEN '{usual}' THEN {value} WHEN 'null' THEN NULL"
+        expression = f"CASE typeof({value}) {kept} ELSE {_STOP} END"
     metadata = (("source_type", column.native_type),)
     return ColumnReadings(
         name=column.name,
@@ -111,12 +112,6 @@ def value_of(name: str, relation: str) -> str:
     return f"{quoted(relation)}.{quoted(name)}"
 
 
-def _guarded(value: str, storage: str) -> str:
-    return (
-        f"CASE typeof({value}) WHEN '{storage}' THEN {value} WHEN 'null' THEN NULL ELSE {_STOP} END"
-    )
-
-
 def _exact(value: str) -> str:
     blob = rf"'\x' || lower(hex({value}))"
     return (
@@ -127,11 +122,7 @@ def _exact(value: str) -> str:
 
 
 def first_row(columns: Sequence[ReadColumn]) -> str:
-    """Return the select list of a row of constants that fixes the types of the result.
-
-    The driver infers a column's type from the first rows, and would get an empty or all-NULL column
-    wrong.
-    """
+    """Return constants that fix the types, which the driver infers from the first rows."""
     return ", ".join(
         f"{_FIRST[column.output_type]}{', 0.0' if _is_pair(column) else ''}" for column in columns
     )
@@ -140,10 +131,7 @@ def first_row(columns: Sequence[ReadColumn]) -> str:
 def conform(
     batch: pa.RecordBatch, columns: Sequence[ReadColumn], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return a batch of the driver under the run's schema, exact texts put together.
-
-    `OutputFailed` where a text is not valid UTF-8.
-    """
+    """Return a batch under the run's schema; `OutputFailed` where a text is not valid UTF-8."""
     import pyarrow as pa
 
     arrays, found = [], iter(batch.columns)

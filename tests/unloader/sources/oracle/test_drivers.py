@@ -15,7 +15,7 @@ from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.server import OracleServer
 
-from unloader.sources.oracle.arrow import BatchMaker, arrow_batches, tuple_batches
+from unloader.sources.oracle.arrow import arrow_batches, batch_of, tuple_batches
 from unloader.sources.oracle.session import Session
 from unloader.sources.oracle.statement import (
     arrow_is_exact,
@@ -102,12 +102,14 @@ def test_both_ways_of_fetching_give_what_the_server_has(
         for target in (CSV, PARQUET):
             reading = Run(server, natives, target=target)
             plan = fetch_plan(reading.extract)
-            maker = BatchMaker(plan=plan, schema=reading.schema)
             items = ", ".join(item.expression for item in plan.items)
             for fetch in (arrow_batches, tuple_batches):
                 session = Session(reading.spec, action="check")
                 sql = f"SELECT {items} FROM SCOTT.T"
-                batches = [maker.batch(b) for b in fetch(session.connection, sql, plan, size)]
+                batches = [
+                    batch_of(plan, reading.schema, b)
+                    for b in fetch(session.connection, sql, plan, size)
+                ]
                 session.close()
                 table = pa.Table.from_batches(batches, schema=reading.schema).combine_chunks()
                 for index, (name, (_, kind)) in enumerate(natives.items()):

@@ -17,7 +17,7 @@ from partition_planner.model import ColumnInfo, TableInfo
 from unloader.model import Extract, SourceSpec, ValueOptions
 from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.oracle.arrow import (
-    BatchMaker,
+    batch_of,
     requested_schema,
 )
 from unloader.sources.oracle.statement import (
@@ -80,7 +80,7 @@ def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
         (" 2023-02-29 00:00:00", "not a day of the Gregorian calendar"),
         (" 0000-00-00 00:00:00", "impossible year"),
         ("-0000-01-01 00:00:00", "impossible year"),
-        (" 2024-00-10 00:00:00", "impossible month"),
+        (" 2024-00-10 00:00:00", "not a day"),
         (" 2024-01-00 00:00:00", "not a day"),
         (" 2024-01-01 24:00:00", "impossible time"),
         (" 2024-01-01 00:00:60", "impossible time"),
@@ -189,9 +189,7 @@ def test_empty_lobs_are_told_from_none() -> None:
     texts = pa.array([None, None, "x"])
     data = pa.array([None, None, b"x"], pa.binary())
     schema = read_schema(projection_of("CLOB", "BLOB"))
-    batch = BatchMaker(plan=plan, schema=schema).batch(
-        [texts, lengths, nothing, data, lengths, nothing]
-    )
+    batch = batch_of(plan, schema, [texts, lengths, nothing, data, lengths, nothing])
     assert batch.column(0).to_pylist() == ["", None, "x"]
     assert batch.column(1).to_pylist() == [b"", None, b"x"]
 

@@ -65,6 +65,10 @@ FIRST_ROWS = 32
 decoded as the wrong type, and negligible in the time of a unit."""
 
 
+PREFETCHED = 0
+"""Rows that come with the response to an execute: they would pass by."""
+
+
 class NotForNative(Exception):
     """A statement that the native fetch leaves to the driver; says why."""
 
@@ -85,10 +89,7 @@ def tap_on(connection: oracledb.Connection) -> Tap | str:
 
 
 class NativeStatement:
-    """One statement while its rows are fetched; a context manager.
-
-    Nothing else happens on the tapped connection meanwhile.
-    """
+    """One statement while its rows are fetched; the connection does nothing else then."""
 
     def __init__(self, tap: Tap, plan: FetchPlan) -> None:
         self._plan = plan
@@ -109,7 +110,7 @@ class NativeStatement:
     def execute(self, sql: str) -> None:
         """Execute without fetching; `NotForNative` where a column is left to the driver."""
         cursor = self._cursor
-        cursor.prefetchrows = 0  # Rows in the response to an execute would pass by.
+        cursor.prefetchrows = PREFETCHED
         cursor.arraysize = FIRST_ROWS
         cursor.outputtypehandler = type_handler(self._plan.items)
         cursor.execute(sql)
@@ -273,33 +274,35 @@ class Tap:
         if not self._active or decoder is None:
             pending, self._pending = self._pending, b""
             return pending or plain(self._socket, size, flags)
-        if self.way == "copied":
-            received = plain(self._socket, size, flags)
-            self._feed(decoder, received)
-            return received
-        while True:
-            if self._begun:
-                self._wait()
-            try:
-                count = self._plain.recv_into(self._socket, self._memory, 0, flags)
-            except BaseException:
-                # A time limit or an interruption: the driver sends a break, then reads directly.
-                self._active = False
-                self._pending = decoder.partial()
-                raise
-            if not count:
-                self._active = False
-                return b""
-            self._begun = True
-            self._feed(decoder, self._memory[:count])
-            if found := decoder.passed_on():
-                return found
-
-    def _feed(self, decoder: RowDecoder, received: memoryview | bytes) -> None:
         try:
-            decoder.feed(received)
+            if self.way == "copied":
+                received = plain(self._socket, size, flags)
+                decoder.feed(received)
+                return received
+            while True:
+                if self._begun:
+                    self._wait()
+                try:
+                    count = self._plain.recv_into(self._socket, self._memory, 0, flags)
+                except BaseException:
+                    # After a time limit or an interruption the driver sends a break, then reads.
+                    self._active = False
+                    self._pending = decoder.partial()
+                    raise
+                if not count:
+                    self._active = False
+                    return b""
+                self._begun = True
+                decoder.feed(self._memory[:count])
+                if found := decoder.passed_on():
+                    return found
         except Refused as refusal:
-            self._give_up(refusal)
+            # Shut the connection down: the driver has not seen the bytes that the decoder took.
+            self.refusal = refusal
+            self._active = False
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
             raise
 
     def _wait(self) -> None:
@@ -312,17 +315,7 @@ class Tap:
         waiting = select.poll()
         waiting.register(self._socket, select.POLLIN)
         if not waiting.poll(self._idle_seconds * 1000):
-            refusal = Refused(f"a response stopped for {self._idle_seconds:g} s")
-            self._give_up(refusal)
-            raise refusal
-
-    def _give_up(self, refusal: Refused) -> None:
-        """Shut the connection down: the driver has not seen the bytes that the decoder took."""
-        self.refusal = refusal
-        self._active = False
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+            raise Refused(f"a response stopped for {self._idle_seconds:g} s")
 
 
 logger = logging.getLogger(__name__)
@@ -414,20 +407,14 @@ def place() -> Path:
 
 
 def confirmed_sorts(peers: Mapping[str, str | int]) -> frozenset[str]:
-    """Return the sorts of columns that a server was seen to agree about.
-
-    A file that cannot be read, or is not ours, confirms nothing.
-    """
+    """Return the sorts of columns that a server agreed about, none without our own file."""
     entry = _entries().get(_key(peers))
     sorts = entry.get("columns") if isinstance(entry, dict) else None
     return frozenset(map(str, sorts)) if isinstance(sorts, list) else frozenset()
 
 
 def confirm(peers: Mapping[str, str | int], sorts: frozenset[str], rows: int) -> Path:
-    """Add sorts of columns to the confirmed sorts of a server; return the file.
-
-    `rows` were compared this time. `ConfigError` where the file cannot be written.
-    """
+    """Add sorts of columns to those of a server; `ConfigError` where the file cannot be written."""
     path = place()
     entries = dict(_entries())
     entries[_key(peers)] = {

@@ -106,10 +106,7 @@ class RowDecoder:
         return ctypes.string_at(self._pointer.value or 0, size) if size else b""
 
     def finish(self) -> Progress:
-        """Check a response that the driver has read to its end; return how far the rows are.
-
-        `Refused` where it is not whole, or the server counts other rows.
-        """
+        """Check a response that the driver has read; `Refused` where rows are missing."""
         self._check(self._library.unloader_fetch_finish(self._decoder))
         self._library.unloader_fetch_progress(self._decoder, ctypes.byref(self._progress))
         return self._progress
@@ -225,10 +222,7 @@ _CHARACTER_BYTES = 4
 def descriptions(
     described: Sequence[oracledb.FetchInfo], items: Sequence[Item]
 ) -> list[Description] | None:
-    """Describe each column for the library; None if it cannot decode one of them.
-
-    `described` is from the server and `items` were requested, both in the order of the SELECT list.
-    """
+    """Describe the items of the SELECT list for the library; None if it cannot decode one."""
     if len(described) != len(items):
         return None
     found: list[Description] = []

@@ -38,7 +38,6 @@ from unloader.sources.postgres.libpq.copying import (
     LAST_LOOK_SECONDS,
     Rows,
     libpq,
-    native,
 )
 from unloader.sources.postgres.statement import TextForm
 
@@ -141,22 +140,13 @@ class Connection:
     def version(self) -> tuple[int, int]:
         return divmod(self._pgconn.server_version, 10_000)
 
-    @property
-    def converts_text_form(self) -> bool:
-        """Whether `copy` accepts a form: the native loop was built."""
-        return native() is not None
-
     def execute(self, sql: str) -> None:
         self._begin()
         for _ in self._results(self._pgconn.send_query, _c_text(sql)):
             pass
 
     def query(self, sql: str, arguments: Sequence[object] = ()) -> list[Any]:
-        """Run one statement and return its rows, as named tuples.
-
-        Arguments, for `$1` and so on, are None, numbers, bools, texts, and lists of them for
-        arrays.
-        """
+        """Return named tuples; the values of `$1` and so on are scalars, None, or lists."""
         converter = Transformer()
         try:
             values = converter.dump_sequence(arguments, [PyFormat.TEXT] * len(arguments))
@@ -171,10 +161,7 @@ class Connection:
         return rows
 
     def describe(self, sql: str) -> list[tuple[str, int]]:
-        """Return the name and the type's OID of each column of a statement, without running it.
-
-        `ServerError` where it is not a statement, or has parameters.
-        """
+        """Return name and type OID of each column; `ServerError` where there are parameters."""
         self._begin()
         for _ in self._results(self._pgconn.send_prepare, b"", _c_text(sql)):
             pass
@@ -270,10 +257,7 @@ class Connection:
             raise failed if self.is_open else self._broken(failed)
 
     def _poll(self, wanted: int, deadline: float = float("inf")) -> bool:
-        """Wait until the socket is ready or the deadline; return whether it is ready.
-
-        `Cancelled` when another thread called `cancel`, and the server has ended the call.
-        """
+        """Return whether the socket is ready by the deadline; `Cancelled` after a cancel."""
         waiting = select.poll()
         waiting.register(self._pgconn.socket, wanted)
         waiting.register(self._wake, select.POLLIN)
@@ -316,10 +300,7 @@ class Connection:
         raise Cancelled
 
     def _request_cancel(self) -> threading.Thread:
-        """Ask the server to cancel, over a second connection.
-
-        When the thread that asks has ended, the server has handled the request.
-        """
+        """Ask the server to cancel; it has handled that when the thread has ended."""
         # From libpq 17 on the request can use TLS.
         is_safe = capabilities.has_cancel_safe()
         request = self._pgconn.cancel_conn() if is_safe else self._pgconn.get_cancel()
@@ -368,10 +349,7 @@ def _maker(names: tuple[str, ...]) -> Any:
 
 
 def _refused(text: str) -> LibpqError:
-    """Return the error of a connection that was not made, from libpq's verbose message.
-
-    The message has one or more lines for each host that was tried.
-    """
+    """Return the error of a refused connection, from libpq's lines about each host."""
     if _SETTINGS.match(text):
         return BadSetting(text)
     stated = list(_STATED.finditer(text))

@@ -79,10 +79,9 @@ def c_dialect(form: TextForm) -> CDialect:
 class Rows:
     """The rows of one COPY, until it is closed.
 
-    Args:
-        wake: A descriptor that is ready to be read when the rows are not wanted any more.
-        chunk_bytes: A chunk is smaller, except one row that may not be smaller.
-        form: Of the CSV that is made of rows in the text form, only by a native loop.
+    `wake` is a descriptor that is ready to be read when the rows are not wanted any more. A chunk
+    is smaller than `chunk_bytes`, except one row that may not be smaller. Only a native loop takes
+    the form of the CSV that is made of rows in the text form.
     """
 
     def __init__(
@@ -159,9 +158,8 @@ class _NativeLoop:
         self.filled = _Filled()
 
     def fill(self, buffer: pa.Buffer, size: int, most: int) -> int:
-        """Put rows into a buffer after its first `size` bytes; return why it stopped.
-
-        It is full, too, for a row that may fit into a buffer of `most` bytes.
+        """Put rows into a buffer after `size` bytes; it is full for a row that may fit into `most`
+        bytes.
         """
         fill, filled = self._library.unloader_copy_fill, ctypes.byref(self.filled)
         return int(fill(self._copy, buffer.address, size, buffer.size, most, filled))

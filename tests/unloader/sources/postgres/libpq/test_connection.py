@@ -186,6 +186,7 @@ def test_another_libpq_works(postgres: Any, release: str) -> None:
     program = """
 import sys, threading
 from unloader.sources.postgres.libpq.connection import Connection
+from unloader.sources.postgres.libpq.copying import native
 from unloader.sources.postgres.errors import Cancelled
 connection = Connection(sys.argv[1])
 over = threading.Event()
@@ -201,7 +202,7 @@ except Cancelled:
 thread.join()
 rows = connection.copy("COPY (SELECT generate_series(1, 3)) TO STDOUT", 1000)
 loaded = {line.split()[-1] for line in open("/proc/self/maps") if "/libpq" in line}
-print(*loaded, connection.converts_text_form, b"".join(rows).split())
+print(*loaded, native() is not None, b"".join(rows).split())
 """
     done = subprocess.run(
         [sys.executable, "-c", program, postgres.url],
