@@ -36,8 +36,7 @@ from unloader.resolve import resolution
 from unloader.resolve.planning import plan_of
 from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.choice import TablesRequest
-from unloader.sources.registry import password_of
-from unloader.sources.registry import source_of
+from unloader.sources.registry import password_of, source_of
 from writers.model import TextFormat
 
 ROWS = 40_000
