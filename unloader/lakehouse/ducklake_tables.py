@@ -108,13 +108,10 @@ class Address(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def attached(address: Address, *, to_write: bool = False) -> Iterator[DuckDBPyConnection]:
-    """Open the catalog of a table for the context, with errors for the user.
+    """Open the catalog of a table for the context; wait if another process has it open.
 
-    If another process has it open, wait for it.
-
-    Raises:
-        ConfigError: DuckDB or an extension of it is not installed.
-        OutputFailed: The catalog does not answer; `Busy` where it is too busy.
+    Raises ConfigError if DuckDB or an extension is not installed, and OutputFailed if the catalog
+    does not answer: `Busy` where it is too busy.
     """
     # DuckDB must not download extensions unasked.
     config = {"threads": 1, "autoinstall_known_extensions": False}
@@ -122,27 +119,20 @@ def attached(address: Address, *, to_write: bool = False) -> Iterator[DuckDBPyCo
         extensions(connection, address.catalog)
         # Repeated by DuckDB, a commit would not look again for the run.
         connection.execute("SET ducklake_max_retry_count = 0")
-        with answering(address):
+        try:
             _attach(connection, address, to_write=to_write)
             yield connection
+        except duckdb.Error as error:
+            text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            kind = Busy if _is_busy(error) else OutputFailed
+            raise kind(
+                f"the DuckLake catalog {redact(address.catalog)} refused: {redact(text)}",
+                "check its name and its permissions, and close other programs that keep it open",
+            ) from error
 
 
 class Busy(OutputFailed):
     """Another process has the catalog, or was faster. Nothing was changed."""
-
-
-@contextmanager
-def answering(address: Address) -> Iterator[None]:
-    """Turn what DuckDB says into the error for the user."""
-    try:
-        yield
-    except duckdb.Error as error:
-        text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        kind = Busy if _is_busy(error) else OutputFailed
-        raise kind(
-            f"the DuckLake catalog {redact(address.catalog)} refused: {redact(text)}",
-            "check its name and its permissions, and close other programs that keep it open",
-        ) from error
 
 
 def _is_busy(error: Exception) -> bool:
@@ -173,29 +163,25 @@ def _attach(connection: DuckDBPyConnection, address: Address, *, to_write: bool)
 
 
 def extensions(connection: DuckDBPyConnection, catalog: str) -> None:
-    """Load what a connection needs for a catalog."""
+    """Load what a connection needs for a catalog, as DuckDB or pip has installed it."""
     other = _EXTENSIONS.get(catalog.partition(":")[0])
     for extension in filter(None, ("ducklake", other)):
-        _load(connection, extension)
-
-
-def _load(connection: DuckDBPyConnection, extension: str) -> None:
-    """Load an extension that DuckDB has installed, or that pip has."""
-    package = f"duckdb_extension_{extension}"
-    found = find_spec(package)
-    file = None
-    if found is not None and found.origin is not None:
-        base = Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}"
-        file = base / f"{extension}.duckdb_extension"
-    name = extension if file is None or not file.exists() else str(file).replace("'", "''")
-    try:
-        connection.execute(f"LOAD '{name}'")
-    except duckdb.Error as error:
-        raise ConfigError(
-            f"DuckDB {duckdb.__version__} has no extension {extension!r}, which this table needs",
-            f"install it once with: python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\","
-            f" or pip install {package.replace('_', '-')}=={duckdb.__version__}",
-        ) from error
+        package, name = f"duckdb_extension_{extension}", extension
+        found = find_spec(package)
+        if found is not None and found.origin is not None:
+            base = Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}"
+            file = base / f"{extension}.duckdb_extension"
+            name = str(file).replace("'", "''") if file.exists() else extension
+        try:
+            connection.execute(f"LOAD '{name}'")
+        except duckdb.Error as error:
+            raise ConfigError(
+                f"DuckDB {duckdb.__version__} has no extension {extension!r}, which this table "
+                "needs",
+                f"install it once with: python -c \"import duckdb; duckdb.sql('INSTALL "
+                f"{extension}')\", or pip install {package.replace('_', '-')}=="
+                f"{duckdb.__version__}",
+            ) from error
 
 
 def absolute_name(name: str) -> str:
@@ -207,11 +193,11 @@ def prepared(wanted: LakeTable, schema: pa.Schema) -> LakeTable:
     address = Address.parse(wanted.name)
     with attached(address) as lake:
         place = _place(lake, address)
-        table_id = _table_id(lake, address)
+        table_id, number = _table(lake, address)
         check_wanted(wanted, is_there=bool(table_id))
         columns = columns_of(schema)
         if table_id:
-            _check_plain(lake, address.name, table_id)
+            _check_plain(lake, address.name, number)
             check_alike(columns, _columns(lake, address), wanted.name)
         return LakeTable(
             kind="ducklake",
@@ -238,9 +224,9 @@ def committed(table: LakeTable, run_id: str) -> str:
 def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
     address = Address.parse(table.name)
     with attached(address) as lake:
-        table_id = _table_id(lake, address)
+        table_id, number = _table(lake, address)
         check_is_the_table(table, table_id)
-        return _log_of_run(lake, _table_number(lake, table_id), run_id, names)
+        return _log_of_run(lake, number, run_id, names)
 
 
 def attempt(commit: Commit) -> Committed | None:
@@ -297,16 +283,16 @@ def _place(lake: DuckDBPyConnection, address: Address) -> str:
     return below(below(place, address.schema), address.table)
 
 
-def _table_id(lake: DuckDBPyConnection, address: Address) -> str:
-    """Return the unique id of the table; empty without a table."""
+def _table(lake: DuckDBPyConnection, address: Address) -> tuple[str, int]:
+    """Return the unique id of the table, and its number in the records; "" and 0 without one."""
     found = lake.execute(
-        f"SELECT t.table_uuid FROM {RECORDS}.ducklake_table t "
+        f"SELECT t.table_uuid, t.table_id FROM {RECORDS}.ducklake_table t "
         f"JOIN {RECORDS}.ducklake_schema s USING (schema_id) "
         "WHERE t.table_name = ? AND s.schema_name = ? "
         "AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
         [address.table, address.schema],
     ).fetchone()
-    return "" if found is None else str(found[0])
+    return ("", 0) if found is None else (str(found[0]), int(found[1]))
 
 
 def _columns(lake: DuckDBPyConnection, address: Address) -> list[Column]:
@@ -318,13 +304,12 @@ def _columns(lake: DuckDBPyConnection, address: Address) -> list[Column]:
     return [Column(name=name, kind=kind, nullable=nullable) for name, kind, nullable in found]
 
 
-def _check_plain(lake: DuckDBPyConnection, name: str, table_id: str) -> None:
+def _check_plain(lake: DuckDBPyConnection, name: str, number: int) -> None:
     """Refuse a table with partitions: the rows of added files are not divided."""
     found = lake.execute(
-        f"SELECT 1 FROM {RECORDS}.ducklake_partition_info p "
-        f"JOIN {RECORDS}.ducklake_table t USING (table_id) "
-        "WHERE t.table_uuid = ? AND p.end_snapshot IS NULL AND t.end_snapshot IS NULL",
-        [table_id],
+        f"SELECT 1 FROM {RECORDS}.ducklake_partition_info "
+        "WHERE table_id = ? AND end_snapshot IS NULL",
+        [number],
     ).fetchone()
     if found is not None:
         raise OutputFailed(
@@ -336,7 +321,7 @@ def _check_plain(lake: DuckDBPyConnection, name: str, table_id: str) -> None:
 def _check_is_as_it_was(
     lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit
 ) -> None:
-    was, table_id = commit.table, _table_id(lake, address)
+    was, (table_id, number) = commit.table, _table(lake, address)
     check_is_the_same(commit, table_id, was.base)
     base = int(was.base)
     later = lake.execute(
@@ -353,14 +338,13 @@ def _check_is_as_it_was(
         )
     if was.save_mode == "create":
         return
-    _check_plain(lake, was.name, was.table_id)
+    _check_plain(lake, was.name, number)
     check_alike(columns_of(schema), _columns(lake, address), was.name)
     if was.save_mode != "overwrite":
         return
-    number = _table_number(lake, was.table_id)
     for snapshot, changes in later:
         # Changes of other tables of the catalog do not matter.
-        if snapshot > base and any(number in names for names in changes.values()):
+        if snapshot > base and any(str(number) in names for names in changes.values()):
             check_is_the_same(commit, table_id, str(snapshot))
     if forgotten:
         raise _forgotten(commit, "the table was changed after the run began", "run again")
@@ -373,16 +357,6 @@ def _forgotten(commit: Commit, what: str, hint: str) -> OutputFailed:
         f"unknown whether {what} (run {commit.run_id})",
         hint,
     )
-
-
-def _table_number(lake: DuckDBPyConnection, table_id: str) -> str:
-    """Return the number of a table in the lists of changes of snapshots."""
-    found = lake.execute(
-        f"SELECT table_id FROM {RECORDS}.ducklake_table WHERE table_uuid = ? "
-        "AND end_snapshot IS NULL",
-        [table_id],
-    )
-    return str(_value(found))
 
 
 def _write(lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit) -> None:
@@ -442,7 +416,7 @@ def _said_of_run(lake: DuckDBPyConnection, run_id: str) -> tuple[str, dict[str, 
     return None
 
 
-def _log_of_run(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence[str]) -> RunLog:
+def _log_of_run(lake: DuckDBPyConnection, number: int, run_id: str, names: Sequence[str]) -> RunLog:
     """Return what a catalog knows of a run.
 
     A file that was deleted stays on record while a snapshot still has it, with the snapshot that
@@ -453,7 +427,7 @@ def _log_of_run(lake: DuckDBPyConnection, number: str, run_id: str, names: Seque
     records = lake.execute(
         f"SELECT path, end_snapshot, record_count FROM {RECORDS}.ducklake_data_file "
         "WHERE table_id = ? AND contains(path, ? || '/')",
-        [int(number), run_id],
+        [number, run_id],
     ).fetchall()
     known = {path.rpartition("/")[2]: (end, rows) for path, end, rows in records}
     snapshots = _snapshots(lake, number)
@@ -494,7 +468,7 @@ def _log_of_run(lake: DuckDBPyConnection, number: str, run_id: str, names: Seque
     )
 
 
-def _snapshots(lake: DuckDBPyConnection, number: str) -> _Snapshots:
+def _snapshots(lake: DuckDBPyConnection, number: int) -> _Snapshots:
     """Return the time of each snapshot in microseconds, and its operations on a table.
 
     `ducklake_snapshots` is not used: in DuckDB 1.4 it leaves out compactions.

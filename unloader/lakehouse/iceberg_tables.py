@@ -8,7 +8,7 @@ the run since. It looks again then.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -26,7 +26,7 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
@@ -400,8 +400,10 @@ def _log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str])
         if gone - removed_by.keys() and table.snapshot_by_id(at.snapshot_id) is not None:
             for manifest in at.manifests(table.io):
                 if manifest.added_snapshot_id == at.snapshot_id and manifest.deleted_files_count:
-                    found = _removed_in(table, manifest, gone)
-                    removed_by |= dict.fromkeys(found, at.snapshot_id)
+                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                    left = (e for e in entries if e.status == ManifestEntryStatus.DELETED)
+                    paths_left = gone & {each.data_file.file_path for each in left}
+                    removed_by |= dict.fromkeys(paths_left, at.snapshot_id)
         at = known.get(at.parent_snapshot_id or 0)
     # A branch that begins before the run's snapshot, and does not lead to it, was rolled back.
     is_rolled_back = (
@@ -437,13 +439,6 @@ def _log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str])
         rows=None if own is None else _number(own, "added-records"),
         changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
     )
-
-
-def _removed_in(table: Table, manifest: ManifestFile, paths: Set[str]) -> set[str]:
-    """Return which of these files a manifest records as removed."""
-    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-    removed = (each for each in entries if each.status == ManifestEntryStatus.DELETED)
-    return {each.data_file.file_path for each in removed} & paths
 
 
 def _files_in(

@@ -36,11 +36,7 @@ def lake_kind(place: str) -> LakeKind | None:
 
 
 def lake_format(kind: LakeKind) -> LakeFormat:
-    """Return the module of a format of tables; its library is imported now.
-
-    Raises:
-        ConfigError: The library is not installed.
-    """
+    """Return the module of a format of tables; ConfigError if its library is not installed."""
     try:
         return cast("LakeFormat", import_module(f"unloader.lakehouse.{kind}_tables"))
     except ModuleNotFoundError as error:

@@ -57,9 +57,8 @@ _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{11}")
 def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
     """Commit a finished run to the table that its manifest names.
 
-    `is_own` means that this process has written the files. An OutputFailed has the command that
-    repeats the commit. A ConfigError means that the library is missing, or the catalog is not
-    configured.
+    `is_own`: this process has written the files. An OutputFailed has the command that repeats the
+    commit. A ConfigError: the library is missing, or the catalog is not configured.
     """
     table = manifest.lake_table
     assert table is not None
@@ -196,10 +195,7 @@ def uncommitted(name: str) -> Iterator[tuple[str, Manifest | None]]:
 
 
 def has_begun(home: str) -> bool:
-    """Return whether the run in a home can be resumed or is active.
-
-    A run that was killed before it was on record has read nothing.
-    """
+    """Return whether a run can be resumed or is active: it is on record, or alive."""
     storage = storage_at(home)
     if storage.record(home, RUN_RECORD):
         return True
@@ -225,8 +221,7 @@ def home_of(name: str) -> str:
 def removed(place: str, *, dry_run: bool) -> Cleaning | None:
     """Remove the files of a complete run that is not committed; return None if it is committed.
 
-    An OutputFailed means that the run is being committed, that it is unknown whether it was
-    committed, or that the place refused.
+    An OutputFailed: it is being committed, that is unknown, or the place refused.
     """
     manifest = read_manifest(path_of(place))
     table = manifest.lake_table

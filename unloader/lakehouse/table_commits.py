@@ -144,11 +144,9 @@ class LakeFormat(Protocol):
         """
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return the entries of a table's log about a run and the names of the files that it
-        committed.
+        """Return the entries of a table's log about a run and the files that it committed.
 
-        The table is as the run's manifest has it. Raises OutputFailed if it does not exist any
-        more.
+        The table is as the run's manifest has it. OutputFailed if it does not exist any more.
         """
 
 

@@ -57,9 +57,8 @@ def pipe_template(destination: str) -> tuple[Path, str]:
 def overlapping(paths: Sequence[PurePath]) -> tuple[int, int] | None:
     """Return the numbers of two directories that are the same or nested; else None.
 
-    Args:
-        paths: As they are written, or resolved. A relative and an absolute one are not compared,
-            and nothing is looked up: `x/..` may be elsewhere if `x` is a link.
+    A relative and an absolute path are not compared, and nothing is looked up: `x/..` may be
+    elsewhere if `x` is a link.
     """
     seen = [path.parts for path in paths]
     for later, parts in enumerate(seen):

@@ -9,6 +9,7 @@ Nothing here relies on renames, syncs or folders, which object stores do not hav
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -53,10 +54,7 @@ REQUESTS = "requests.json"
 
 @cache
 def boot_id() -> str:
-    """Return the id of this start of the machine; empty if the system does not show it.
-
-    Containers on one machine have the same id, and the locks of one kernel.
-    """
+    """Return the id of this start of the kernel, the same in its containers; empty if not shown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -349,10 +347,7 @@ class RunStorage(Protocol):
         """Remove all staged files and uploads except these; uploads are given by their ids."""
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write or replace one of `RECORDS` as a whole; it survives a power cut.
-
-        After a WriteError the earlier record is unchanged.
-        """
+        """Write or replace one of `RECORDS` as a whole, synced; a WriteError changes nothing."""
 
     def recorded(self, name: str) -> bytes:
         """Return one of `RECORDS`; empty if it does not exist."""
@@ -416,15 +411,12 @@ _UNSEEN = (PermissionError, FileNotFoundError, NotADirectoryError)
 class Storage(Protocol):
     """One kind of place.
 
-    Methods raise FileNotFoundError if a place or a file does not exist, and OutputFailed or another
-    OSError if the storage refuses or fails.
+    Methods raise FileNotFoundError if a place or a file does not exist, else OutputFailed or
+    OSError.
     """
 
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
-        """Return why a run would be refused a place, as far as that is seen; change nothing.
-
-        With `overwrite` an earlier run there may be replaced.
-        """
+        """Return why a run would be refused a place, as far as that is seen; change nothing."""
 
     def take(self, claim: Claim) -> RunStorage:
         """Take all places of a run or none, making them where needed.
@@ -439,16 +431,13 @@ class Storage(Protocol):
         """
 
     def complete(self, *places: str) -> tuple[Completed, ...]:
-        """Finish interrupted commits at these places; return their runs.
+        """Finish interrupted commits at these places, of dead runs only; return their runs.
 
-        A run that is still committing is left alone. After an OutputFailed everything is as it was.
+        After an OutputFailed everything is as it was.
         """
 
     def look(self, place: str) -> tuple[list[str], list[str]]:
-        """Return the names one level below a place, in order: of places, and of files.
-
-        Links are not places, but may be files.
-        """
+        """Return the names one level below a place, in order: of places, no links, and of files."""
 
     def names(self, place: str) -> tuple[str, ...]:
         """Return the names of the files at a place that have final names, in order."""
@@ -482,10 +471,9 @@ class Storage(Protocol):
         """Return a small file with a final name."""
 
     def put_new(self, place: str, name: str, data: bytes) -> None:
-        """Write a small file with a final name, as a whole; it survives a power cut.
+        """Write a small file with a final name, as a whole, synced.
 
-        After a FileExistsError the file that has the name is unchanged. After a WriteError none
-        exists.
+        After a FileExistsError the file of that name is unchanged; after a WriteError none exists.
         """
 
     def size(self, place: str, name: str) -> int:
@@ -498,16 +486,10 @@ class Storage(Protocol):
         """Return the disk of a place, which need not exist; None if no disk here has it."""
 
     def record(self, place: str, name: str) -> bytes:
-        """Return a record of the run that has or had a place; empty if it does not exist.
-
-        Records of other users are not trusted.
-        """
+        """Return a record of the run that has or had a place; empty without a trusted one."""
 
     def ask(self, place: str, *, stop: bool = False, change: str = "") -> None:
-        """Ask the run that has a place to end, or for other settings; see `RunStorage.requests`.
-
-        A change replaces an earlier one that the run has not seen yet.
-        """
+        """Ask the run that has a place to end, or for other settings; see `RunStorage.requests`."""
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run that has a place, or had it when it died; None if the place is free.
@@ -518,10 +500,9 @@ class Storage(Protocol):
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove the unpublished leftovers of dead runs at these places, or only list them.
 
-        An interrupted commit is finished first; if it cannot be finished, it is taken back. If a
-        run has several places, all of them are cleared. Published files stay.
-
-        Raises OutputFailed if a place does not exist, a run is using it, or it cannot be changed.
+        An interrupted commit is finished first, or else taken back. All places of a run are
+        cleared. Raises OutputFailed if a place does not exist, a run is using it, or it cannot be
+        changed.
         """
 
 
@@ -541,11 +522,26 @@ def not_free(place: str, names: Collection[str], *, shared: bool = False) -> Out
     )
 
 
+def held(place: str, holder: Holder) -> OutputFailed:
+    """Return the error for a place that another run is writing to."""
+    who = holder.text()
+    return OutputFailed(
+        f"another run is writing to {place}{who and f': {who}'}",
+        f"look at that run with: unloader status {shlex.quote(place)}; or choose another --to",
+    )
+
+
+def no_files(run_id: str, place: str) -> OutputFailed:
+    """Return the error for a run to resume that has left nothing at a place."""
+    return OutputFailed(
+        f"run {run_id} has no files in {place} any more", "start the unload again, without resume"
+    )
+
+
 class EarlierRuns:
     """The finished runs at the places of a run.
 
-    Raises:
-        OutputFailed: A manifest is damaged, or its run also has files at other places.
+    Raises OutputFailed if a manifest is damaged, or its run also has files at other places.
     """
 
     def __init__(self, storage: Storage, places: Sequence[str], read_index: ReadIndex) -> None:

@@ -39,9 +39,7 @@ _PLAIN_BYTES = 64 * 1024
 class Stream:
     """Standard output or a named pipe, taken by one run; made without opening anything.
 
-    Args:
-        name: The path of the pipe, or the name of standard output in messages.
-        is_pipe: It is a named pipe.
+    `name` is the path of the pipe, or the name of standard output in messages.
     """
 
     def __init__(self, name: str, *, is_pipe: bool) -> None:
@@ -71,11 +69,10 @@ class Stream:
 
         A wait of 0 seconds has no limit: `open_seconds` for a program that opens the pipe,
         `stall_seconds` while the reader takes nothing at the end. `stop` is asked several times a
-        second; True ends each wait with Interrupted. `notify` takes messages for the user
-        meanwhile.
+        second; True ends each wait with Interrupted. `notify` takes messages for the user.
 
-        Raises OutputFailed if it is not a named pipe, if no program opened it in time, or if it
-        cannot be opened.
+        Raises OutputFailed if it is not a named pipe, no program opened it in time, or it cannot be
+        opened.
         """
         self._stall_seconds, self._stop = stall_seconds, stop
         self.begin(self._open_pipe(open_seconds, notify) if self._is_pipe else os.dup(_STDOUT))
@@ -112,18 +109,14 @@ class Stream:
 
     def check(self) -> None:
         """Raise OutputFailed if the reader has gone or the stream refused."""
-        failure = self.failure
-        if failure is None:
+        if self.failure is None:
             return
-        if isinstance(failure, BrokenPipeError):
-            raise OutputFailed(
-                f"the reader of {self._name} ended early, after {self.passed:,} bytes (EPIPE)",
-                f"check why the reader ended, then {FROM_THE_START}",
-            ) from failure
-        raise OutputFailed(
-            f"cannot write to {self._name}: {failure.strerror or failure}",
-            f"fix the cause, then {FROM_THE_START}",
-        ) from failure
+        what, todo = self.failure.strerror or self.failure, "fix the cause"
+        text = f"cannot write to {self._name}: {what}"
+        if isinstance(self.failure, BrokenPipeError):
+            text = f"the reader of {self._name} ended early, after {self.passed:,} bytes (EPIPE)"
+            todo = "check why the reader ended"
+        raise OutputFailed(text, f"{todo}, then {FROM_THE_START}") from self.failure
 
     def finish(self) -> None:
         """Pass the rest on and end the stream; raise an error if the reader has gone or waits."""
@@ -174,26 +167,24 @@ class Stream:
                     f"{self._name} already exists and is not a named pipe",
                     "move it away, or give another name after pipe:",
                 )
-        except FileNotFoundError:
+        except OSError as error:
             try:
+                if not isinstance(error, FileNotFoundError):
+                    raise
                 os.mkfifo(self._name)
                 self._made = os.stat(self._name)
-            except OSError as error:
-                raise _refused(self._name, error) from error
-        except OSError as error:
-            raise _refused(self._name, error) from error
-        shown = False
+            except OSError as refusal:
+                raise _refused(self._name, refusal) from refusal
+        texts = [f"waiting for a reader of {self._name}"]
 
         def waiting() -> None:
-            nonlocal shown
             if self._stop():
                 raise Interrupted(
                     f"stopped by a signal while waiting for a reader of {self._name}",
                     FROM_THE_START,
                 )
-            if not shown:
-                shown = True
-                notify(f"waiting for a reader of {self._name}")
+            while texts:
+                notify(texts.pop())
 
         return open_for_reader(self._name, seconds, waiting)
 
@@ -218,19 +209,17 @@ class Stream:
         outgoing.register(self._target, select.POLLOUT)
         while not self._is_broken_off:
             events = dict(incoming.poll(_POLL_MILLISECONDS))
-            self._check_reader(events.get(self._target, 0))
-            if events.get(self._source, 0) & select.POLLIN:
-                ready = dict(outgoing.poll(_POLL_MILLISECONDS)).get(self._target, 0)
-                self._check_reader(ready)
-                if ready & select.POLLOUT:
-                    return True
-            elif events.get(self._source, 0) & select.POLLHUP:
+            is_waiting = events.get(self._source, 0) & select.POLLIN
+            if is_waiting:
+                events |= dict(outgoing.poll(_POLL_MILLISECONDS))
+            target = events.get(self._target, 0)
+            if target & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            if is_waiting and target & select.POLLOUT:
+                return True
+            if not is_waiting and events.get(self._source, 0) & select.POLLHUP:
                 return False
         return False
-
-    def _check_reader(self, events: int) -> None:
-        if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def _pass(self) -> None:
         self._passing = True
@@ -270,10 +259,10 @@ class Stream:
 
 
 def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
-    """Open a named pipe for writing as soon as a program has opened it for reading.
+    """Open a named pipe for writing, without blocking, once a program has opened it for reading.
 
-    `seconds` is the longest wait; 0 sets no limit. `waiting` is called many times a second until
-    then; an error ends the wait. The descriptor does not block and is not inherited.
+    `seconds` is the longest wait; 0 sets no limit. `waiting` is called many times a second; an
+    error of it ends the wait.
     """
     begun = time.monotonic()
     while True:

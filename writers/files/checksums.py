@@ -34,11 +34,7 @@ class Digest(NamedTuple):
 
 
 def open_digest(name: str) -> Digest:
-    """Begin a checksum.
-
-    Raises:
-        FormatError: The checksum does not exist, or the library it needs is not installed.
-    """
+    """Begin a checksum; FormatError if it does not exist, or its library is not installed."""
     if name == "xxh3":
         import xxhash
 
@@ -69,11 +65,7 @@ def open_digest(name: str) -> Digest:
 
 
 def checksum_name(checksum: str) -> str:
-    """Return the name of a checksum `name:hex`.
-
-    Raises:
-        FormatError: It cannot be computed here.
-    """
+    """Return the name of a checksum `name:hex`; FormatError if it cannot be computed here."""
     name = checksum.partition(":")[0]
     if name not in CHECKSUMS:
         raise FormatError(

@@ -25,9 +25,8 @@ _MARGIN_SHARE = 10
 
 
 def free_bytes(directory: str | os.PathLike[str]) -> int | None:
-    """Return the bytes that this user may still write in a directory; None if not known.
-
-    A quota is not seen: only a failed write shows it.
+    """Return the bytes that this user may still write in a directory, quotas aside; None if
+    unknown.
     """
     try:
         status = os.statvfs(directory)
@@ -58,10 +57,9 @@ _listeners: list[Callable[[str], None]] = []
 
 @contextmanager
 def notified_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call a function during each wait inside the context, several times a second.
+    """Call a function several times a second during each wait inside the context.
 
-    Args:
-        listener: Takes the directory on the full disk. Called in the thread that writes.
+    It is called in the thread that writes, with the directory on the full disk.
     """
     _listeners.append(listener)
     try:
@@ -78,10 +76,7 @@ def pause_for_space(directory: Path) -> None:
 
 
 def why_not_direct(directory: str | os.PathLike[str]) -> str | None:
-    """Return why files in a directory cannot be written directly; None if they can.
-
-    It creates an unnamed file there, if possible.
-    """
+    """Return why files in a directory cannot be direct, by an unnamed one; None if they can."""
     try:
         with TemporaryFile(dir=directory, buffering=0) as file:
             if (alignment := direct_alignment(file.fileno())) is not None:

@@ -330,10 +330,8 @@ def _is_at_page(view: memoryview) -> bool:
 class Stream:
     """A pipe, terminal or device: written in order, never synced.
 
-    `put` waits for a slow reader, and `interrupt` ends the wait at any time.
-
-    Args:
-        descriptor: It becomes non-blocking, so nothing else may use it; closed by `close`.
+    `put` waits for a slow reader, and `interrupt` ends the wait at any time. The descriptor becomes
+    non-blocking, and `close` closes it.
     """
 
     is_regular = False

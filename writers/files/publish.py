@@ -151,9 +151,8 @@ def remove_staged(staging: Path, stems: Collection[str]) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two names of one file system, in one step.
-
-    An OSError means that the file system cannot, one is a mount point, or this user may not.
+    """Exchange two names in one step; OSError if the file system cannot, or a name is a mount
+    point.
     """
     _renameat2(one, other, _RENAME_EXCHANGE)
 

@@ -66,10 +66,7 @@ def arrow_stream(file: Readable) -> Any:
 
 
 def decrypted(file: Readable, encryption: Encryption) -> Readable:
-    """Return text as it was before it was encrypted; other files are returned as they are.
-
-    Parquet is decrypted by its reader.
-    """
+    """Return text as it was before it was encrypted; Parquet is decrypted by its reader."""
     if not encryption.recipients:
         return file
 
@@ -169,10 +166,7 @@ def _count_parquet(path: Readable, encryption: Encryption, check: Callable[[], N
 
 
 def parquet_batches(file: Any) -> Iterator[Any]:
-    """Yield the rows of a `pyarrow.parquet.ParquetFile`, each row group separately.
-
-    Otherwise a batch would have 65,536 rows of any width.
-    """
+    """Yield the rows of a file by row groups: a batch would have 65,536 rows of any width."""
     for group in range(file.num_row_groups):
         yield from file.iter_batches(row_groups=[group])
 
@@ -231,7 +225,7 @@ def _count_prefixed(
     end = encoding.encode(text.eol)
     prefix_bytes = len(encoding.encode("0" * digits))
     records = 0
-    with io.BufferedReader(_Raw(decompressed(path, compression)), _CHUNK_BYTES) as file:
+    with io.BufferedReader(decompressed(path, compression), _CHUNK_BYTES) as file:
         file.read(len(encoding.preamble))
         while prefix := file.read(prefix_bytes):
             check()
@@ -252,7 +246,7 @@ def count_fixed(
     end = encoding.encode(text.eol)
     size = last.start + last.width + len(end)
     records = 0
-    with io.BufferedReader(_Raw(decompressed(path, compression)), _CHUNK_BYTES) as file:
+    with io.BufferedReader(decompressed(path, compression), _CHUNK_BYTES) as file:
         file.read(len(encoding.preamble))
         while chunk := file.read(max(1, _CHUNK_BYTES // size) * size):
             check()
@@ -343,22 +337,3 @@ def decompressed(path: Readable, compression: Compression) -> Any:
     if compression.codec == "none":
         return file
     return pa.CompressedInputStream(file, compression.codec)
-
-
-class _Raw(io.RawIOBase):
-    """Any object with `read` as a raw stream, so that the standard library can buffer it."""
-
-    def __init__(self, inner: IO[bytes]) -> None:
-        self._inner = inner
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._inner.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._inner.close()
-        super().close()

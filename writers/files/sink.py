@@ -57,9 +57,8 @@ _ABORT_SECONDS = 10.0
 
 
 class Buffer:
-    """Memory for the writing thread, filled from its start.
-
-    It is anonymous and starts at a page. The kernel allocates it while it is filled.
+    """Anonymous memory from a page on for the writing thread; the kernel allocates it as it is
+    filled.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -260,8 +259,7 @@ class Sink:
     def close(self) -> tuple[int, str]:
         """Write the rest and sync; return the size of the file and its checksum, `name:hex`.
 
-        Raises:
-            WriteError: The destination failed; the file is removed then.
+        After a WriteError the file is removed.
         """
         try:
             self._hand_over()
@@ -476,8 +474,8 @@ def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: b
 class StagedFiles:
     """Opens one file after the other, and records the written files.
 
-    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` and so on if the output
-    has a file size. The first file is opened immediately, so that a unit without rows has a file.
+    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` with a file size. The
+    first file is opened immediately, so that a unit without rows has a file.
     """
 
     def __init__(

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -39,17 +38,14 @@ START_WRITING = 2  # SYNC_FILE_RANGE_WRITE, sync_file_range(2)
 Wanted = int | Path
 """An open file by its descriptor, or a directory by its path."""
 
-_Syncs = tuple[deque[Wanted], dict[Wanted, Exception]]
-"""What several threads divide among themselves, and the errors."""
-
 Steps = Generator[Sequence[Wanted], None, T]
 """An act. The error of a sync is raised at its `yield`."""
 
 
 def opened_for_sync(path: Path, opened: ExitStack) -> int:
-    """Open a file that another process has written; return its descriptor, which `opened` closes.
+    """Open a file that another process has written, until `opened` ends; WriteError if it cannot.
 
-    Its sync reports an error of the earlier writes that was not reported before. Raises WriteError.
+    Its sync reports an error of the earlier writes that was not reported before.
     """
     try:
         descriptor = open_regular(path)
@@ -108,51 +104,28 @@ class SyncThreads:
     """
 
     def __init__(self) -> None:
-        self._given: queue.SimpleQueue[_Syncs | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._others = ThreadPoolExecutor(_AT_A_TIME - 1, thread_name_prefix="syncing")
 
     def __enter__(self) -> SyncThreads:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for _ in self._threads:
-            self._given.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._others.shutdown()
 
     def sync(self, wanted: Collection[Wanted]) -> dict[Wanted, Exception]:
+        """Sync all; return the errors."""
         for each in wanted:
             if isinstance(each, int):
                 start_writing(each)
         left, failed = deque(wanted), dict[Wanted, Exception]()
-        others = self._start(min(_AT_A_TIME, len(wanted)) - 1)
-        for _ in range(others):
-            self._given.put((left, failed))
+        helping = []
+        # The system may refuse a thread.
+        with suppress(RuntimeError):
+            for _ in range(min(_AT_A_TIME, len(wanted)) - 1):
+                helping.append(self._others.submit(_sync_all, left, failed))
         _sync_all(left, failed)
-        for _ in range(others):
-            self._done.get()
+        wait(helping)
         return failed
-
-    def _start(self, count: int) -> int:
-        """Start threads up to `count`, or fewer if the system refuses; return their number."""
-        while len(self._threads) < count:
-            thread = threading.Thread(target=self._work, name="syncing", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                break
-            self._threads.append(thread)
-        return max(0, min(count, len(self._threads)))
-
-    def _work(self) -> None:
-        while (syncs := self._given.get()) is not None:
-            try:
-                _sync_all(*syncs)
-            finally:
-                # Also after an error: the caller waits for this.
-                self._done.put(None)
 
 
 def _sync_all(left: deque[Wanted], failed: dict[Wanted, Exception]) -> None:
@@ -188,10 +161,9 @@ def sync(wanted: Wanted) -> None:
 
 
 def start_writing(descriptor: int) -> None:
-    """Let the kernel begin to write a file, without a wait.
+    """Let the kernel begin to write a file, without a wait; the sync that follows reports errors.
 
-    Otherwise each of many small files would begin a transaction of the file system at its sync. The
-    sync that follows reports errors.
+    Otherwise each of many small files would begin a transaction of the file system at its sync.
     """
     call = sync_file_range()
     if call is not None:

@@ -63,10 +63,21 @@ def _opened(store: Location, _: int) -> Any:
                 "install it with: pip install 'unloader[cloud]'.",
             )
     from obstore import exceptions
+    from obstore import store as stores
 
-    make = {"s3": _s3, "gs": _gs, "az": _az}[store.scheme]
+    endpoint = s3_endpoint(store) if store.scheme == "s3" else store.option("endpoint")
     try:
-        return make(store)
+        if store.scheme == "s3":
+            return _s3(store, endpoint)
+        if store.scheme == "az":
+            config: Any = {"account_name": store.option("account"), "endpoint": endpoint}
+            config = {name: value for name, value in config.items() if value}
+            return stores.AzureStore(store.bucket, config=config, **_settings(endpoint))
+        host = os.environ.get("STORAGE_EMULATOR_HOST", "")
+        endpoint = endpoint or (host if not host or "://" in host else f"http://{host}")
+        # Another server with this protocol does not know Google's accounts.
+        config = {"base_url": endpoint, "skip_signature": True} if endpoint else {}
+        return stores.GCSStore(store.bucket, config=config, **_settings(endpoint))
     except (exceptions.BaseError, ValueError) as error:
         what = str(error).partition("\n")[0][:300]
         raise FormatError(
@@ -94,10 +105,9 @@ _OWN_CHAIN = (
 account, or a container's role."""
 
 
-def _s3(store: Location) -> Any:
+def _s3(store: Location, endpoint: str) -> Any:
     from obstore.store import S3Store
 
-    endpoint = s3_endpoint(store)
     config: Any = {"virtual_hosted_style_request": addressing(store) == "virtual"}
     if endpoint:
         config["endpoint"] = endpoint
@@ -122,26 +132,6 @@ def _s3(store: Location) -> Any:
     return S3Store(store.bucket, config=config, **more)
 
 
-def _gs(store: Location) -> Any:
-    from obstore.store import GCSStore
-
-    host = os.environ.get("STORAGE_EMULATOR_HOST", "")
-    emulator = host if not host or "://" in host else f"http://{host}"
-    endpoint = store.option("endpoint") or emulator
-    # Another server with this protocol does not know Google's accounts.
-    config: Any = {"base_url": endpoint, "skip_signature": True} if endpoint else {}
-    return GCSStore(store.bucket, config=config, **_settings(endpoint))
-
-
-def _az(store: Location) -> Any:
-    from obstore.store import AzureStore
-
-    endpoint = store.option("endpoint")
-    config: Any = {"account_name": store.option("account"), "endpoint": endpoint}
-    config = {name: value for name, value in config.items() if value}
-    return AzureStore(store.bucket, config=config, **_settings(endpoint))
-
-
 class Found(NamedTuple):
     """An object of a listing."""
 
@@ -152,12 +142,9 @@ class Found(NamedTuple):
 class Bucket:
     """The objects of the bucket that a location is in; all keys begin at its root.
 
-    Methods that read raise FileNotFoundError if an object does not exist, and another OSError if
-    the store refuses or fails. Methods that write raise StoreFailed, which is a WriteError; the
-    object may be written nevertheless.
-
-    Raises:
-        FormatError: The library, or an option that the store needs, is missing.
+    Methods that read raise FileNotFoundError or another OSError. Methods that write raise
+    StoreFailed, a WriteError; the object may be written nevertheless. A FormatError: the library,
+    or an option that the store needs, is missing.
     """
 
     def __init__(self, location: Location) -> None:
@@ -270,10 +257,7 @@ class Bucket:
             raise self.failed("write", key, error) from None
 
     def within(self, prefix: str) -> list[Found]:
-        """Return all objects whose keys begin with a prefix, in the order of their keys.
-
-        A prefix is empty, or has a slash at its end.
-        """
+        """Return the objects below a prefix, empty or with a slash at its end, in order of keys."""
         with self._reading(prefix):
             found = [
                 Found(each["path"], each["size"])
@@ -291,10 +275,7 @@ class Bucket:
         return sorted(levels), sorted(each for each in objects if each.key.startswith(prefix))
 
     def copy(self, source: str, size: int, target: str) -> None:
-        """Copy an object of `size` bytes to another key, which may exist, within the store.
-
-        Raises FileNotFoundError if the object does not exist any more.
-        """
+        """Copy an object within the store, over another one too; FileNotFoundError without it."""
         special = self.location.option("storage_class") or self.location.tags
         if self.location.scheme == "s3" and (special or size > _LARGEST_COPY_BYTES):
             copy_large(self.location, source, target)
@@ -372,13 +353,9 @@ def together(act: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 class _Pieces(io.RawIOBase):
-    """An object that is read piece by piece, from any position.
+    """An object of `size` bytes, read with `piece(start, end)` from any position.
 
     All pieces are of one version of it, which obstore's own reader does not promise.
-
-    Args:
-        size: Of the object.
-        piece: Returns the bytes from one position to another.
     """
 
     def __init__(self, size: int, piece: Callable[[int, int], bytes]) -> None:

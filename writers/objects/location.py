@@ -54,8 +54,7 @@ class Location(Struct, frozen=True, kw_only=True, order=True):
     def parse(cls, text: str) -> Location:
         """Return the location that a text means.
 
-        Raises:
-            FormatError: The text is wrong or contains credentials, which the error does not repeat.
+        A FormatError, which does not repeat the text: it is wrong or contains credentials.
         """
         return _parsed(text)
 

@@ -53,12 +53,10 @@ def _check_size(location: Location, size: int, part_bytes: int) -> None:
 
 
 class Upload:
-    """An `OpenFile` in an object store.
+    """An `OpenFile` in an object store; an existing object is replaced at the end.
 
-    Args:
-        location: Of the object; an existing object is replaced at the end.
-        buffer_bytes: Of the output; a part has at least as much.
-        in_flight: Parts that are sent at the same time. One more is held in memory.
+    A part has at least `buffer_bytes`. `in_flight` parts are sent at the same time; one more is
+    held in memory.
     """
 
     is_regular = False

@@ -46,8 +46,7 @@ _HOLDER = Decoder(Holder)
 def owners_for(*directories: Path) -> frozenset[int]:
     """Return the users whose records are trusted in these directories.
 
-    In a directory that all users may write to, such as /tmp, any user can make a file that looks
-    like a record.
+    In a directory such as /tmp any user can make a file that looks like a record.
     """
     users = {os.geteuid(), 0}
     for directory in directories:
@@ -99,10 +98,7 @@ def take_lock(room: Path, *, create: bool = True) -> int | None:
 
 
 def is_locked(room: Path) -> bool:
-    """Return whether a process holds a `_run`, on this machine or on one that the lock reaches.
-
-    A user who may only read it can ask too. A run that starts meanwhile tries again.
-    """
+    """Return whether a process that the lock reaches holds a `_run`; a reader may ask too."""
     try:
         descriptor = open_regular(room / LOCK)
     except FileNotFoundError:
@@ -124,11 +120,7 @@ def holder_of(room: Path, owners: Collection[int]) -> Holder:
 
 
 def read_holder(room: Path) -> Holder:
-    """Return the run that a `_run` belongs to, as far as its lock records it.
-
-    Raises:
-        OSError: The lock exists and cannot be read. The run must not be guessed.
-    """
+    """Return the run of a `_run`, as its lock records it; an unreadable lock is an OSError."""
     try:
         return _HOLDER.decode(read_regular(room / LOCK).partition(b"\n")[0])
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
@@ -206,9 +198,7 @@ def read_record(room: Path, name: str) -> bytes:
 def replace_status(room: int, data: bytes) -> None:
     """Replace the status record in a `_run`; readers see the old one or the new one.
 
-    Args:
-        room: A descriptor: the `_run` has another path after an exchange of directories.
-        data: The record.
+    `room` is a descriptor: the `_run` has another path after an exchange of directories.
     """
     staged = f"{STATUS}{PART_SUFFIX}"
     try:

@@ -116,10 +116,7 @@ def strangers(room: Path) -> tuple[Path, ...]:
 
 
 def remove_room(room: Path) -> None:
-    """Remove a `_run`, except files that no run has written; never raises.
-
-    The lock is removed last, so that an interrupted removal is recognised.
-    """
+    """Remove a `_run`, the lock last, except files that no run has written; never raises."""
     remove_bulk(room)
     with suppress(OSError):
         os.unlink(f"{room}/{LOCK}")
@@ -318,10 +315,7 @@ class Publication(
         return [room for room in (share.room, share.beside / RUN) if self.holds(room)]
 
     def has_twin(self, share: Share) -> bool:
-        """Return whether a directory's twin exists and was not made by another user.
-
-        It may have been given the directory's owner.
-        """
+        """Return whether a directory's twin exists, and belongs to a trusted user or its owner."""
         return is_of(share.beside, self.owners | owners_for(share.directory))
 
 
@@ -352,10 +346,7 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
 
 
 def twin_name(directory: Path, run_id: str) -> str:
-    """Return the name of the twin of a directory; empty if such a name would be too long.
-
-    Readers of whole directories pass over names that begin with a dot.
-    """
+    """Return the name of a directory's twin, hidden from readers; empty if it would be too long."""
     name = f".{directory.name}{TWIN}{run_id}"
     return name if len(os.fsencode(name)) <= _LONGEST_NAME else ""
 
@@ -512,7 +503,7 @@ def _against_exchange(share: Share) -> str:
 def _gather(publication: Publication, share: Share) -> None:
     """Move everything out of a twin that has not been exchanged, and remove it.
 
-    A file that is still staged has never been in the twin: a file with its name there is foreign.
+    A file in it with the name of a file that is still staged is foreign.
     """
     if not publication.has_twin(share):
         return

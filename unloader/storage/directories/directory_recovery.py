@@ -52,12 +52,9 @@ from writers.files.syncing import alone
 
 
 def complete(*directories: Path) -> tuple[Completed, ...]:
-    """Complete interrupted publications into directories; return their runs.
+    """Complete interrupted publications of dead runs into directories; return their runs.
 
-    A run that is still publishing is left alone.
-
-    Raises:
-        OutputFailed: One cannot be completed; everything is as it was, and a later try may succeed.
+    After an OutputFailed everything is as it was, and a later try may succeed.
     """
     found, finished = [], set()
     for directory in directories:
@@ -154,10 +151,9 @@ def sweep(directory: Path) -> None:
 
 
 def _clear_finished(here: Path) -> None:
-    """Remove the rest of a finished run that died while it cleared its directory; never raises.
+    """Remove the `_run` and the twins that a run left as it cleared its directory; never raises.
 
-    The rest is at most a `_run` with its lock, and twins with no more than that. A user who may not
-    change them leaves them.
+    The `_run` has no more than its lock. A user who may not change them leaves them.
     """
     room, owners = here / RUN, owners_for(here)
     with suppress(OSError):

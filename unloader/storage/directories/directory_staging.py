@@ -54,6 +54,8 @@ from unloader.storage.storage_protocol import (
     STATUS,
     Holder,
     Leftover,
+    held,
+    no_files,
 )
 from writers.errors import WriteError
 from writers.files.regular import open_regular
@@ -176,15 +178,6 @@ def foreign_link(path: Path) -> Path | None:
     return None
 
 
-def held(path: Path) -> OutputFailed:
-    """Return the error for a directory that another run is writing to."""
-    who = read_holder(path / RUN).text()
-    return OutputFailed(
-        f"another run is writing to {path}{who and f': {who}'}",
-        f"look at that run with: unloader status {path}; or choose another --to",
-    )
-
-
 def foreign(path: Path) -> OutputFailed:
     """Return the error for a path that another user may have made to mislead a run."""
     return OutputFailed(
@@ -202,14 +195,9 @@ def refused(verb: str, path: Path, why: str) -> OutputFailed:
 
 
 class RunDirectory:
-    """One directory, taken by one run until `close`; it is made where needed.
+    """One directory, taken by one run until `close`; it is made where needed, with `access`.
 
-    Args:
-        path: The directory.
-        access: Permissions and owner of the directories that are made; None is the system's.
-
-    Raises:
-        OutputFailed: It cannot be made or written, or another run is using it.
+    Raises OutputFailed if it cannot be made or written, or another run is using it.
     """
 
     def __init__(self, path: Path, access: Access | None) -> None:
@@ -272,7 +260,7 @@ class RunDirectory:
                     f"another run was writing to {path} until now", "start again"
                 ) from None
             if lock is None:
-                raise held(path)
+                raise held(str(path), read_holder(self.room))
             self._lock = lock
             undo.callback(os.close, lock)
             if not self.made_room:
@@ -310,10 +298,7 @@ class RunDirectory:
         here = read_holder(self.room).run_id == holder.run_id
         record = b"" if here else read_record(self.room, RUN_RECORD)
         if not here and not (is_record_of_it and is_record_of_it(record)):
-            raise OutputFailed(
-                f"run {holder.run_id} has no files in {self.path} any more",
-                "start the unload again, without resume",
-            )
+            raise no_files(holder.run_id, str(self.path))
         flat = self._access is None and not os.path.lexists(self.staged)
         self._record(holder, flat=flat, durable=True)
 
@@ -383,10 +368,7 @@ class RunDirectory:
                 made.rmdir()
 
     def leave_remains(self) -> None:
-        """Remove the status and the empty directories of a run whose records were removed.
-
-        A removal by another process leaves them if the run writes a file meanwhile.
-        """
+        """Remove what a run has written after another process removed its records."""
         if is_removed(self.room):
             with suppress(OSError):
                 os.unlink(self.room / STATUS)
@@ -436,11 +418,8 @@ class Journal:
         self._files += files
 
     def append(self, line: bytes) -> None:
-        """Append a line.
-
-        Raises:
-            OSError: The file system refused it, or the sync of an earlier line. A line that was
-                written in part is removed.
+        """Append a line, or none of it; OSError of the file system, or of the sync of an earlier
+        line.
         """
         if self._error is not None:
             raise self._error
@@ -471,8 +450,7 @@ class Journal:
     def rest(self) -> None:
         """Sync nothing until the next line, because another record replaces the lines.
 
-        Raises:
-            OSError: Files that the lines name could not be synced. They are removed.
+        An OSError means that files of the lines could not be synced, and were removed.
         """
         self._forget_timer()
         if self._lost is not None:
@@ -504,10 +482,7 @@ class Journal:
                 self._next = time.monotonic() + _SYNC_SECONDS
 
     def _sync_lines(self) -> None:
-        """Sync the files that the lines name, and the ways to them, then the lines.
-
-        The journal keeps an error, and the next append raises it.
-        """
+        """Sync the files that the lines name, the ways to them, then the lines; keep an error."""
         files, self._files = self._files, []
         try:
             try:
@@ -539,10 +514,7 @@ class Journal:
 
 
 def remove_unsynced(files: Iterable[Path]) -> None:
-    """Remove staged files whose sync failed.
-
-    Their next sync would succeed even if the disk does not have them.
-    """
+    """Remove staged files whose sync failed: the next one would succeed without their bytes."""
     for path in files:
         with suppress(OSError):
             path.unlink()

@@ -23,6 +23,7 @@ from unloader.storage.directories.directory_lock import (
     is_of,
     lives_elsewhere,
     owners_for,
+    read_holder,
     read_record,
     read_requests,
 )
@@ -48,7 +49,6 @@ from unloader.storage.directories.directory_staging import (
     RunDirectory,
     foreign,
     foreign_link,
-    held,
     refused,
     remove_unsynced,
 )
@@ -72,6 +72,7 @@ from unloader.storage.storage_protocol import (
     RunStorage,
     Storage,
     WhoWasHere,
+    held,
     not_free,
 )
 from writers.errors import WriteError
@@ -351,11 +352,7 @@ class RunDirectories(RunStorage):
         return Publication(run_id=self._me.run_id, shares=tuple(shares), owners=owners)
 
     def _take_back(self, publication: Publication, error: BaseException) -> None:
-        """Undo a publication after an error.
-
-        Raises:
-            OutputFailed: It cannot be undone; the record stays, so that it can be completed.
-        """
+        """Undo a publication after an error; OutputFailed if the record stays, to be completed."""
         try:
             # The record shows which directories got their files one by one after all.
             rooms = (publication.home.room, publication.home.beside / RUN)
@@ -409,7 +406,7 @@ class LocalDirectories(Storage):
                 if not is_of(room, owners_for(path)):
                     return foreign(room)
                 if is_locked(room) or lives_elsewhere(room):
-                    return held(path)
+                    return held(place, read_holder(room))
             return None if overwrite else not_free(place, os.listdir(path))
         except OSError as error:
             return refused("prepare", path, error.strerror or str(error))

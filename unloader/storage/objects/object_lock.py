@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects.object_staging import Room
-from unloader.storage.storage_protocol import Holder, boot_id
+from unloader.storage.storage_protocol import Holder, boot_id, held
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.objects.location import Location
 
@@ -107,8 +107,7 @@ def _started(pid: int) -> str:
 class Lock:
     """The lock of one place.
 
-    Methods raise OutputFailed if another process holds the lock, and WriteError or OSError if the
-    store refuses or fails.
+    Methods raise OutputFailed if another process holds it, else WriteError or OSError of the store.
     """
 
     def __init__(self, room: Room, holder: ObjectHolder) -> None:
@@ -133,7 +132,7 @@ class Lock:
                     f"another run was writing to {self.room.name} until now", "start again"
                 ) from None
             if is_alive(self.room, seen[0]):
-                raise held(self.room, seen[0]) from None
+                raise held(self.room.name, seen[0]) from None
             self.take_over(*seen)
             return
         if bucket.location in _obeying:
@@ -158,7 +157,7 @@ class Lock:
         try:
             self._replace(self.holder, version)
         except Superseded:
-            raise held(self.room, found) from None
+            raise held(self.room.name, found) from None
         self.before = found
 
     def _replace(self, holder: ObjectHolder, version: object) -> None:
@@ -216,14 +215,6 @@ class Lock:
         """Record that the process has ended its work, as far as the store permits."""
         with suppress(OutputFailed, WriteError):
             self.renew(is_released=True)
-
-
-def held(room: Room, holder: ObjectHolder) -> OutputFailed:
-    """Return the error for a place that another run is writing to."""
-    return OutputFailed(
-        f"another run is writing to {room.name}: {holder.text()}",
-        f"look at that run with: unloader status '{room.name}'; or choose another --to",
-    )
 
 
 def read_lock(room: Room) -> tuple[ObjectHolder, object] | None:

@@ -90,8 +90,7 @@ def new_publication(
 ) -> Publication:
     """Return the publication of these files, after a check that it is possible.
 
-    Raises WriteError if a staged file or an upload is missing, or a final name is in use or given
-    twice.
+    A WriteError: a file or an upload is missing, or a final name is in use or given twice.
     """
     files: list[Placed] = []
     for number, room in enumerate(rooms):

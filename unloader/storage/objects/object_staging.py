@@ -227,10 +227,8 @@ def abort_uploads(
 ) -> int:
     """Abort the unfinished uploads of runs at a place, or only count them; return their number.
 
-    Uploads to final names that match one of the patterns `names` belong to runs. `kept` has the ids
-    of uploads that stay.
-
-    Only S3 lists them. Azure drops such parts after a week, Google by a rule of the bucket.
+    Uploads to final names that match one of the patterns `names` belong to runs; `kept` has ids
+    that stay. Only S3 lists them: Azure drops parts after a week, Google by a rule of the bucket.
     """
     if room.location.scheme != "s3":
         return 0

@@ -13,7 +13,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.objects.object_lock import Lock, ObjectHolder, held, is_alive, read_lock
+from unloader.storage.objects.object_lock import Lock, ObjectHolder, is_alive, read_lock
 from unloader.storage.objects.object_publishing import (
     carry_out,
     is_published,
@@ -46,6 +46,8 @@ from unloader.storage.storage_protocol import (
     RunStorage,
     Storage,
     WhoWasHere,
+    held,
+    no_files,
     not_free,
 )
 from writers.errors import WriteError
@@ -164,10 +166,7 @@ class ObjectRun(RunStorage):
             is_its_record = claim.is_record_of_it
             if not here and not (is_its_record and is_its_record(self.recorded(RUN_RECORD))):
                 # The lock goes back to the run that is there.
-                raise OutputFailed(
-                    f"run {claim.run_id} has no files in {lock.room.name} any more",
-                    "start the unload again, without resume",
-                )
+                raise no_files(claim.run_id, lock.room.name)
             abort_uploads(lock.room, ())
             for name in (STATUS, REQUESTS):
                 lock.room.bucket.delete([lock.room.record(self._folder, name)])
@@ -332,7 +331,7 @@ class ObjectRun(RunStorage):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove all that is left in each `_run`, and the locks, the first one last."""
+        """Remove the rest of each `_run`, then the locks, the first lock last."""
         sweep(self._rooms)
         for lock in reversed(self._locks):
             lock.remove()
@@ -360,7 +359,7 @@ class ObjectStorage(Storage):
             with refused("read", room):
                 seen = read_lock(room)
                 if seen is not None and is_alive(room, seen[0]):
-                    return held(room, seen[0])
+                    return held(room.name, seen[0])
                 return None if overwrite else not_free(room.name, room.names())
         except OutputFailed as error:
             return error
