@@ -242,7 +242,7 @@ def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
         return ""
     newest = table.version()
     for version, lines in _commits(address, newest):
-        if any(_is_of(line, run_id) for line in lines):
+        if _has_run(lines, run_id):
             return str(version)
     return f"at most {newest}"
 
@@ -267,9 +267,8 @@ def _commits(address: Address, newest: int) -> Iterator[tuple[int, list[bytes]]]
         yield version, lines
 
 
-def _is_of(line: bytes, run_id: str) -> bool:
-    """Return whether a line of the log is the transaction of a run."""
-    return any(each["appId"] == _transaction(run_id) for each in _actions("txn", [line]))
+def _has_run(lines: Sequence[bytes], run_id: str) -> bool:
+    return any(each["appId"] == _transaction(run_id) for each in _actions("txn", lines))
 
 
 def _actions(kind: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -286,7 +285,7 @@ def _log_of_removed(
     is_known = table.transaction_version(_transaction(run_id)) is not None
     rows, changes, left = None, [], dict(gone)
     for version, lines in _commits(address, table.version()):
-        if any(_is_of(line, run_id) for line in lines):
+        if _has_run(lines, run_id):
             rows = _total([_rows_in(each) for each in _actions("add", lines)])
             break
         removed = {unquote(each["path"]): each for each in _actions("remove", lines)}

@@ -64,6 +64,21 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
     assert table is not None
     if not is_own and (known := receipt(place)):
         return Committed(snapshot=known, is_new=False)
+    # The table records these properties of the run.
+    snapshot, source = manifest.snapshot, manifest.table
+    properties = {
+        RUN_ID: manifest.run_id,
+        "unloader.version": manifest.unloader_version,
+        "unloader.source-kind": manifest.source.kind,
+        "unloader.source": manifest.source.location,
+        "unloader.table": ""
+        if source is None
+        else ".".join(filter(None, (source.schema, source.name))),
+        "unloader.snapshot-kind": "" if snapshot is None else snapshot.kind,
+        "unloader.snapshot": "" if snapshot is None else str(snapshot.value),
+        "unloader.plan-digest": manifest.plan.digest,
+        "unloader.rows": str(manifest.totals.rows),
+    }
     commit = Commit(
         run_id=manifest.run_id,
         table=table,
@@ -71,10 +86,24 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
             NewFile(path=f"{table.files}/{name}", rows=file.rows, bytes=file.bytes)
             for name, file in manifest.files.items()
         ),
-        properties=_properties(manifest),
+        properties={key: value for key, value in properties.items() if value},
         is_own=is_own,
     )
-    _check_files(manifest, place)
+    # The files are there, of the size that they were written with.
+    for name, file in manifest.files.items():
+        try:
+            size = storage_at(place).size(place, name)
+        except OSError as error:
+            raise OutputFailed(
+                f"cannot see a file of run {manifest.run_id} in {place}: {error}",
+                "find out which program removed it, and run again",
+            ) from error
+        if size != file.bytes:
+            raise OutputFailed(
+                f"{name} of run {manifest.run_id} in {place} has {size} bytes instead of "
+                f"{file.bytes}",
+                "find out which program changed it, and run again",
+            )
     _leave(place, SIGN, ObjectHolder.here(manifest.run_id, (place,)).to_bytes())
     try:
         done = committed_once(lake_format(table.kind), commit)
@@ -117,48 +146,10 @@ def receipt(place: str) -> str:
         return ""
 
 
-def _check_files(manifest: Manifest, place: str) -> None:
-    """Check that the files are there, of the size that they were written with."""
-    storage = storage_at(place)
-    for name, file in manifest.files.items():
-        try:
-            size = storage.size(place, name)
-        except OSError as error:
-            raise OutputFailed(
-                f"cannot see a file of run {manifest.run_id} in {place}: {error}",
-                "find out which program removed it, and run again",
-            ) from error
-        if size != file.bytes:
-            raise OutputFailed(
-                f"{name} of run {manifest.run_id} in {place} has {size} bytes instead of "
-                f"{file.bytes}",
-                "find out which program changed it, and run again",
-            )
-
-
 def _leave(place: str, name: str, data: bytes) -> None:
     # Nothing depends on it alone.
     with suppress(FileExistsError, WriteError, OSError):
         storage_at(place).put_new(place, name, data)
-
-
-def _properties(manifest: Manifest) -> dict[str, str]:
-    """Return the properties of a run that the table records."""
-    snapshot, table = manifest.snapshot, manifest.table
-    found = {
-        RUN_ID: manifest.run_id,
-        "unloader.version": manifest.unloader_version,
-        "unloader.source-kind": manifest.source.kind,
-        "unloader.source": manifest.source.location,
-        "unloader.table": ""
-        if table is None
-        else ".".join(filter(None, (table.schema, table.name))),
-        "unloader.snapshot-kind": "" if snapshot is None else snapshot.kind,
-        "unloader.snapshot": "" if snapshot is None else str(snapshot.value),
-        "unloader.plan-digest": manifest.plan.digest,
-        "unloader.rows": str(manifest.totals.rows),
-    }
-    return {key: value for key, value in found.items() if value}
 
 
 def homes(name: str) -> tuple[str, ...]:
@@ -241,28 +232,25 @@ def removed(place: str, *, dry_run: bool) -> Cleaning | None:
         files=len(manifest.files),
         bytes=manifest.totals.bytes,
     )
-    if not dry_run:
-        # The manifest first: without it no process can commit the files any more.
-        _remove(place, (MANIFEST, *manifest.files, SIGN, RECEIPT))
-    return Cleaning(dry_run=dry_run, completed=(), removed=(left,))
-
-
-def _remove(place: str, names: tuple[str, ...]) -> None:
-    if is_location(place):
+    # The manifest first: without it no process can commit the files any more.
+    names = (MANIFEST, *manifest.files, SIGN, RECEIPT)
+    if not dry_run and is_location(place):
         room = Room(place)
         for part in (names[:1], names[1:]):
             room.bucket.delete(room.final(name) for name in part)
-        return
-    try:
-        for name in names:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(place, name))
+    elif not dry_run:
+        try:
+            for name in names:
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(place, name))
+        except OSError as error:
+            raise OutputFailed(
+                f"cannot remove the files of a run in {place}: {error}",
+                "check the permissions there",
+            ) from error
         with suppress(OSError):
-            os.rmdir(place)  # Something else may lie there.
-    except OSError as error:
-        raise OutputFailed(
-            f"cannot remove the files of a run in {place}: {error}", "check the permissions there"
-        ) from error
+            os.rmdir(place)  # It may contain something else.
+    return Cleaning(dry_run=dry_run, completed=(), removed=(left,))
 
 
 def _format_of(name: str) -> LakeFormat:

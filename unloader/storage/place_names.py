@@ -38,7 +38,6 @@ def destination_kind(destinations: tuple[str, ...]) -> Kind:
 
 
 def is_kept(destinations: tuple[str, ...]) -> bool:
-    """Return whether the destination keeps the output."""
     return destination_kind(destinations) in KEPT
 
 
@@ -70,7 +69,6 @@ def overlapping(paths: Sequence[PurePath]) -> tuple[int, int] | None:
 
 
 def two_are_one(first: str, second: str, *, same: bool) -> str:
-    """Return the message for two overlapping directories."""
     if same:
         return f"--to names the same directory twice: {first} and {second}"
     inner, outer = sorted((first, second), key=lambda path: len(PurePath(path).parts), reverse=True)
@@ -85,7 +83,6 @@ AnyPlace = str | PlacePath
 
 
 def path_of(place: AnyPlace) -> PlacePath:
-    """Return a place as a path."""
     if isinstance(place, Location):
         return place
     text = os.fspath(place)

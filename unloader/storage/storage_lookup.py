@@ -21,7 +21,6 @@ _VISIBLE_SECONDS = 5.0
 
 
 def storage_at(place: str) -> Storage:
-    """Return the storage of a place of `--to`."""
     if is_location(place):
         from unloader.storage.objects.object_storage import ObjectStorage
 
@@ -31,7 +30,6 @@ def storage_at(place: str) -> Storage:
 
 
 def unreadable(place: str, error: OSError) -> OutputFailed:
-    """Return the error for a file of a dead run that cannot be read."""
     named = f"{error.filename}: " if error.filename else ""
     return OutputFailed(
         f"cannot read what a run left in {place}: {named}{error.strerror or error}",

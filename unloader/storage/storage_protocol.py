@@ -97,7 +97,6 @@ class Holder(Struct, frozen=True, kw_only=True):
         return " ".join((self.run_id, str(self.pid), self.boot_id, self.since))
 
     def text(self) -> str:
-        """Return the known fields for a message."""
         fields = (
             ("run", self.run_id),
             ("on", self.host),
@@ -211,11 +210,9 @@ class Leftover(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no work is lost with it."""
         return not (self.units or self.files)
 
     def text(self) -> str:
-        """Return a description for a message."""
         run = f"run {self.run_id}" if self.run_id else "an earlier run"
         return (
             f"the unpublished files of {run} in {self.directory}: "
@@ -256,7 +253,6 @@ class Cleaning(Struct, frozen=True, kw_only=True):
     """Paths in a `_run` that no run has written; they are never removed."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer of the command."""
         return {
             "dry_run": self.dry_run,
             "completed": list(self.completed),
@@ -332,8 +328,7 @@ class RunStorage(Protocol):
     def _foreign(self, place: int) -> AbstractSet[str]:
         """Return the names at a place that no earlier run wrote."""
 
-    def staged_file(self, place: int, name: str) -> Readable:
-        """Return a staged file for reading."""
+    def staged_file(self, place: int, name: str) -> Readable: ...
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
         """Compare an upload with its parts in the store; WriteError if they differ."""
@@ -382,7 +377,6 @@ class RunStorage(Protocol):
     def commit(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> tuple[str, ...]:
-        """Do all steps of `committing`."""
         return alone(self.committing(moves, manifest, then))
 
     def abandon(self, manifest: bytes | None) -> None:
@@ -467,8 +461,7 @@ class Storage(Protocol):
             level = inner
         return tuple(sorted(found))
 
-    def read(self, place: str, name: str) -> bytes:
-        """Return a small file with a final name."""
+    def read(self, place: str, name: str) -> bytes: ...
 
     def put_new(self, place: str, name: str, data: bytes) -> None:
         """Write a small file with a final name, as a whole, synced.
@@ -476,8 +469,7 @@ class Storage(Protocol):
         After a FileExistsError the file of that name is unchanged; after a WriteError none exists.
         """
 
-    def size(self, place: str, name: str) -> int:
-        """Return the bytes of a file with a final name."""
+    def size(self, place: str, name: str) -> int: ...
 
     def file(self, place: str, name: str) -> Readable:
         """Return a file with a final name, for reading in pieces."""
@@ -523,7 +515,6 @@ def not_free(place: str, names: Collection[str], *, shared: bool = False) -> Out
 
 
 def held(place: str, holder: Holder) -> OutputFailed:
-    """Return the error for a place that another run is writing to."""
     who = holder.text()
     return OutputFailed(
         f"another run is writing to {place}{who and f': {who}'}",
@@ -532,7 +523,6 @@ def held(place: str, holder: Holder) -> OutputFailed:
 
 
 def no_files(run_id: str, place: str) -> OutputFailed:
-    """Return the error for a run to resume that has left nothing at a place."""
     return OutputFailed(
         f"run {run_id} has no files in {place} any more", "start the unload again, without resume"
     )

@@ -108,7 +108,6 @@ class Stream:
         return waiting[0] + on_its_way + self.passed
 
     def check(self) -> None:
-        """Raise OutputFailed if the reader has gone or the stream refused."""
         if self.failure is None:
             return
         what, todo = self.failure.strerror or self.failure, "fix the cause"
@@ -140,7 +139,6 @@ class Stream:
         self.check()
 
     def break_off(self) -> None:
-        """Pass nothing on any more."""
         self._is_broken_off = True
         if self._thread is not None:
             self._close_entry()

@@ -29,7 +29,6 @@ class Digest(NamedTuple):
     hexdigest: Callable[[], str]
 
     def text(self) -> str:
-        """Return the checksum of all bytes so far: `name:hex`."""
         return f"{self.name}:{self.hexdigest()}"
 
 

@@ -69,7 +69,6 @@ def notified_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def pause_for_space(directory: Path) -> None:
-    """Wait a moment for space in a directory."""
     for listener in tuple(_listeners):
         listener(str(directory))
     time.sleep(_POLL_SECONDS)

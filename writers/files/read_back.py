@@ -205,7 +205,6 @@ def _count_plain(
 
 
 def _first_width(block: bytes, text: TextFormat) -> int:
-    """Return the number of fields of the first record."""
 
     file = io.TextIOWrapper(io.BytesIO(block), encoding="utf-8", newline="")
     limit = csv.field_size_limit(_RECORD_BYTES)

@@ -144,7 +144,11 @@ class Sink:
             age.check_recipients(recipients)
         self._file: OpenFile
         if isinstance(self.path, Location):
-            self._file = _open_object(self.path, buffer_bytes, buffers, held=held)
+            # Imported on use: object stores are an optional extra.
+            from writers.objects.upload import HeldUpload, Upload
+
+            opened = HeldUpload if held else Upload
+            self._file = opened(self.path, buffer_bytes=buffer_bytes, in_flight=buffers)
         else:
             try:
                 self._file = open_file(
@@ -463,14 +467,6 @@ class Sink:
         self._write_seconds += perf_counter() - started
 
 
-def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: bool) -> OpenFile:
-    # Imported on use: object stores are an optional extra.
-    from writers.objects.upload import HeldUpload, Upload
-
-    opened = HeldUpload if held else Upload
-    return opened(location, buffer_bytes=buffer_bytes, in_flight=buffers)
-
-
 class StagedFiles:
     """Opens one file after the other, and records the written files.
 
@@ -513,7 +509,6 @@ class StagedFiles:
         return self._sink is not None
 
     def finish(self, rows: int) -> None:
-        """Sync and close the file being written, which holds `rows` rows."""
         sink = self.sink()
         size, checksum = sink.close()
         name = sink.path.name if sink.upload is None else self._name(len(self._done))
@@ -540,7 +535,9 @@ class StagedFiles:
                 if isinstance(place, Path):
                     place.unlink()
                 else:
-                    _remove_object(place, file.upload)
+                    from writers.objects.upload import remove
+
+                    remove(place, file.upload)
         self._done.clear()
 
     def _name(self, number: int) -> str:
@@ -566,15 +563,6 @@ class StagedFiles:
         if self._sink is not None:
             stages = _sum(stages, self._sink.stages())
         return replace(stages, encode_s=encode_seconds)
-
-
-def _remove_object(location: Location, upload: UncompletedUpload | None) -> None:
-    from writers.objects.upload import remove, remove_upload
-
-    if upload is not None:
-        remove_upload(location, upload.id)
-    else:
-        remove(location)
 
 
 def _sum(some: StageSeconds, more: StageSeconds) -> StageSeconds:

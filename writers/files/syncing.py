@@ -113,7 +113,6 @@ class SyncThreads:
         self._others.shutdown()
 
     def sync(self, wanted: Collection[Wanted]) -> dict[Wanted, Exception]:
-        """Sync all; return the errors."""
         for each in wanted:
             if isinstance(each, int):
                 start_writing(each)

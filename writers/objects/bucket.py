@@ -153,7 +153,6 @@ class Bucket:
         self._marks: dict[str, Any] = {"tags": tags} if (tags := self.location.tags) else {}
 
     def read(self, key: str) -> bytes:
-        """Return a small object."""
         return self.read_version(key)[0]
 
     def read_version(self, key: str) -> tuple[bytes, object]:

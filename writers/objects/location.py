@@ -59,7 +59,6 @@ class Location(Struct, frozen=True, kw_only=True, order=True):
         return _parsed(text)
 
     def option(self, name: str) -> str:
-        """Return an option; empty where it is not given."""
         return dict(self.options).get(name, "")
 
     @property
@@ -70,11 +69,9 @@ class Location(Struct, frozen=True, kw_only=True, order=True):
 
     @property
     def name(self) -> str:
-        """The last part of the key."""
         return self.key.rpartition("/")[2]
 
     def below(self, *names: str) -> Location:
-        """Return a location within this one."""
         return replace(self, key="/".join(filter(None, (self.key, *names))))
 
     @property
@@ -102,7 +99,6 @@ class Location(Struct, frozen=True, kw_only=True, order=True):
         return str(self)
 
     def __str__(self) -> str:
-        """Return the text that `parse` makes this of."""
         query = "&".join(f"{name}={quote(value, safe=':/-_.~')}" for name, value in self.options)
         return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/") + (query and f"?{query}")
 

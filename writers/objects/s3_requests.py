@@ -53,7 +53,6 @@ def credentials_of_profile(store: Location) -> Any:
 
 
 def region_of_profile(store: Location) -> str:
-    """Return the configured region; empty if none is configured."""
     return _session(store.option("profile")).region_name or ""
 
 
@@ -210,7 +209,6 @@ def _checksum(name: str, data: bytes | bytearray | memoryview) -> str:
 
 
 def begin(location: Location, algorithm: str) -> str:
-    """Begin an upload of an object; return its id."""
     more = {"ChecksumAlgorithm": algorithm} if algorithm else {}
     with _translated("begin an upload to", location):
         answer = client(location, sends_parts=True).create_multipart_upload(

@@ -71,7 +71,6 @@ class Upload:
         self.written = 0
 
     def put(self, piece: BytesLike) -> None:
-        """Append a piece; wait while `in_flight` parts are being sent."""
         if self._interrupted:
             raise _abandoned(self._location)
         _check_size(self._location, self.written + len(piece), self._part_bytes)
@@ -156,7 +155,6 @@ class HeldUpload:
         """After `finish`."""
 
     def put(self, piece: BytesLike) -> None:
-        """Append a piece; wait while `in_flight` parts are being sent."""
         rest = memoryview(piece).cast("B")
         _check_size(self._location, self.written + len(rest), self._part_bytes)
         self.written += len(rest)
@@ -184,7 +182,6 @@ class HeldUpload:
         self._sending.add(part)
 
     def _await_part(self) -> None:
-        """Wait until a part is sent."""
         done, self._sending = wait({*self._sending, self._interrupted}, return_when=FIRST_COMPLETED)
         self._sending.discard(self._interrupted)
         if self._interrupted in done:
@@ -214,13 +211,11 @@ class HeldUpload:
         self.uncompleted, self._ended = found, True
 
     def interrupt(self) -> None:
-        """Let the next `put` fail; a request that is being sent ends after its own time limit."""
         with contextlib.suppress(InvalidStateError):
             self._interrupted.set_result(None)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """Give up an unfinished object: its parts are removed."""
         if self._ended:
             return
         self._ended = True
@@ -232,15 +227,17 @@ class HeldUpload:
     def _remove(self, began: Future[str]) -> None:
         """Remove the upload, when the store has answered that it began."""
         if not began.cancelled() and began.exception() is None:
-            remove_upload(self._location, began.result())
+            _abort(self._location, began.result())
 
 
-def remove(location: Location) -> None:
-    """Remove an object, if it exists."""
-    Bucket(location).delete([location.key])
+def remove(location: Location, upload: UncompletedUpload | None) -> None:
+    """Remove an object if it exists, or abort its upload; the next run here tries again."""
+    if upload is None:
+        Bucket(location).delete([location.key])
+    else:
+        _abort(location, upload.id)
 
 
-def remove_upload(location: Location, upload: str) -> None:
-    """Abort an upload, or leave it to the next run that clears the place."""
+def _abort(location: Location, upload: str) -> None:
     with contextlib.suppress(WriteError):
         s3_requests.abort_uploads(location.store, [s3_requests.Pending(location.key, upload)])

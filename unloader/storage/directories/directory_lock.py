@@ -113,7 +113,6 @@ def is_locked(room: Path) -> bool:
 
 
 def holder_of(room: Path, owners: Collection[int]) -> Holder:
-    """Return the run of a `_run` that these users have made, else an empty record."""
     if is_of(room, owners) and is_of(room / LOCK, owners, stat.S_IFREG):
         return read_holder(room)
     return Holder()
@@ -188,7 +187,6 @@ def is_replaced(records: Sequence[Path], run_id: str) -> bool:
 
 
 def read_record(room: Path, name: str) -> bytes:
-    """Return a file of a `_run`; empty if it does not exist."""
     try:
         return read_regular(room / name)
     except FileNotFoundError:
@@ -216,7 +214,6 @@ def replace_status(room: int, data: bytes) -> None:
 
 
 def read_requests(room: Path, holder: Holder) -> Requests:
-    """Return the requests to this process of a run."""
     try:
         # A network file system looks at the server again when a directory is opened.
         if REQUESTS not in os.listdir(room):

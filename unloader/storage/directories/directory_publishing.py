@@ -78,7 +78,6 @@ _PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, REQUESTS, MANIF
 
 
 def leftover(directory: Path) -> Leftover:
-    """Count what a run has left in a directory's `_run`."""
     room = directory / RUN
     sizes = []
     for entry in staged_files(room):
