@@ -37,18 +37,15 @@ from unloader.storage.storage_protocol import (
 from writers.errors import FormatError, WriteError
 
 
-def leftover(room: Room, holder: ObjectHolder | None) -> Leftover:
+def leftover(room: Room, holder: ObjectHolder | None, uploads: int = 0) -> Leftover:
     """Count what a run has left at a place; unfinished uploads count as staged files."""
-    names: tuple[str, ...] = ()
-    journal = b""
-    if holder is not None:
-        names, journal = holder.names, room.read_record(holder.folder, JOURNAL)
     files = [each for each in room.bucket.within(room.prefix) if "/staged/" in each.key]
+    journal = room.read_record(holder.folder, JOURNAL) if holder is not None else b""
     return Leftover(
         directory=room.name,
         run_id=holder.run_id if holder is not None else "",
         units=sum(line.startswith(STAGED_LINE) for line in journal.splitlines()),
-        files=len(files) + abort_uploads(room, names, dry_run=True),
+        files=len(files) + uploads,
         bytes=sum(each.bytes for each in files),
     )
 
@@ -216,7 +213,8 @@ def _clear(room: Room, *, dry_run: bool) -> list[Leftover]:
             f"wait until the run ends, or end it with: unloader stop '{room.name}'",
         )
     holder = seen[0] if seen is not None else None
-    left = leftover(room, holder)
+    names = holder.names if holder is not None else ()
+    left = leftover(room, holder, abort_uploads(room, names, dry_run=True))
     if holder is None and left.is_empty and not room.bucket.within(room.prefix):
         return []
     if not dry_run:

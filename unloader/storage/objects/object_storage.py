@@ -147,12 +147,12 @@ class ObjectRun(RunStorage):
         """Remove the leftovers of dead runs."""
         kept = b""
         for lock in self._locks:
-            before = lock.before
-            left = leftover(lock.room, before)
+            before, uploads = lock.before, 0
             if before is not None:
-                abort_uploads(lock.room, before.names)
+                uploads = abort_uploads(lock.room, before.names)
                 if claim.keeps_record and lock is self._locks[0]:
                     kept = lock.room.read_record(before.folder, RUN_RECORD)
+            left = leftover(lock.room, before, uploads)
             if not left.is_empty:
                 self.notices += (f"removed {left.text()}",)
         sweep(self._rooms)
@@ -427,12 +427,14 @@ class ObjectStorage(Storage):
         if seen is None:
             return None
         holder = seen[0]
-        uncounted = Leftover(directory=room.name, run_id=holder.run_id)
-        return WhoWasHere(
-            **{name: getattr(holder, name) for name in Holder.__struct_fields__},
-            is_running=is_alive(room, holder),
-            left=leftover(room, holder) if counted else uncounted,
-        )
+        is_running = is_alive(room, holder)
+        if counted:
+            uploads = abort_uploads(room, holder.names, dry_run=True) if holder.names else 0
+            left = leftover(room, holder, uploads)
+        else:
+            left = Leftover(directory=room.name, run_id=holder.run_id)
+        known = {name: getattr(holder, name) for name in Holder.__struct_fields__}
+        return WhoWasHere(**known, is_running=is_running, left=left)
 
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         return clean(places, dry_run=dry_run)
