@@ -545,25 +545,20 @@ class EarlierRuns:
 
     def _look(self) -> None:
         self.files = [set() for _ in self._places]
-        finished: list[Index | None] = []
-        for place in self._places:
+        self._run_ids = ["" for _ in self._places]
+        for home_number, home in enumerate(self._places):
             try:
-                data = self._storage.read(place, MANIFEST)
+                data = self._storage.read(home, MANIFEST)
             except FileNotFoundError:
-                finished.append(None)
+                continue
             except OSError as error:
                 raise OutputFailed(
-                    f"{below(place, MANIFEST)} cannot be read: {error.strerror or error}",
+                    f"{below(home, MANIFEST)} cannot be read: {error.strerror or error}",
                     "restore it and check its permissions, or unload again to another place",
                 ) from error
-            else:
-                finished.append(self._read_index(data, place))
-        self._run_ids = ["" if index is None else index.run_id for index in finished]
-        known: dict[str, int] = {}
-        for home, index in zip(self._places, finished, strict=True):
-            if index is None:
-                continue
-            known = known or {real(each): number for number, each in enumerate(self._places)}
+            index = self._read_index(data, home)
+            self._run_ids[home_number] = index.run_id
+            known = {real(each): number for number, each in enumerate(self._places)}
             for at, place in enumerate(index.places):
                 number = known.get(real(place))
                 if number is None:
@@ -577,8 +572,8 @@ class EarlierRuns:
                     there = set(self._storage.names(self._places[number]))
                     self.files[number] |= {name for n, name in index.files if n == at} & there
         self.replaced = [
-            names if index is None else names | {MANIFEST}
-            for index, names in zip(finished, self.files, strict=True)
+            names | {MANIFEST} if run_id else names
+            for run_id, names in zip(self._run_ids, self.files, strict=True)
         ]
 
     def check_unchanged(self) -> None:

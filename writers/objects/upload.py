@@ -85,31 +85,23 @@ class Upload:
         """Complete the object, and compare its size with the bytes that were sent."""
         try:
             self._writer.close()
-        except Exception as error:
-            raise self._failed_at_the_end(error) from None
-        self._finished = True
-        try:
+            self._finished = True
             size = self._bucket.size(self._location.key)
-        except OSError as error:
-            raise self._failed_at_the_end(error) from None
-        if size != self.written:
-            self._remove()
-            raise StoreFailed(
+            if size == self.written:
+                return
+            failed = StoreFailed(
                 f"{self._location.name} has {size} bytes in the store, but {self.written} were "
                 "sent.",
                 "check the store, and the network between it and this machine.",
             )
-
-    def _failed_at_the_end(self, error: BaseException) -> WriteError:
-        failed = self._bucket.failed("complete", self._location.key, error)
+        except Exception as error:
+            refusal = self._bucket.failed("complete", self._location.key, error)
+            failed = StoreFailed(refusal.message, refusal.hint)
         # The last request may have been carried out although its answer was lost. So the object is
         # removed, and another attempt writes it.
-        self._remove()
-        return StoreFailed(failed.message, failed.hint)
-
-    def _remove(self) -> None:
         with contextlib.suppress(WriteError):
             self._bucket.delete([self._location.key])
+        raise failed
 
     def interrupt(self) -> None:
         """Let the next `put` fail; a request that is being sent ends after its own time limit."""
