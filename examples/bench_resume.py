@@ -131,7 +131,8 @@ def finished(unit: WorkUnit, staged: Path, end: int) -> FinishedUnit:
     (staged / name).write_bytes(data)
     digest = open_digest("xxh3")
     digest.update(data)
-    file = WrittenFile(path=name, rows=last - first, bytes=len(data), checksum=digest.text())
+    checksum = f"xxh3:{digest.hexdigest()}"
+    file = WrittenFile(path=name, rows=last - first, bytes=len(data), checksum=checksum)
     return FinishedUnit(
         unit=unit.id,
         attempt=1,

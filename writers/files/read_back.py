@@ -120,7 +120,7 @@ def read_back(
             counted = _count(readable, output_format, compression, encryption, check)
     except OSError as exc:
         raise write_error("read", path, exc) from exc
-    return ReadBack(bytes=size, checksum=digest.text(), rows=counted)
+    return ReadBack(bytes=size, checksum=f"{checksum}:{digest.hexdigest()}", rows=counted)
 
 
 def _count(

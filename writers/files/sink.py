@@ -137,7 +137,7 @@ class Sink:
         self._compressor: Compress | None = None
         if compression.codec != "none":
             self._compressor = open_compressor(compression)
-        self._digest = open_digest(checksum)
+        self._checksum, self._digest = checksum, open_digest(checksum)
         self._recipients = recipients
         if recipients:
             # The keys are checked before the file exists.
@@ -288,7 +288,7 @@ class Sink:
             raise
         while self._free and len(_spare) < _MOST_SPARE:
             _spare.append(self._free.pop())
-        return self._file.written, self._digest.text()
+        return self._file.written, f"{self._checksum}:{self._digest.hexdigest()}"
 
     def abort(self) -> None:
         """Stop writing and remove the file; may follow a failure of any call, never raises."""

@@ -153,9 +153,10 @@ def _check_files(name: str, files: Sequence[WrittenFile], rows: int, directory: 
             file.bytes == len(data),
             f"{name}: {file.path} has {len(data)} bytes, but {file.bytes} were reported",
         )
-        digest = open_digest(checksum_name(file.checksum))
+        kind = checksum_name(file.checksum)
+        digest = open_digest(kind)
         digest.update(data)
-        checksum = digest.text()
+        checksum = f"{kind}:{digest.hexdigest()}"
         _require(
             file.checksum == checksum,
             f"{name}: {file.path} has the checksum {checksum}, but {file.checksum} was reported",

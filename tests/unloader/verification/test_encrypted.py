@@ -102,7 +102,7 @@ def whose_manifest_agrees(out: Path, change: Callable[[Path], None]) -> None:
     change(file)
     digest = open_digest("xxh3")
     digest.update(file.read_bytes())
-    entry.update(bytes=file.stat().st_size, checksum=digest.text())
+    entry.update(bytes=file.stat().st_size, checksum=f"xxh3:{digest.hexdigest()}")
     del manifest["digest"]
     path.write_bytes(with_digest((json.dumps(manifest, indent=2) + "\n").encode()))
 

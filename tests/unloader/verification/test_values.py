@@ -178,7 +178,7 @@ def falsified(database: Path, tmp_path: Path) -> Callable[[str, Callable[[Path],
         change(file)
         digest = open_digest("xxh3")
         digest.update(file.read_bytes())
-        entry.update(bytes=file.stat().st_size, checksum=digest.text())
+        entry.update(bytes=file.stat().st_size, checksum=f"xxh3:{digest.hexdigest()}")
         del manifest["digest"]
         path.write_bytes(with_digest((json.dumps(manifest, indent=2) + "\n").encode()))
         assert api.verify(out)["result"] == "ok"

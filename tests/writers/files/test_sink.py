@@ -309,7 +309,7 @@ def text_of(name: str, *pieces: bytes | memoryview) -> str:
     digest = open_digest(name)
     for piece in pieces:
         digest.update(piece)
-    return digest.text()
+    return f"{name}:{digest.hexdigest()}"
 
 
 @pytest.mark.parametrize("name", CHECKSUMS)

@@ -7,7 +7,6 @@ record, which a run replaces about once a second.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import math
@@ -18,7 +17,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder
 
 from unloader.storage.storage_protocol import (
     REQUESTS,
@@ -124,18 +123,6 @@ def read_holder(room: Path) -> Holder:
         return _HOLDER.decode(read_regular(room / LOCK).partition(b"\n")[0])
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return Holder()
-
-
-def write_holder(descriptor: int, holder: Holder) -> bytes:
-    """Write a run into a lock file; return its bytes. The caller syncs it."""
-    try:
-        data = encode(holder) + b"\n"
-    except UnicodeEncodeError as error:
-        raise OSError(errno.EILSEQ, "its name is not text in UTF-8") from error
-    # In this order: a kill in between leaves a readable first line, then the end of the old one.
-    os.pwrite(descriptor, data, 0)
-    os.ftruncate(descriptor, len(data))
-    return data
 
 
 _found_dead: set[Holder] = set()

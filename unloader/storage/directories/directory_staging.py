@@ -22,11 +22,12 @@ import pwd
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.json import encode
 
 from unloader.errors import ConfigError, OutputFailed
 from unloader.storage.directories.directory_lock import (
@@ -37,7 +38,6 @@ from unloader.storage.directories.directory_lock import (
     read_record,
     replace_status,
     take_lock,
-    write_holder,
 )
 from unloader.storage.directories.directory_publishing import (
     STAGED,
@@ -52,6 +52,7 @@ from unloader.storage.storage_protocol import (
     RUN,
     RUN_RECORD,
     STATUS,
+    Claim,
     Holder,
     Leftover,
     held,
@@ -276,40 +277,32 @@ class RunDirectory:
         except OSError as error:
             raise refused(verb, self.path, error.strerror or str(error)) from error
 
-    def begin(
-        self, holder: Holder, *, durable: bool, flat: bool, kept: Collection[str]
-    ) -> Leftover | None:
-        """Take the directory for a new run; return the leftovers of a dead run, which are removed.
+    def begin(self, holder: Holder, claim: Claim) -> Leftover | None:
+        """Take the directory for a run; return the leftovers of a dead run, which are removed.
 
-        Without `durable` the caller syncs `way` before the first record. With `flat` staged files
-        go into the `_run` itself, if the directory is new. Records in `kept` stay.
+        A resumed run keeps its files. After a power cut the lock leads to the run: the lock and the
+        way to the directory are synced before the first line of the journal and before the record
+        of the publication. For one of many tables the caller does that.
         """
-        left = None
-        if not self.is_new:
-            left = leftover(self.path)
-            remove_bulk(self.room, kept)
+        left, flat = None, bool(claim.home) and len(claim.places) == 1
+        if claim.resumed:
+            here = read_holder(self.room).run_id == holder.run_id
+            record = b"" if here else read_record(self.room, RUN_RECORD)
+            if not here and not (claim.is_record_of_it and claim.is_record_of_it(record)):
+                raise no_files(holder.run_id, str(self.path))
+            flat = not os.path.lexists(self.staged)
+        elif not self.is_new:
+            left, flat = leftover(self.path), False
+            remove_bulk(self.room, (RUN_RECORD,) if claim.keeps_record else ())
             sweep(self.path)
-        flat = flat and self.is_new and self._access is None
-        self._record(holder, flat=flat, durable=durable)
-        return left
-
-    def resume(self, holder: Holder, is_record_of_it: Callable[[bytes], bool] | None) -> None:
-        """Record this process in the lock, and keep the files of the dead run."""
-        here = read_holder(self.room).run_id == holder.run_id
-        record = b"" if here else read_record(self.room, RUN_RECORD)
-        if not here and not (is_record_of_it and is_record_of_it(record)):
-            raise no_files(holder.run_id, str(self.path))
-        flat = self._access is None and not os.path.lexists(self.staged)
-        self._record(holder, flat=flat, durable=True)
-
-    def _record(self, holder: Holder, *, flat: bool, durable: bool) -> None:
-        """Record the run in the lock, and make the directory of staged files.
-
-        After a power cut the lock leads to the run. So the lock and the way to the directory are
-        synced before the first line of the journal and before the record of the publication.
-        """
-        self._written = write_holder(self._lock, holder)
-        if flat:
+        try:
+            self._written = encode(holder) + b"\n"
+        except UnicodeEncodeError as error:
+            raise OSError(errno.EILSEQ, "its name is not text in UTF-8") from error
+        # In this order: a kill in between leaves a readable first line, then the old end.
+        os.pwrite(self._lock, self._written, 0)
+        os.ftruncate(self._lock, len(self._written))
+        if flat and self._access is None:
             self.staged = self.room
         else:
             # A file that no run has written keeps the earlier directory there.
@@ -322,12 +315,13 @@ class RunDirectory:
                 )
             if self._access is not None:
                 self._access.check(self.staged)
-        if durable:
+        if claim.resumed or not claim.home:
             for each in (*self.way(), self.room):
                 # Only publishing needs the right to read directories.
                 if isinstance(each, int) or os.access(each, os.R_OK):
                     sync(each)
             self.is_durable = True
+        return left
 
     def way(self) -> tuple[Wanted, ...]:
         """Return the lock and the directories that lead to it, if they are not durable yet.

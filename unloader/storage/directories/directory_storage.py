@@ -58,7 +58,6 @@ from unloader.storage.storage_protocol import (
     MANIFEST,
     REQUESTS,
     RUN,
-    RUN_RECORD,
     STATUS,
     Claim,
     Cleaning,
@@ -107,7 +106,7 @@ class RunDirectories(RunStorage):
                     f"{path} is inside a directory {RUN}, which is removed when the run ends",
                     "choose another directory",
                 )
-        if (pair := overlapping(list(map(PurePath, resolved)))) is not None:
+        if len(paths) > 1 and (pair := overlapping(list(map(PurePath, resolved)))) is not None:
             one, other = pair
             raise OutputFailed(
                 two_are_one(
@@ -142,15 +141,7 @@ class RunDirectories(RunStorage):
             self._earlier = EarlierRuns(LocalDirectories(), claim.places, claim.read_index)
             for directory in self.all:
                 with directory.refused("prepare"):
-                    if claim.resumed:
-                        directory.resume(self._me, claim.is_record_of_it)
-                        continue
-                    left = directory.begin(
-                        self._me,
-                        durable=not self._one_of_many,
-                        flat=self._one_of_many and len(self.all) == 1,
-                        kept=(RUN_RECORD,) if claim.keeps_record else (),
-                    )
+                    left = directory.begin(self._me, claim)
                     if left is not None and not left.is_empty:
                         self.notices += (f"removed {left.text()}",)
             self._apart = [each.staged for each in self.all if each.staged != each.room]
