@@ -19,30 +19,17 @@ class Writer(Protocol):
     """
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Encode one batch whose schema equals the writer's.
-
-        Raises:
-            ValueNotRepresentable: A value does not fit the format; names column and row.
-            WriteError: The destination failed.
-        """
+        """Encode one batch of the writer's schema; ValueNotRepresentable names column and row."""
 
     def write_large(self, row: LargeRow) -> None:
         """Encode one row whose large values come in pieces, after the rows written so far.
 
         The bytes equal the bytes of a batch of the same row. A format that cannot write a value in
-        pieces collects it up to `writers.large_rows.COLLECTED_BYTES`.
-
-        Raises:
-            ValueNotRepresentable: A value does not fit the format, or is too large to collect.
-            WriteError: The destination failed, or the row does not suit the schema.
+        pieces collects it up to `writers.large_rows.COLLECTED_BYTES`, and refuses a larger one.
         """
 
     def close(self) -> tuple[WrittenFile, ...]:
-        """Finish and sync the files, in the order they were written; at least one.
-
-        Raises:
-            WriteError: The destination failed; nothing is left behind then.
-        """
+        """Finish and sync the files, as they were written, at least one; or leave none."""
 
     def abort(self) -> None:
         """Stop, and remove every staged file; never raises for files already gone."""

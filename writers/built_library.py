@@ -80,17 +80,11 @@ def check_choice(encoder: str, why_not: Callable[[], str | None], choice: str) -
 def load(
     name: str, override: str, prefix: str, abi_version: int, functions: Mapping[str, Signature]
 ) -> ctypes.CDLL:
-    """Return a library with its functions declared.
+    """Return a library with its functions declared, which have a common `prefix`; or raise
+    Unusable.
 
-    Args:
-        name: Of the library, as of a module.
-        override: As for `find`.
-        prefix: The common beginning of its functions' names.
-        abi_version: What its function `abi_version` must return.
-        functions: Name without the prefix to signature.
-
-    Raises:
-        Unusable: The library is missing, cannot be loaded, or has another version.
+    `name` is a module's, `override` as for `find`, and `abi_version` what its function of that name
+    must return. `functions` have their names without the prefix.
     """
     path = find(name, override)
     if path is None:

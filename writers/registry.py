@@ -46,17 +46,10 @@ def formats() -> tuple[str, ...]:
 def open_writer(
     spec: OutputSpec, schema: pa.Schema, stem: str, *, writes_header: bool = True
 ) -> Writer:
-    """Start the files of one work unit.
+    """Start the files of one work unit; `stem` is their name without extension.
 
-    Args:
-        spec: Says where and in which format.
-        schema: Of every batch that will be written.
-        stem: Name of the files without extension.
-        writes_header: False leaves preamble and header out of text files that are joined.
-
-    Raises:
-        FormatError: The format is impossible, or impossible for this schema.
-        WriteError: The first file cannot be created.
+    `writes_header` is off for text files that are joined. FormatError: the format is impossible, or
+    impossible for this schema.
     """
     make: Any = _load(name_of(spec.format))
     if isinstance(spec.format, TextFormat):
@@ -65,12 +58,7 @@ def open_writer(
 
 
 def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> EncodedTextWriter:
-    """Start the file of one work unit whose text arrives ready, after a header.
-
-    Raises:
-        FormatError: The format is not a text format, or the codec is impossible.
-        WriteError: The file cannot be created.
-    """
+    """Start the file of one work unit whose text arrives ready, after a header."""
     from writers.text.text_writer import EncodedTextWriter
 
     return EncodedTextWriter(spec, stem, header)

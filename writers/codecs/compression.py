@@ -84,12 +84,9 @@ def check_codec(format_name: str, compression: Compression, usable: tuple[str, .
 
 
 def open_compressor(compression: Compression) -> Compress:
-    """Return the maker of frames. A level of None is the codec's default: zstd 3, lz4 1, and for
-    gzip the library's default (isal 3, zlib 6).
+    """Return the maker of frames; a codec without frames is refused.
 
-    Raises:
-        FormatError: Text cannot be compressed with this codec or level, or the codec is "none",
-            which has no frames.
+    A level of None is the default: zstd 3, lz4 1, and for gzip the library's (isal 3, zlib 6).
     """
     check_codec("csv", compression, FRAMED)
     level = compression.level

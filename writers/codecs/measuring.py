@@ -39,12 +39,11 @@ _DISK_MOST_BYTES = 256 * 1024 * 1024
 def measure_text(
     frames: Sequence[BytesLike], candidates: Sequence[Compression], seconds: float
 ) -> tuple[CodecFigures, ...]:
-    """Return the figures of each codec on pieces of encoded text, in the order of the candidates.
+    """Return the figures of each codec on frames of encoded text as large as a run's, in this
+    order.
 
-    Args:
-        frames: Each as large as the frames of a run; none of them empty.
-        candidates: Quick ones first: the rest of the time is shared among the remaining ones.
-        seconds: For all of them; what does not fit in is left out of the result.
+    Quick candidates come first: the rest of the seconds is shared among the remaining ones. What
+    does not fit in is left out of the result.
     """
     deadline = perf_counter() + seconds
     found = []
@@ -100,20 +99,10 @@ def measure_parquet(
     candidates: Sequence[Compression],
     seconds: float,
 ) -> tuple[tuple[CodecFigures, ...], float, int]:
-    """Return the figures of each codec in files of these rows.
+    """Return the figures of each codec in files of rows, and CPU seconds and bytes without a codec.
 
-    Args:
-        batches: At least one row, all of one schema.
-        spec: The layout of the files; its directory gets one file after the other, and keeps none.
-        candidates: The first one must be "none": the others are held against it.
-        seconds: For all of them; what does not fit in is left out of the result.
-
-    Returns:
-        The figures, and the CPU seconds and bytes of the file that is not compressed.
-
-    Raises:
-        FormatError: The rows cannot be written as Parquet.
-        WriteError: The directory refused.
+    The first candidate must be "none": the others are held against it. What does not fit into the
+    seconds is left out. The directory of the spec gets one file after the other, and keeps none.
     """
     deadline = perf_counter() + seconds
     plain_cpu, plain_bytes = _write(batches, replace(spec, compression=candidates[0]), deadline)
@@ -170,11 +159,8 @@ def _write_file(batches: Sequence[pa.RecordBatch], spec: OutputSpec) -> tuple[fl
 def measure_disk(directory: str, seconds: float) -> float | None:
     """Return the bytes a second that a directory's disk takes and keeps, None if it takes none.
 
-    Written in growing steps, each synced, to a file without a name, at most 256 MiB in all.
-
-    Args:
-        directory: Where the file is made.
-        seconds: No step begins that would likely end after them.
+    Written in growing steps, each synced, to a file without a name, at most 256 MiB in all. No step
+    begins that would likely end after the seconds.
     """
     # A file system that compresses gains nothing from these bytes, as from compressed output.
     block = os.urandom(1024 * 1024) * (_DISK_STEP_BYTES // (1024 * 1024))

@@ -73,15 +73,9 @@ def file_sums(
 ) -> ContentSums:
     """Return the checksums of a file's columns; columns `not_compared` count no values.
 
-    Args:
-        path: The file.
-        spec: How it was written.
-        message: The schema of the written data, as `writers.schema.read_schema` takes it.
-        header: Whether it begins with one, where the format has one.
-        check: Called regularly; an error that it raises ends the reading.
-
-    Raises:
-        WriteError: The file cannot be read, or differs from the written data.
+    `message` is the schema of the written data (`writers.schema.schema_text`), `header` whether the
+    file begins with one where the format has one. `check` is called regularly; an error that it
+    raises ends the reading. WriteError: the file cannot be read, or differs from the written data.
     """
 
     damage = (pa.ArrowException, ValueError)
@@ -209,13 +203,10 @@ class Records(Struct):
     """All pieces have come."""
 
     def read(self, pieces: Iterator[str]) -> Iterator[list[Field]]:
-        """Yield the fields of each record, the header among them.
+        """Yield the fields of each record, the header among them; ValueError for another dialect.
 
         A record that has not ended is read again once there is twice as much of it, so the time
         grows with its size and not with the square of it.
-
-        Raises:
-            ValueError: The text is not of the dialect.
         """
         waiting: list[str] = []
         size = 0

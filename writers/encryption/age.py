@@ -53,12 +53,9 @@ def public_keys(identities: Sequence[str]) -> tuple[str, ...]:
 def encrypt(
     pieces: Iterator[BytesLike], put: Callable[[BytesLike], None], recipients: Sequence[str]
 ) -> None:
-    """Encrypt bytes as they come.
+    """Encrypt pieces as they come for public keys, at least one; `put` takes the encrypted bytes.
 
-    Args:
-        pieces: The bytes. Its errors pass through, and the file has no valid end then.
-        put: Takes the encrypted bytes; its errors pass through.
-        recipients: Public keys, at least one.
+    Errors of both pass through; after one of the pieces' the file has no valid end.
     """
     library = _library()
     known = [library.x25519.Recipient.from_str(each) for each in recipients]
@@ -73,17 +70,10 @@ def encrypt(
 
 
 class Decrypted(io.RawIOBase):
-    """The bytes of an encrypted file before they were encrypted, from the first to the last.
+    """The bytes of an encrypted file before they were encrypted; the file is closed at the end.
 
-    A thread decrypts into a pipe, which limits the memory. Reading raises ValueError
-    where the file is damaged, not whole, or for others.
-
-    Args:
-        file: The encrypted file; closed at the end.
-        identities: Private keys.
-
-    Raises:
-        FormatError: One is not a private key of age.
+    A thread decrypts into a pipe, which limits the memory. Reading raises ValueError where the file
+    is damaged, not whole, or for others. FormatError: an identity is not a private key of age.
     """
 
     def __init__(self, file: Any, identities: Sequence[str]) -> None:

@@ -217,14 +217,11 @@ class BatchRows:
         return room[: self.fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
 
     def fill(self, room: memoryview, most_rows: int = _ALL_ROWS) -> int:
-        """Put the next records into a buffer, as many whole ones as are sure to fit.
+        """Put the next records into a buffer, as many whole ones as are sure to fit; return their
+        bytes.
 
-        Returns:
-            Bytes of the records, 0 where the next one may need more room (`needed`). A record of
-            the plain encoder may be cut where the buffer ends.
-
-        Raises:
-            ValueNotRepresentable: A value cannot be written without a change.
+        The result is 0 where the next one may need more room (`needed`). A record of the plain
+        encoder may be cut where the buffer ends. ValueNotRepresentable: a value cannot be written.
         """
         full, progress = not room.nbytes, self._progress
         while not (full or self.done):

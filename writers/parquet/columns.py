@@ -100,15 +100,10 @@ def delta_encoding(data_type: pa.DataType) -> str | None:
 def column_options(
     table: pa.Table, paths: list[str], parquet: ParquetFormat, compression: Compression
 ) -> dict[str, Any]:
-    """Return the options of `pyarrow.parquet.ParquetWriter` that encode this table's columns.
+    """Return the options of `pyarrow.parquet.ParquetWriter` that encode the columns of a table.
 
-    The same rows always give the same answer.
-
-    Args:
-        table: The first row group.
-        paths: Of all columns in the file.
-        parquet: Version 1.0 has no encodings but plain values and dictionaries.
-        compression: The codec, left out where it gains nothing.
+    The table is the first row group, `paths` has all columns of the file. The same rows
+    always give the same answer. Version 1.0 has no encodings but plain values and dictionaries.
     """
     # Options go by path: two columns of one path keep what suits any type.
     names = [field.name for field in table.schema if paths.count(field.name) == 1]

@@ -125,11 +125,7 @@ def _lengths(
 
 
 class OrderCheck:
-    """Compares each row with the one before it.
-
-    Raises:
-        FormatError: A column is not there, is there twice, or has no order.
-    """
+    """Compares each row with the one before it, by columns that are there once and ordered."""
 
     def __init__(self, schema: pa.Schema, columns: tuple[SortColumn, ...]) -> None:
         self._columns = columns
@@ -138,11 +134,8 @@ class OrderCheck:
         self._rows = 0
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Check the rows of a batch, the first against the last of the batch before.
-
-        Raises:
-            ValueNotRepresentable: A row is out of order; names it, counted from 1.
-        """
+        """Check the rows of a batch, the first against the last one before; the error names a row
+        from 1."""
         if not self._columns or not batch.num_rows:
             return
 

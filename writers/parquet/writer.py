@@ -50,20 +50,11 @@ if TYPE_CHECKING:
 
 
 class ParquetWriter:
-    """Writes batches as Parquet.
+    """Writes batches as Parquet, or refuses the options or a column that Parquet has no type for.
 
-    Where row groups and files end depends on the rows and the spec only, so the same rows
-    give the same files on every run of one pyarrow version and one encoder.
-
-    Args:
-        spec: Its format must be a `ParquetFormat`. Version 1.0 uses no delta encodings, for
-            old readers.
-        schema: Of every batch.
-        stem: Name of the files without extension.
-
-    Raises:
-        FormatError: The options are impossible, or Parquet has no type for a column.
-        WriteError: The first file cannot be created.
+    Where row groups and files end depends on the rows and the spec only, so the same rows give the
+    same files on every run of one pyarrow version and one encoder. Version 1.0 uses no delta
+    encodings, for old readers.
     """
 
     def __init__(self, spec: OutputSpec, schema: pa.Schema, stem: str) -> None:
@@ -247,11 +238,7 @@ class ArrowFile:
         self._gathered.append(batch)
 
     def end_row_group(self) -> None:
-        """Write the row group.
-
-        Raises:
-            ValueNotRepresentable: A value cannot be written; names its column.
-        """
+        """Write the row group; ValueNotRepresentable names the column of a value."""
         # In one piece: pages would end at other rows if the same rows came in other batches.
         table = pa.Table.from_batches(self._gathered, self._schema).combine_chunks()
         try:

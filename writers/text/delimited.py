@@ -27,12 +27,7 @@ from writers.text.text_values import alphabet_of, check_field, content_of_field,
 class PlainEncoder:
     """Encodes the batches of one work unit, in order.
 
-    Args:
-        schema: Of every batch.
-        format: The dialect.
-
-    Raises:
-        FormatError: The format contradicts itself, or a column's type has no text form in it.
+    FormatError: the format contradicts itself, or a column's type has no text form in it.
     """
 
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
@@ -60,11 +55,7 @@ class PlainEncoder:
         return self._encoding.preamble
 
     def header(self) -> bytes:
-        """Return the record of column names; empty if the format has no header.
-
-        Raises:
-            FormatError: A name cannot be written in this format.
-        """
+        """Return the record of column names, or refuse one; empty if the format has no header."""
         if not self._format.header:
             return b""
         try:
@@ -102,12 +93,9 @@ class PlainEncoder:
     def encode_large(self, large: LargeRow) -> Iterator[bytes]:
         """Return the record of one row piece by piece, as `encode` writes it with whole values.
 
-        Args:
-            large: One row of the encoder's schema. Its large values are read once, and once more
-                before where the format counts a record or encloses only some values.
-
-        Raises:
-            ValueNotRepresentable: At any piece; the encoder must not be used after it.
+        Its large values are read once, and once more before where the format counts a record or
+        encloses only some values. ValueNotRepresentable comes at any piece; the encoder must not be
+        used after it.
         """
         row = self.rows_encoded + 1
         columns = list(zip(large.row.columns, self._schema, strict=True))
@@ -244,13 +232,9 @@ class PlainEncoder:
 class Substitutes(dict[int, "int | str"]):
     """What `str.translate` puts in place of a character; filled as characters are met.
 
-    Characters are replaced in the values themselves, before anything is enclosed, escaped or
-    counted: a substitute that holds the delimiter is then enclosed as any such value is.
-
-    Args:
-        encoding: Decides which characters are replaced: those it has no code for, or would read
-            back as another.
-        substitute: Written for each of them.
+    Those are replaced that the encoding has no code for, or would read back as another: in the
+    values themselves, before anything is enclosed, escaped or counted. A substitute that holds the
+    delimiter is then enclosed as any such value is.
     """
 
     def __init__(self, encoding: OutputEncoding, substitute: str) -> None:

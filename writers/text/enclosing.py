@@ -107,11 +107,8 @@ class Enclosing:
     ) -> pa.Array:
         """Return the texts between two delimiters; null stays, for NULL.
 
-        Args:
-            texts: string or large_string.
-            place: Named when a value is refused.
-            always: Enclose every value but NULL.
-            alphabet: Characters the texts are made of, None if any.
+        With `always` every value but NULL is enclosed. An alphabet has all characters of the texts;
+        None if they have any.
         """
         # Escaping at most doubles a value, which is then enclosed.
         mark = self._format.enclosure
@@ -149,10 +146,7 @@ class Enclosing:
     ) -> Pieces:
         """Return a reader of the text between two delimiters, for one value that is not NULL.
 
-        Args:
-            pieces: Of the value.
-            place: Named with `index` when the value is refused, while it is read.
-            always: As for `cells`, like `alphabet`.
+        The value is refused while it is read, by its place and index.
         """
         refuse = partial(place.refusal, index)
         if self.refused:

@@ -41,11 +41,7 @@ def record_bytes(format: TextFormat) -> int:
 
 
 class FixedRecords:
-    """Makes records of fixed width out of texts.
-
-    Raises:
-        FormatError: There are more or fewer fields than columns.
-    """
+    """Makes records of fixed width out of texts; one field for each column."""
 
     def __init__(self, schema: pa.Schema, format: TextFormat, encoding: OutputEncoding) -> None:
         if len(format.fixed) != len(schema):
@@ -62,11 +58,7 @@ class FixedRecords:
         self._record_bytes = record_bytes(format)
 
     def encoded(self, texts: Sequence[pa.Array], first_row: int) -> memoryview:
-        """Return the records of columns of texts, null for NULL; at least one row.
-
-        Raises:
-            ValueNotRepresentable: A value does not fit its field, or would not be read back.
-        """
+        """Return the records of columns of texts, null for NULL; at least one row."""
         rows = len(texts[0])
         large = rows * self._record_bytes > STRING_LIMIT
         kind = pa.large_binary() if large else pa.binary()
@@ -80,11 +72,7 @@ class FixedRecords:
         return value_bytes(joined)
 
     def whole(self, pieces: Pieces, index: int, row: int) -> str:
-        """Return a text in pieces as a whole, which takes no more memory than its field has bytes.
-
-        Raises:
-            ValueNotRepresentable: The text is longer than its field.
-        """
+        """Return a text in pieces as a whole, in no more memory than its field has bytes."""
         width = self._fields[index].width
         parts: list[str] = []
         length = 0
@@ -289,16 +277,10 @@ def binary_text(size: int, form: BinaryForm) -> str:
 
 
 def timestamp_text(format: TextFormat, *, digits: int, zone: str | None) -> str | None:
-    """Return the longest text of timestamps that are carried as text.
+    """Return the longest text of timestamps that are carried as text, with digits of a fraction.
 
-    Args:
-        format: Its masks are used.
-        digits: Of a second's fraction, at most.
-        zone: None for those without one; otherwise any text if it is an offset only, empty where
-            it can be a region, too.
-
-    Returns:
-        None where the name of a region is a part of the text.
+    `zone` is None for none; otherwise any text if it is an offset, empty where it
+    can be a region, too. None where the name of a region is a part of the text.
     """
     given = format.timestamp_format if zone is None else format.timestamp_tz_format
     iso = ISO_TIMESTAMP if zone is None else ISO_TIMESTAMP_TZ

@@ -137,7 +137,7 @@ class Civil(Struct, frozen=True, kw_only=True):
         return _yearday(self.year, self.march_day)
 
     def week_parts(self) -> tuple[pa.Array, pa.Array]:
-        """Return the year and the week of ISO 8601: those of the week's Thursday."""
+        """Return the year and week of ISO 8601: that of Thursday."""
         since_monday = floor_divide(pc.add(self.days, 3), 7)[1]
         year, march_day = _year_parts(pc.add(pc.subtract(self.days, since_monday), 3))
         return year, pc.add(_divide(_yearday(year, march_day), 7)[0], 1)

@@ -131,9 +131,8 @@ class Mask(Struct, frozen=True, kw_only=True):
 def parse(mask: str) -> Mask:
     """Return the elements of a mask from left to right.
 
-    Raises:
-        FormatError: An element is unknown (named with its position, from 1), a quoted text has
-            no end, or the mask is empty.
+    FormatError: the mask is empty, a quoted text has no end, or an element is unknown (named with
+    its position, from 1).
     """
     elements: list[Element] = []
     position, fill = 0, True
@@ -182,12 +181,10 @@ def _unknown(mask: str, position: int, what: str) -> FormatError:
 
 
 def element_text(element: Element, number: int, era: bool) -> str:
-    """Return the text of an element for the number its group depends on.
+    """Return the text of an element for the number its group depends on (`GROUPS`).
 
-    Args:
-        element: Any element except the groups fraction, julian, daysecond and zone.
-        number: As GROUPS says.
-        era: Whether the mask has an era, so that a year before 1 is counted backwards.
+    Not for the groups fraction, julian, daysecond and zone. With `era` the mask has one, so that a
+    year before 1 is counted backwards.
     """
     kind, group, fill = element.kind, GROUPS.get(element.kind, "text"), element.fill
     if group == "text":

@@ -155,11 +155,8 @@ def infinite_texts(
 ) -> pa.Array:
     """Return the texts of dates or timestamps, infinities included, null for null.
 
-    Args:
-        values: Of a column that may be infinite.
-        texts_of: Gives the texts of finite values.
-        place: Named when a value is refused.
-        masked: The column follows a mask, which can show no infinity.
+    `texts_of` gives the texts of finite values. A column that is `masked` follows a mask, which can
+    show no infinity.
     """
     if not holds_infinity(values):
         return texts_of(values)

@@ -61,27 +61,15 @@ _MOMENT_LETTERS = frozenset(string.digits + "+-:. BC") | INFINITY_LETTERS
 def text_of(
     array: pa.Array, field: pa.Field, format: TextFormat, *, first_row: int = 1
 ) -> pa.Array:
-    r"""Return the text of each value, null for null.
+    """Return the text of each value, null for null, string or large_string.
 
     Text stays as it is, except numbers and timestamps carried as text (`text_class` in the field's
     metadata), which follow the decimal separator and the masks. Booleans have the format's words.
     Floats have PostgreSQL's shortest round-trip form. Decimals have all digits of their scale and
     no exponent. Dates and times follow the format's masks. Durations and intervals are ISO 8601.
     Nested values are compact JSON with ISO dates and `.` for decimals. Dictionaries are decoded,
-    extension types written as their storage (UUIDs in canonical form).
-
-    Args:
-        array: Values of the field's type; a slice is fine.
-        field: Names the column in errors.
-        format: Masks, decimal separator and binary form are used.
-        first_row: Row of the first value within the work unit, from 1.
-
-    Returns:
-        A string array, or a large_string one where 32-bit offsets may not reach.
-
-    Raises:
-        ValueNotRepresentable: A value does not fit its mask.
-        FormatError: The type has no text.
+    extension types written as their storage (UUIDs in canonical form). Rows are counted from
+    `first_row` on, the row of the first value within the work unit.
     """
     place = Place(column=field.name, first_row=first_row)
     own = format_for(field, format)

@@ -93,18 +93,9 @@ class _TextFiles:
 class TextWriter(_TextFiles):
     """Encodes batches as delimited text.
 
-    Where a new file starts depends on the rows and the spec only, never on the clock, so the
-    same batches give the same files on every run.
-
-    Args:
-        spec: Its format must be a `TextFormat`.
-        schema: Of every batch.
-        stem: Name of the files without extension.
-        writes_header: Begin every file with preamble and header; off for files that are joined.
-
-    Raises:
-        FormatError: The format is impossible, or impossible for this schema.
-        WriteError: The first file cannot be created.
+    Where a new file starts depends on the rows and the spec only, never on the clock, so the same
+    batches give the same files on every run. Files that are joined have neither preamble nor header
+    (`writes_header`).
     """
 
     def __init__(
@@ -236,12 +227,7 @@ class TextWriter(_TextFiles):
 
 
 class EncodedTextWriter(_TextFiles):
-    """Takes text that is already encoded and leaves one file, which begins with a header.
-
-    Raises:
-        FormatError: The format is not a text format or the codec is impossible.
-        WriteError: The file cannot be created.
-    """
+    """Takes text that is already encoded and leaves one file, which begins with a header."""
 
     def __init__(self, spec: OutputSpec, stem: str, header: bytes = b"") -> None:
         if not isinstance(spec.format, TextFormat):
@@ -349,11 +335,8 @@ class FirstCell:
         """Whether all further text is passed on as it is."""
 
     def passed(self, text: bytes) -> bytes:
-        """Return the bytes to write from the next bytes; some may be kept until the next call.
-
-        Raises:
-            ValueNotRepresentable: The cell has to be enclosed, and cannot be.
-        """
+        """Return what to write of the next bytes, some of them later; or refuse a cell to be
+        enclosed."""
         if self.is_over:
             return text
         text, self._held = self._held + text, b""
@@ -402,12 +385,7 @@ class FirstCell:
 def open_encoder(
     schema: pa.Schema, format: TextFormat, choice: EncoderChoice = "auto"
 ) -> PlainEncoder | NativeEncoder:
-    """Return an encoder: auto is the native one where it can be used, else the plain one.
-
-    Raises:
-        FormatError: The format is impossible for the schema, or the native encoder was asked for
-            and cannot be used.
-    """
+    """Return an encoder: auto is the native one where it can be used, else the plain one."""
     check_choice(choice)
     if choice != "plain" and why_not() is None:
         return NativeEncoder(schema, format)
@@ -417,14 +395,9 @@ def open_encoder(
 def encode_into(
     sink: Sink, encoder: PlainEncoder | NativeEncoder, batch: pa.RecordBatch
 ) -> tuple[int, float]:
-    """Encode a batch after what a sink was given before.
+    """Encode a batch after what a sink was given before; it may have rows before a refused value.
 
-    Returns:
-        Bytes of the records, and the wall seconds spent encoding: not those spent waiting for room.
-
-    Raises:
-        ValueNotRepresentable: A value cannot be written without a change. Rows before it may have
-            been taken by the sink.
+    Return the bytes of the records, and the wall seconds of encoding without waiting for room.
     """
     started = perf_counter()
     if isinstance(encoder, PlainEncoder):

@@ -100,11 +100,7 @@ def several(values: Iterable[Value]) -> Value:
 
 
 def fields_of(data: bytes) -> dict[int, Value]:
-    """Return the fields of an encoded structure as they are, by their numbers.
-
-    Raises:
-        ValueError: The bytes are not a structure.
-    """
+    """Return the fields of an encoded structure by number; ValueError for other bytes."""
     found: dict[int, Value] = {}
     at = number = 0
     try:
@@ -215,12 +211,7 @@ class ColumnPlan(Struct, frozen=True, kw_only=True):
 
 
 def plans_of(forms: Sequence[ColumnForm], options: dict[str, Any]) -> list[ColumnPlan] | None:
-    """Return the plan that pyarrow's options make, None where the library cannot follow it.
-
-    Args:
-        forms: Of all columns.
-        options: As `writers.parquet.columns.column_options` returns them.
-    """
+    """Return the plans that `column_options` makes, None where the library cannot follow one."""
     codec, level = options["compression"], options["compression_level"]
     plans = []
     for form in forms:
@@ -241,14 +232,7 @@ def plans_of(forms: Sequence[ColumnForm], options: dict[str, Any]) -> list[Colum
 
 
 class NativeFile:
-    """Writes one file; the same rows in the same row groups give the same bytes.
-
-    Args:
-        sink: Takes the bytes; it is ended by the caller.
-        common: Of the schema.
-        plans: How each column is written.
-        parquet: The format.
-    """
+    """Writes one file; the same rows in the same row groups give the same bytes."""
 
     holds_batches = False
     """Batches are encoded as they come."""

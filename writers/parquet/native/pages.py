@@ -119,9 +119,7 @@ class ColumnForm(Struct, frozen=True, kw_only=True):
 def forms_of(schema: pa.Schema, stored: Any) -> tuple[ColumnForm, ...] | None:
     """Return how the columns are stored, None where the library does not know one of them.
 
-    Args:
-        schema: Of the batches.
-        stored: pyarrow's schema of the file that these batches make.
+    `stored` is pyarrow's schema of the file that batches of the schema make.
     """
     if not len(schema) or len(stored) != len(schema):
         return None
@@ -209,12 +207,8 @@ _REPORT = "use --encoder plain, and report this with the types of the columns."
 class PageEncoder:
     """Makes pages of batches, one row group after the other; used by one thread.
 
-    Args:
-        forms: Of all columns.
-        encodings: One for each.
-        page_bytes: A page ends with the row that brings it to this size, or up to 1,023 rows later
-            where rows are small.
-        bounds: Whether pages have their least and greatest value.
+    A page ends with the row that brings it to `page_bytes`, or up to 1,023 rows later where rows
+    are small. With `bounds` pages have their least and greatest value.
     """
 
     def __init__(
@@ -243,9 +237,7 @@ class PageEncoder:
     def append(self, batch: pa.RecordBatch) -> Iterator[Page]:
         """Encode all rows of a batch and yield the pages that are full.
 
-        Raises:
-            ValueNotRepresentable: A value cannot be written; names its column. The encoder must
-                not be used after it.
+        ValueNotRepresentable names the column of a value. The encoder must not be used after it.
         """
         exported, column = ArrowArray(), ctypes.c_int64()
         batch._export_to_c(ctypes.addressof(exported))
@@ -360,11 +352,7 @@ _FUNCTIONS = {
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """Return the library, loaded and of the right version.
-
-    Raises:
-        Unusable: The library is missing, cannot be loaded, or is another version.
-    """
+    """Return the library, loaded and of the right version, or raise Unusable."""
     return built_library.load(NAME, OVERRIDE, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
 
 
