@@ -243,10 +243,7 @@ def dealt(costs: Sequence[int], workers: int) -> tuple[list[int], list[int]]:
 
 
 def shares(plan: Plan, among: int) -> dict[str, int]:
-    """Return for each unit the number, from 0, of the worker, directory or machine it goes to.
-
-    The largest unit left goes to the one that has been given least so far, by the estimates.
-    """
+    """Return for each unit the number, from 0, of the worker, directory or machine it goes to."""
     if among == 1:
         return {unit.id: 0 for unit in plan.units}
     numbers, _ = dealt(unit_costs(plan.table, plan.units)[1], among)

@@ -79,17 +79,9 @@ class KeySample(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     between two neighbours there are about equally many rows."""
 
 
-class PartitionInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One leaf of a partitioned table."""
+class StoredRows(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a source knows of the rows of a partition, or of a table without partitions."""
 
-    name: str
-    """Unique within the table; a sub-partition is named "parent/child"."""
-    kind: PartitionKind = "partition"
-    """Which of the two the database selects the leaf as."""
-    relation: tuple[str, str] | None = None
-    """(schema, name) of the physical table of the leaf, if it has one."""
-    position: int
-    """The partition's place in the order of the table."""
     rows: int | None = None
     bytes: int | None = None
     extents: tuple[RowExtent, ...] = ()
@@ -106,19 +98,26 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The segment that the addresses belong to; a fact that only the source interprets."""
 
 
-class TableInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PartitionInfo(StoredRows, frozen=True, kw_only=True):
+    """One leaf of a partitioned table."""
+
+    name: str
+    """Unique within the table; a sub-partition is named "parent/child"."""
+    kind: PartitionKind = "partition"
+    """Which of the two the database selects the leaf as."""
+    relation: tuple[str, str] | None = None
+    """(schema, name) of the physical table of the leaf, if it has one."""
+    position: int
+    """The partition's place in the order of the table."""
+
+
+class TableInfo(StoredRows, frozen=True, kw_only=True):
     """One table and the ways in which its source can read a part of it."""
 
     schema: str | None
     name: str
     columns: tuple[ColumnInfo, ...]
     partitions: tuple[PartitionInfo, ...] = ()
-    rows: int | None = None
-    bytes: int | None = None
-    extents: tuple[RowExtent, ...] = ()
-    """Like `PartitionInfo.extents`; used without partitions, and so are the next two."""
-    keys: KeySample | None = None
-    object_id: int | None = None
     ranges_from: str | None = None
     """How the source knows extents or keys, for people to read; None if it knows neither."""
     named_partitions: bool
@@ -152,33 +151,30 @@ class NamedPartition(_Selector, frozen=True, kw_only=True, tag="named_partition"
     relation: tuple[str, str] | None = None
 
 
-class RowRange(_Selector, frozen=True, kw_only=True, tag="row_range"):
-    """The rows at addresses [first, last); None is an open end.
-
-    The addresses belong to `relation`, or to the partition where the database selects it by name,
-    or else to the table.
-    """
-
+class _Range(_Selector, frozen=True, kw_only=True):
     partition: str | None = None
     kind: PartitionKind = field(default="partition", name="partition_kind")
     relation: tuple[str, str] | None = None
+
+
+class RowRange(_Range, frozen=True, kw_only=True, tag="row_range"):
+    """The rows at addresses [first, last) of `relation`, or else of the partition if the database
+    selects it by name, or else of the table; None is an open end.
+    """
+
     object_id: int | None = None
-    """As in `PartitionInfo`."""
+    """As in `StoredRows`."""
     first: int | None
     last: int | None
 
 
-class KeyRange(_Selector, frozen=True, kw_only=True, tag="key_range"):
+class KeyRange(_Range, frozen=True, kw_only=True, tag="key_range"):
     """The rows whose key in `column` is in [first, last); None is an open end.
 
-    The ends are keys as the source gave them, in its own order and its own text. Rows belong to the
-    partition, or else to the table. No range holds rows without a key: the source knows that every
-    row has a key.
+    The ends are keys as the source gave them, in its own order and its own text. No range holds
+    rows without a key: the source knows that every row has a key.
     """
 
-    partition: str | None = None
-    kind: PartitionKind = field(default="partition", name="partition_kind")
-    relation: tuple[str, str] | None = None
     column: str
     first: str | None
     last: str | None

@@ -102,11 +102,9 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
     least `MIN_UNIT_BYTES`. Of `partitions`, at least one, no row of another is read; None reads the
     table, which "none" reads without looking at its partitions.
 
-    Raises:
-        PlanError: A limit makes no sense, or the table lacks data for the split or a requested
-            partition. An estimate is negative, extents are not ascending and disjoint, or a
-            partition's name occurs twice. Partitions known by their extents alone overlap or leave
-            gaps.
+    PlanError is raised if a limit makes no sense, the table lacks data for the split or a requested
+    partition, or partitions known by their extents alone overlap or leave gaps; and if an estimate
+    is negative, extents are not ascending and disjoint, or a partition's name occurs twice.
     """
     limits.check()
     split, parts = limits.split, parts_of(table)
@@ -392,8 +390,7 @@ def unit_bytes(sizes: Iterable[int], parallelism: int) -> int:
     """Return the size above which a part of any of several tables is cut.
 
     It is the size for one table as large as all of them together. So a table that is small among
-    the others stays whole, and the last unit to end is late by a quarter of a worker's share at
-    most.
+    the others stays whole, and the last unit to end is late by a quarter of a share at most.
     """
     return max(MIN_UNIT_BYTES, -(-sum(sizes) // (UNITS_PER_WORKER * parallelism)))
 
@@ -473,12 +470,11 @@ def _pieces_of(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[
 def sampled_plan(
     table: TableInfo, limits: PlanLimits, share: float, partitions: Collection[str] | None = None
 ) -> Plan:
-    """Return a plan with some of the units of the table, or of some partitions.
+    """Return a plan with some of the units of the table, or of some partitions, but at least one.
 
     They cost no more than their share, and are evenly spread in the order of the table. Unless the
-    limits name a size, units are small enough for several of them to be taken. At least one is
-    taken; so of a table with one unit that is the whole table. Raises PlanError as `plan`, or if
-    the table can only be read in one go and may be large.
+    limits name a size, units are small enough for several of them to be taken. Raises PlanError as
+    `plan`, or if the table can only be read in one go and may be large.
     """
     if not 0 < share < 1:
         raise PlanError(
@@ -534,8 +530,7 @@ def plan_part(plan: Plan, number: int, of: int) -> Plan | None:
     """Return the plan of one part; None if it has no unit, as there are more parts than units.
 
     Each machine finds its part from the plan alone. Every unit is in one part, and the parts are of
-    about the same cost. The first parts have units, and the last may have none. Raises PlanError if
-    the part does not exist, or the plan is a part already.
+    about the same cost. The first parts have units, and the last may have none.
     """
     if not 1 <= number <= of:
         raise PlanError(f"Part {number} of {of} does not exist.", f"give a part from 1/{of} on.")

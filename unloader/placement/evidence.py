@@ -260,10 +260,7 @@ class Watch:
     def __init__(
         self, seats: tuple[Seat, ...], note: Callable[[str], None], *, looks: bool = True
     ) -> None:
-        """Take the seats of all workers; `looks` False records bindings and looks at no process.
-
-        `note` takes a line on the first worker that is not where planned, once for each way.
-        """
+        """Take the seats of all workers; `looks` False records bindings and looks at no process."""
         self._seats = seats
         self._note = note
         self._looks = looks

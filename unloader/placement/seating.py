@@ -69,11 +69,7 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
 
 
 def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
-    """Decide how many workers a request may have on this machine, and their seats.
-
-    Errors are as of `most_workers` and `seat_workers`, and TopologyError if the kernel's files
-    cannot be read.
-    """
+    """Decide how many workers a request may have on this machine, and their seats."""
     topology = detect()
     automatic = automatic_parallelism(topology, request.seats)
     return _seat_plan(topology, most_workers(request, parallelism, automatic), request.seats)
@@ -105,20 +101,16 @@ def most_workers(request: Request, parallelism: int | None, automatic: int) -> i
 
 
 def sessions_beside_workers(request: Request) -> int:
-    """Return the number of sessions of a run that do not belong to its workers.
-
-    They are the parent's session, one that reads the load, and one that keeps the snapshot.
-    """
+    """Return the number of a run's sessions for itself, its load and its kept snapshot."""
     known = request.concurrency
     loads = known is not None and known.max_db_load is not None
     return 1 + int(loads) + int(request.source.session.keep_snapshot_seconds > 0)
 
 
 def automatic_parallelism(topology: Topology, options: SeatOptions) -> int:
-    """Return the number of workers without a requested number: the usable CPUs, at least 1.
+    """Return the usable CPUs of the requested nodes, at least 1, within the control group's quota.
 
-    They are the CPUs of the requested nodes, or of all, and at most the quota of the control
-    group. Missing nodes are ignored: `seat_workers` names them.
+    Missing nodes are ignored: `seat_workers` names them.
     """
     if options.numa == "off" or not options.nodes:
         return topology.usable_cpus

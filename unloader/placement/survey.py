@@ -74,16 +74,11 @@ def survey(
     tree: Path | None = None,
     allowed_cpus: frozenset[int] | None = None,
 ) -> Survey:
-    """Return the machine and the seats of its workers.
+    """Return the machine and the seats of its workers, or raise an error as `seat_workers`.
 
-    Args:
-        options: How workers are placed; errors are as of `seat_workers`.
-        parallelism: Number of workers, which may exceed the CPUs; 0 = the number of usable CPUs.
-        tree: Folder laid out as /sys/devices/system of another machine, or a file that
-            `recording` made of one; None = this machine. TopologyError if it cannot be read, and
-            UsageError if the options name a device of this machine.
-        allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
-            ConfigError for CPUs that are not ours.
+    `parallelism` 0 is the number of usable CPUs. `tree` is a folder laid out as
+    /sys/devices/system of another machine, or a file that `recording` made of one; None is this
+    machine. `allowed_cpus` None is all CPUs of the tree, or all that this process may use.
     """
     if tree is None:
         ours = own_cpus()
@@ -120,10 +115,7 @@ def survey(
 
 
 def recording(tree: Path | None = None) -> str:
-    """Return the files that describe a machine as one text, which `survey` reads as a tree.
-
-    Raises TopologyError if the files do not exist.
-    """
+    """Return the files that describe a machine as one text, which `survey` reads as a tree."""
     if tree is None:
         return record()
     with _folder(tree) as folder:

@@ -54,11 +54,9 @@ class ChosenTables(Struct, frozen=True, kw_only=True):
 def chosen_tables(
     catalog: Catalog, entries: Sequence[AskedTables], observe: Observer = silent
 ) -> ChosenTables:
-    """Return the tables of all entries, described.
+    """Return the tables of all entries, described; UsageError if an entry asks for nothing.
 
-    The source is asked for its list of tables only if an entry has a choice. Raises UsageError if
-    an entry asks for nothing, TransientSourceError and SnapshotGone if connection or snapshot is
-    lost, and SourceError if the database refused all of it.
+    The source is asked for its list of tables only if an entry has a choice.
     """
     problems: list[TableProblem] = []
     notices: list[str] = []
@@ -189,10 +187,7 @@ def chosen_tables(
 
 
 def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
-    """Return the table that a selection names with its chosen columns, or its query as a table.
-
-    Raises UsageError for neither or both of table and query, or an unknown column.
-    """
+    """Return the described table or query of a selection; UsageError if it has neither or both."""
     if (selection.table is None) == (selection.query is None):
         raise UsageError("a run reads one table or one query", "give --table or --query")
     if selection.query is not None:

@@ -134,10 +134,7 @@ def columns_of(
 
 @lru_cache(maxsize=256)
 def _shared(projection: Projection) -> Projection:
-    """Return one object for all equal ones: many tables of a schema have the same columns.
-
-    A schema or a task that is made of it is then made, and sent to a worker, only once.
-    """
+    """Return one object for all equal ones of many tables: its schema is made only once."""
     return projection
 
 
@@ -177,10 +174,9 @@ def _columns_as_values(
     projected: Callable[[Sequence[OutputNeeds]], Projection],
     names: Iterable[str],
 ) -> frozenset[str]:
-    """Return the columns that are read as values, even where the output is text.
+    """Return the columns that steps use, read as values even if the output is text.
 
-    A step uses these columns: a date is a date in every format. The others are read as without the
-    transform.
+    The others are read as without the transform.
     """
     from unloader.transforms.transformer import check
 
@@ -223,11 +219,7 @@ def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform
 def _resolved_transform(
     options: TransformOptions, read: Projection
 ) -> tuple[TransformOptions, ResolvedTransform]:
-    """Return a transform with the proofs of its keys, checked against the columns that are read.
-
-    Raises UsageError if a step names no column or several, does not suit its type, or is invalid,
-    and ConfigError if a key is missing or unsuitable for its mask, or a library is missing.
-    """
+    """Return a transform with the proofs of its keys, checked against the columns that are read."""
     from unloader.transforms.transformer import Transformer, check
 
     options = replace(options, keys=tuple(map(with_proof, options.keys)))
@@ -279,10 +271,7 @@ def _resolved_transform(
 def without_masked_ranges(
     table: TableInfo, catalog: Catalog, outputs: Iterable[ResolvedOutput], split: str = "auto"
 ) -> TableInfo:
-    """Return a table without the ranges whose ends are values that some output masks or leaves out.
-
-    Raises PlanFailed if it is to be cut into ranges, and can only be by such values.
-    """
+    """Return a table without ranges whose ends are values that an output masks or leaves out."""
     clear = [
         {column.source for column in each.transform.columns if column.masked is None}
         for each in outputs
@@ -324,11 +313,9 @@ def fixed_fields(
     declared: Callable[[str], Declared],
     folding: Folding,
 ) -> tuple[FixedField, ...]:
-    """Return the field of each column of the projection, in its order and without gaps.
+    """Return the field of each column, in order and without gaps; UsageError for an unknown width.
 
-    The encoding, masks and forms of `text` are used; NULL's text has room in every field whose
-    width is not given. UsageError names all columns without a known width, or a width for no
-    column.
+    NULL's text has room in every field whose width is not given.
     """
     from writers.text.text_values import content_of_field
 

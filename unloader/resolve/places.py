@@ -58,11 +58,7 @@ def _with_directories(output: OutputOptions, now: Callable[[str], str]) -> Outpu
 
 
 def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOptions:
-    """Return the output of one run, with the fields of its directories filled in.
-
-    Raises:
-        ConfigError: A name is empty, or longer than file systems allow.
-    """
+    """Return the output of one run, with the fields of its directories filled in."""
     if not any(map(has_fields, output.destinations)):
         return output
     values = directory_values(extract, run_id)
@@ -70,10 +66,7 @@ def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOption
 
 
 def at_absolute_places(output: OutputOptions) -> OutputOptions:
-    """Return an output with absolute directories.
-
-    A run that is resumed by the directory of one route must find the directories of the others.
-    """
+    """Return an output with absolute directories, so that each route finds the others on resume."""
     return _with_directories(output, absolute)
 
 
@@ -114,11 +107,7 @@ def directory_values(extract: Extract, run_id: str) -> Values:
 
 
 def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
-    """Check that no two outputs of a run have one directory, or one inside the other's.
-
-    Raises:
-        UsageError: Two do, or one goes to where several cannot.
-    """
+    """Raise UsageError if two outputs have one directory, or one goes where several cannot."""
     places: list[tuple[str, str]] = []
     links: dict[str, str] = {}
     for route, output in zip(request.routes or (), outputs, strict=True):
@@ -159,10 +148,8 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
 def checked_encryption(request: Request) -> EncryptionOptions | None:
     """Return how the files of a run are encrypted, with the proof of the key.
 
-    Raises:
-        UsageError: An option does not work with encrypted files.
-        ConfigError: A key is missing or invalid, or cannot be read.
-        FormatError: A library is missing, or a recipient is invalid.
+    Raises UsageError if an option does not work with encrypted files, ConfigError for a key that is
+    missing or invalid, and FormatError for a missing library or an invalid recipient.
     """
     options = request.output.encryption
     if options is None:
@@ -229,18 +216,14 @@ class Naming(Struct, frozen=True, kw_only=True):
         return cls(template=template, values=values, one=one)
 
     def name(self, unit: WorkUnit, number: int = 0) -> str:
-        """Return the name of a unit's file, or of one file of several units.
-
-        Args:
-            number: Of the file among the unit's, from 0.
-
-        Raises:
-            OutputFailed: The name is longer than file systems allow.
-        """
+        """Return the name of a unit's file, by its number from 0, or the name of the one file."""
         return self.of_unit(unit)(number)
 
     def of_unit(self, unit: WorkUnit) -> Callable[[int], str]:
-        """Return the function from the number of a unit's file to its name; it can be pickled."""
+        """Return the function from the number of a unit's file to its name; it can be pickled.
+
+        The name is an OutputFailed if it is longer than file systems allow.
+        """
         values = self.values
         if not self.one:
             values = {**values, "partition": unit.partition or "", "unit": unit.id}
@@ -251,9 +234,6 @@ def places(run: ResolvedTable) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
     Empty where the run has no destination, or several outputs.
-
-    Raises:
-        OutputFailed: A name is longer than file systems allow.
     """
     if len(run.outputs) > 1:
         return {}
@@ -285,11 +265,8 @@ _MOST_LEVELS = 8
 def home_of(template: str, runs: Sequence[ResolvedTable]) -> str:
     """Return the directory around the directories of all tables.
 
-    Args:
-        template: The directory of `--to`, with its fields; empty where each table has another one.
-
-    Raises:
-        UsageError: The directories have no common parent, or a table goes to the home itself.
+    `template` is the directory of `--to`, with its fields; empty where each table has another one.
+    Raises UsageError without a common parent, or if a table goes to the home itself.
     """
     if is_dropped(template):
         return template
@@ -346,11 +323,7 @@ def is_dropped(home: str) -> bool:
 
 
 def home_above(storage: Storage, place: str, run_id: str) -> str:
-    """Return the home of the run over several tables to which a directory belongs; "" if none.
-
-    Raises:
-        OSError: A directory cannot be read.
-    """
+    """Return the home of the run over several tables to which a directory belongs; "" if none."""
 
     def is_of_run(home: str) -> bool:
         who = storage.who_was_here(home, counted=False)

@@ -23,7 +23,6 @@ from partition_planner.planner import plan_of_units, sampled_plan
 from unloader.errors import PlanFailed, SnapshotGone, UnloaderError, UsageError
 from unloader.model import (
     EncryptionOptions,
-    Extract,
     OutputOptions,
     Request,
     SampledKeys,
@@ -33,7 +32,6 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import matching_partitions, one_column, typed
-from unloader.resolve.places import checked_encryption
 from unloader.resolve.resolved import (
     ResolvedOutput,
     ResolvedTable,
@@ -50,10 +48,7 @@ SHOWN_NAMES = 5
 
 
 def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> SampledKeys | None:
-    """Return the sample of keys that was asked for; None if rows of all keys are read.
-
-    Raises UsageError if the column does not exist or cannot be a key, or the source has no samples.
-    """
+    """Return the sample of keys that was asked for; None if rows of all keys are read."""
     share = selection.sampled_share
     if share is None or selection.sample_by is None:
         return None
@@ -83,10 +78,9 @@ def takes_units(selection: Selection) -> bool:
 
 
 def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None) -> PlanLimits:
-    """Return the limits of a plan.
+    """Return the limits of a plan; `unit_bytes` is the size of the units of all of several tables.
 
-    `unit_bytes` is the size of the units of all tables, if there are several. A size that the user
-    gave has priority. The units of a sample are as small as it needs them.
+    A size that the user gave has priority. The units of a sample are as small as it needs them.
     """
     asked = request.limits
     if unit_bytes is None or asked.unit_bytes is not None or takes_units(request.selection):
@@ -237,27 +231,14 @@ def source_at(source: SourceSpec, snapshot: Snapshot) -> SourceSpec | None:
     return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
 
 
-def check_planned(request: Request, planned: ResolvedTable) -> None:
-    """Refuse to write files that are not encrypted, if the plan is for encrypted files."""
-    for was, each in zip(planned.outputs, request.of_outputs(), strict=True):
-        if checked_encryption(each) is None and was.options.encryption is not None:
-            raise PlanFailed(
-                "the plan is for encrypted files, but no key or recipient is given",
-                "give the key or the recipients again, or make a new plan",
-            )
-
-
 def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceSpec:
-    """Return the source for a part, as it is opened at the snapshot of its plan.
-
-    Raises UsageError if the plan is missing, or this kind of source cannot go back to its snapshot.
-    """
+    """Return the source for a part, as it is opened at the snapshot of its plan."""
     if planned is None:
         raise UsageError(
             "--part needs a plan file: the parts of a table come from one plan",
             "make one with unloader plan SOURCE --output plan.json, and run plan.json",
         )
-    snapshot = _snapshot_of(planned)
+    snapshot = snapshot_of(planned)
     found = source_at(source, snapshot)
     if found is None:
         raise UsageError(
@@ -266,16 +247,6 @@ def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceS
             "run the plan as a whole, without --part",
         )
     return found
-
-
-def in_snapshot_of_plan(extract: Extract, planned: ResolvedTable) -> Extract:
-    """Return the extract of a part; SnapshotGone if it is not at the plan's snapshot."""
-    was, now = _snapshot_of(planned), extract.snapshot
-    if not was.is_same(now):
-        found = "none" if now is None else f"{now.kind} {now.value}".strip()
-        raise SnapshotGone(f"it was {was.kind} {was.value}, and the source is now at {found}")
-    # With the time at which it was taken, which names directories and files.
-    return replace(extract, snapshot=was)
 
 
 def with_keys_of_plan(
@@ -310,11 +281,11 @@ def is_of_plan(run: ResolvedTable, planned: ResolvedTable) -> bool:
     return (
         part is not None
         and part.plan_digest == planned.plan.digest
-        and _snapshot_of(planned).is_same(run.extract.snapshot)
+        and snapshot_of(planned).is_same(run.extract.snapshot)
     )
 
 
-def _snapshot_of(planned: ResolvedTable) -> Snapshot:
+def snapshot_of(planned: ResolvedTable) -> Snapshot:
     if planned.extract.snapshot is None:
         raise PlanFailed("the plan has no snapshot that its parts could share", AGAIN)
     return planned.extract.snapshot

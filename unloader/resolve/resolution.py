@@ -58,13 +58,12 @@ from unloader.resolve.places import (
 from unloader.resolve.planning import (
     AGAIN,
     check_fits,
-    check_planned,
     check_sampling,
     gone,
-    in_snapshot_of_plan,
     keys_of,
     limits_of,
     plan_of,
+    snapshot_of,
     source_of_plan,
     with_keys_of_plan,
 )
@@ -103,8 +102,7 @@ class OpenRun(Struct, frozen=True, kw_only=True):
 class Patience(Struct, frozen=True, kw_only=True):
     """Asks the source again while it fails for a cause that may pass, as units are retried.
 
-    A nightly job must not fail because the database restarts when it begins, or because the session
-    that counts was ended.
+    A nightly job must not fail because the database restarts when it begins.
     """
 
     retry: RetryOptions
@@ -122,9 +120,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     ) -> T:
         """Return what an act returns, trying again after each error that may pass.
 
-        `what` names the act in the log, such as `connecting`; it is called after each failure where
-        an act has several steps. `check` is called after an error that may pass; it raises what
-        ends the attempts. Interrupted is raised if `stop` returned True during a wait.
+        `what` names the act in the log; it is called after each failure where an act has several
+        steps. `check` is called after an error that may pass; it raises what ends the attempts.
         """
         jitter = spread(self.run_id)
         for failures in range(1, self.retry.retries + 1):
@@ -168,16 +165,18 @@ def resolved(
         seats: Returns the seats of workers that are being started; called once the tables are
             known. None decides the seats first.
 
-    Raises:
-        Interrupted: `stop` returned True.
-        SourceError: The source refused.
-        PlanFailed: The table cannot be cut as asked, or the planned run does not fit it; or some
-            tables cannot be unloaded, for more than one kind of reason.
-        UsageError: The selection names what does not exist.
+    Raises PlanFailed if the table cannot be cut as asked, the planned run does not fit it, or some
+    tables cannot be unloaded for more than one kind of reason, and UsageError if the selection
+    names what does not exist.
     """
     run_id, first = new_run_id(), asked.common
     if planned is not None:
-        check_planned(first, planned)
+        for was, each in zip(planned.outputs, first.of_outputs(), strict=True):
+            if checked_encryption(each) is None and was.options.encryption is not None:
+                raise PlanFailed(
+                    "the plan is for encrypted files, but no key or recipient is given",
+                    "give the key or the recipients again, or make a new plan",
+                )
     is_part = first.selection.part is not None
     with ExitStack() as opened:
         with gone("the plan", AGAIN, *(SnapshotGone,) * is_part):
@@ -193,16 +192,21 @@ def resolved(
                 )
             )
             if is_part and planned is not None:
-                table = ready.tables[0]
-                extract = in_snapshot_of_plan(table.extract, planned)
-                ready.tables[0] = replace(table, extract=extract)
+                table, had = ready.tables[0], snapshot_of(planned)
+                taken = table.extract.snapshot
+                if not had.is_same(taken):
+                    found = "none" if taken is None else f"{taken.kind} {taken.value}".strip()
+                    text = f"it was {had.kind} {had.value}, and the source is now at {found}"
+                    raise SnapshotGone(text)
+                # With the time at which it was taken, which names directories and files.
+                ready.tables[0] = replace(table, extract=replace(table.extract, snapshot=had))
         if planned is not None:
             # The places of keys may differ.
-            was, now = (
+            had_steps, steps = (
                 [each.options.transform and each.options.transform.steps for each in of.outputs]
                 for of in (planned, ready.tables[0])
             )
-            if was != now:
+            if had_steps != steps:
                 raise PlanFailed(
                     "the plan transforms the rows in another way than these options do",
                     "give the options of the plan again, or make a new plan",
@@ -263,10 +267,7 @@ def resolved(
 
 
 def new_run_id() -> str:
-    """Return a unique name for a run, which sorts by time.
-
-    The second is followed by five hex digits of microseconds, and six random hex digits.
-    """
+    """Return a unique name for a run, which sorts by time: to the second, microseconds, random."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond:05x}{os.urandom(3).hex()}"
 
@@ -458,11 +459,7 @@ def prepared_table(
     planned: Plan | None = None,
     unit_bytes: int | None = None,
 ) -> ResolvedTable:
-    """Return a described table with its columns, its formats and its plan.
-
-    `planned` is an earlier plan, or None. `unit_bytes` is the size of the units of all tables, if
-    there are several.
-    """
+    """Return a described table with its columns, its formats and its plan."""
     request, selection, table = found.request, found.request.selection, found.table
     read, outputs = columns_of(request, catalog, table)
     split = request.limits.split if planned is None else "auto"
@@ -528,10 +525,9 @@ def _with_codec(
     stop: Callable[[], bool],
     observe: Observer,
 ) -> ResolvedOutput:
-    """Return an output with the codec that its preset chooses: now, or when it was planned.
+    """Return the only output of `table`, output `number` of its run, with the codec of its preset.
 
-    `number` is the number of the output, which is the only one of `table`. Measurements for an
-    output of other tables are used again; `measured` gets the new ones.
+    A codec of the plan, and measurements for an output of other tables, are used again.
     """
     output, asked, choice = table.output, table.request.output.compression, None
     # A codec that was measured for files of another format is not used again.
@@ -552,11 +548,7 @@ def _with_codec(
 
 
 def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOutput, ...]:
-    """Return the outputs of a table, with their real places.
-
-    Raises UsageError if two outputs would have one place, or one cannot be encrypted as asked,
-    ConfigError if a key is missing, and OutputFailed if a name is too long.
-    """
+    """Return the outputs of a table, with their real places and the proofs of their keys."""
     found = []
     for number, output in enumerate(table.outputs):
         own = of_output(table, number)
@@ -577,9 +569,7 @@ def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOut
 def _in_table(options: OutputOptions, table: ResolvedTable, catalog: Catalog) -> OutputOptions:
     """Return the output with its real place: below the table's data, named by the run.
 
-    Raises UsageError if the name cannot be read or a column to partition by is missing, ConfigError
-    for a missing library or a catalog that is not configured, and OutputFailed if the files cannot
-    become part of the table, as far as that is known now.
+    Raises OutputFailed if the files cannot become part of the table, as far as known now.
     """
     name, shape, written = options.destination, table.output.format, table.written
     kind = lake_kind(name)

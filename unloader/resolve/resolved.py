@@ -298,10 +298,7 @@ def with_key_places(options: TransformOptions, keys: Iterable[MaskingKey]) -> Tr
 
 
 def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
-    """Return whether a request has the masking keys of a run, by their proofs.
-
-    Raises ConfigError if a key is missing or invalid.
-    """
+    """Return whether a request has the masking keys of a run, by their proofs."""
     now = masking_keys(asked.keys)
     return all(is_proof_of(now.get(key.name, b""), key.proof) for key in had.keys)
 
@@ -377,10 +374,7 @@ many times the CPU a run without it takes at most. Measured with tables of 2 to 
 
 
 def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
-    """Return one line if libraries are missing, with what that costs and how to build them.
-
-    A library that is there and cannot be loaded is reported by `unloader formats`.
-    """
+    """Return one line if libraries are missing, with what that costs and how to build them."""
     wanted = [run.extract.source.kind]
     for output in run.outputs:
         is_native = output.options.encoder != "plain"
@@ -448,10 +442,7 @@ def record_of(
     *,
     is_single: bool,
 ) -> bytes:
-    """Return the record of a run, without a statement of a session: any may have a password.
-
-    Raises ConfigError if a name, such as the current directory's, is not text in UTF-8.
-    """
+    """Return the record of a run, without a statement of a session: any may have a password."""
     tables = []
     for run in runs:
         try:
@@ -579,10 +570,7 @@ def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
 
 
 def directory_now(directory: str, recorded: str, home: str) -> str:
-    """Return where a directory of a table is now, whose home was `recorded` and may have moved.
-
-    `directory` is as it was written when the run began, perhaps relative to another directory.
-    """
+    """Return where a directory of a table is now, whose home was `recorded` and may have moved."""
     within = relative(directory, recorded)
     if is_location(home):
         return str(path_of(home) / within) if within != "." else home

@@ -105,10 +105,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
     ) -> BrokenRun:
-        """Return the run with what no record may contain; without `secret` with its own.
-
-        Raises OutputFailed if it had statements and these are not given, or others are given.
-        """
+        """Return the run with what no record may contain; without `secret` with its own."""
         for run in self.tables:
             if run.session_sql_proof and not session_sql:
                 raise OutputFailed(
@@ -128,8 +125,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         """Return the run with the places where the keys of its files are found now.
 
         `keys` has one for all outputs, or one for each output. None is where they were, and so is a
-        key of kind none. Raises OutputFailed if the run had another Parquet key, and ConfigError if
-        a key is invalid, or cannot be read.
+        key of kind none. Raises OutputFailed for another Parquet key than the run's.
         """
 
         def own_of(
@@ -175,8 +171,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
     def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenRun:
         """Return the run with the places where the keys of masks are found now.
 
-        With `same`, masked rows stay. Then ConfigError is raised if a key is invalid, cannot be
-        read, or differs from the key of the run.
+        With `same`, masked rows stay, and ConfigError is raised if a key differs from the run's.
         """
 
         def placed(_: int, options: OutputOptions) -> OutputOptions:
@@ -191,10 +186,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         return found
 
     def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
-        """Return the run with another number of workers; None is the usable cores of this machine.
-
-        `setting` is for the manifest, in place of the setting of the run.
-        """
+        """Return the run with another number of workers, and a setting for its manifest."""
         workers = workers or automatic_parallelism(detect(), self.first.request.seats)
 
         def now(run: ResolvedTable) -> ResolvedTable:
@@ -251,10 +243,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         return tuple(found)
 
     def is_at(self, request: Request, today: str) -> bool:
-        """Return whether the places of a single table are, or may be, those of its job's request.
-
-        `today` is the value of `{date}` in it.
-        """
+        """Return whether the places of a single table may be those of a request today."""
         run, output = self.first, request.output
         if len(run.outputs) > 1:
             # One route may have no date in its directory, and be found on another day.
@@ -278,11 +267,9 @@ def _real(places: Iterable[str]) -> list[str]:
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
-    """Return the interrupted run at a destination, or None.
+    """Return the interrupted run at a destination, or None; OutputFailed if it is still running.
 
     The destination is any place of a single table; of several tables the directory around theirs.
-    Raises OutputFailed if the run is still running, or cannot be read, and UnusableRecord if
-    another version has begun it, or its record was damaged.
     """
     storage = storage_at(destination)
     try:
@@ -369,15 +356,10 @@ def reopened(
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenRun]:
-    """Open the source of a run at the run's snapshot.
+    """Open the source of a run at the run's snapshot; tables that are `done` need not exist.
 
-    Tables that are `done` need not exist any more.
-
-    Raises:
-        SnapshotGone: The source cannot go back to the snapshot, or is at another one; or some
-            tables have changed, and the other tables are not to be read without them.
-        Interrupted: `stop` returned True.
-        SourceError: The source refused.
+    Raises SnapshotGone if the source cannot go back to the snapshot, or some tables have changed
+    and the other tables are not to be read without them.
     """
     started, first, runs = time.perf_counter(), broken.first, broken.tables
     observe(PhaseStarted(phase="connecting"))
@@ -423,12 +405,10 @@ def reopened(
 def _enter(
     runs: Sequence[ResolvedTable], catalog: Catalog, observe: Observer, *, is_single: bool
 ) -> dict[int, TableProblem]:
-    """Check that each table is the planned one, and hold it.
+    """Check that each table is the planned one, and hold it; return problems by number of the run.
 
-    The list of several tables is read once, and their description is one request. What keeps a
-    table from being read is returned by the number of its run. Raised are the error of a single
-    table, SourceError if the database refused all of it or a later attempt may succeed, and
-    SnapshotGone if the snapshot of all is lost.
+    The list of several tables is read once, and their description is one request. The error of a
+    single table is raised, and so are errors that concern all tables, or may pass.
     """
     observe(PhaseStarted(phase="table"))
     # The tables of the list as they are now.

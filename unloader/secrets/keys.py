@@ -155,8 +155,7 @@ def key_place(name: str, place: str = "") -> MaskingKey:
     """Return where the masking key of a name is found; nothing is read yet.
 
     The place is `file:PATH`, `env:VARIABLE`, `keyring:SERVICE/USER` or `credential:NAME`; empty
-    looks in the usual places. Raises UsageError if name or place has another form, and ConfigError
-    if the credential is missing, or the usual places have no key.
+    looks in the usual places.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(

@@ -81,15 +81,8 @@ def usual_credential(name: str = USUAL_NAME) -> Path | None:
 def secret_in(path: Path, what: str, hint: str) -> str:
     """Return the text of a file without its last newline, and hide it in all output from now on.
 
-    The name of a missing file is not shown, because it may be the secret.
-
-    Args:
-        path: The file.
-        what: Its name in an error.
-        hint: What to do if it cannot be read.
-
-    Raises:
-        ConfigError: It cannot be read, or other users can read it too.
+    The name of a missing file is not shown, because it may be the secret. `what` names the file in
+    an error, and `hint` advises if it cannot be read.
     """
     check_private(path, what)
     try:
@@ -110,10 +103,7 @@ def secret_in(path: Path, what: str, hint: str) -> str:
 
 @lru_cache(maxsize=8)
 def keyring_password(service: str, user: str) -> str:
-    """Return the password that the keyring has for a user of a service.
-
-    It is asked once in each process: a keyring may be locked by the time a session is lost.
-    """
+    """Return the password that the keyring has for a user of a service; asked once in a process."""
     try:
         import keyring
         from keyring.errors import KeyringError
@@ -143,10 +133,7 @@ def proof_of(secret: bytes) -> str:
 
 @lru_cache(maxsize=16)
 def is_proof_of(secret: bytes, proof: str) -> bool:
-    """Return whether a proof was made of this secret; an empty proof belongs to no secret.
-
-    It is computed once in each process: the hash takes long on purpose.
-    """
+    """Return whether a proof was made of this secret, once in a process: the hash takes long."""
     salt = proof.partition(":")[0]
     return bool(salt) and _hash(secret, salt) == proof
 

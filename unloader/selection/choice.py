@@ -107,10 +107,7 @@ class TablePattern(Struct, frozen=True, kw_only=True):
 
 
 def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
-    """Return the pattern, or the name, that a text is.
-
-    Raises UsageError if it is empty, has an open quote or more than two parts.
-    """
+    """Return the pattern, or the name, that a text is; UsageError for any other text."""
     parts = _parts(text)
     if parts is None or len(parts) > 2:
         raise UsageError(
@@ -138,11 +135,7 @@ def parse_schema(text: str, origin: str) -> PartPattern:
 
 
 def read_patterns(path: Path) -> tuple[TablePattern, ...]:
-    """Return the patterns of a file, in its order.
-
-    Raises UsageError if the file cannot be read, is not UTF-8, is empty, or has a line that is not
-    a pattern.
-    """
+    """Return the patterns of a file, in its order; UsageError if it is not a list of patterns."""
     try:
         # Line ends as they are: a name in quotes may hold one.
         text = read_named(path).decode("utf-8-sig")
@@ -165,11 +158,10 @@ def read_patterns(path: Path) -> tuple[TablePattern, ...]:
 
 
 def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
-    """Return the patterns of a text, one a line.
+    """Return the patterns of a text, one a line; UsageError as `parse_pattern`.
 
     Blank lines and lines that begin with `#` are left out; a name that begins with it is quoted. A
-    line end within double quotes belongs to the name. Raises UsageError if a line is not a pattern,
-    or has a quote that is never closed.
+    line end within double quotes belongs to the name.
     """
     found: list[TablePattern] = []
     pending: list[str] = []
@@ -193,10 +185,9 @@ def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
 
 
 def _parts(text: str) -> list[PartPattern] | None:
-    """Return the parts between the dots, None where the text is malformed.
+    """Return the parts between the dots, without blanks around them; None for malformed text.
 
-    A part has no blanks around it. A blank between quoted and plain text is a slip of the hand, not
-    part of a name.
+    A blank between quoted and plain text is a slip of the hand, not part of a name.
     """
     parts: list[PartPattern] = []
     position = 0
@@ -230,10 +221,7 @@ def _parts(text: str) -> list[PartPattern] | None:
 
 
 def _closed(glob: str) -> str:
-    """Return a glob whose every `[` opens a class; one that is never closed means itself.
-
-    Otherwise a bracket in quotes, further on, would close it.
-    """
+    """Return a glob whose every `[` opens a class: any other would be closed further on."""
     return _CLASS_OR_BRACKET.sub(
         lambda match: "[[]" if match.group() == "[" else match.group(), glob
     )

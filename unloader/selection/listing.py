@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -21,13 +21,7 @@ Family = Literal["table", "materialized view", "view", "external table", "tempor
 order. external table: its rows are stored elsewhere, foreign and virtual tables among them.
 temporary table: only the session that wrote its rows sees them."""
 
-FAMILIES: tuple[Family, ...] = (
-    "table",
-    "materialized view",
-    "view",
-    "external table",
-    "temporary table",
-)
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 STORED: tuple[Family, ...] = ("table", "materialized view")
 """The families whose rows the database itself stores; a pattern means these where none are asked
@@ -241,10 +235,7 @@ def each_once(problems: Iterable[TableProblem]) -> tuple[TableProblem, ...]:
 
 
 def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True) -> UnloaderError:
-    """Return one error for all tables that cannot be unloaded, out of `of` requested ones.
-
-    With `goes_on` the reader can ask for the other tables alone.
-    """
+    """Return one error for the tables, of `of` requested ones, that cannot be unloaded."""
     tables = len({each.table for each in problems})
     unmatched = any(each.kind == "unmatched" for each in problems)
     if len(problems) == 1 and (of == 1 or unmatched) and not problems[0].mend:
@@ -297,9 +288,6 @@ def _joined(problems: Sequence[TableProblem], head: str, *, goes_on: bool) -> Un
 
 
 def script(problems: Iterable[TableProblem]) -> str:
-    """Return the SQL that solves what SQL can solve, each statement once; empty without any.
-
-    It contains only the statements, so that no name can end a comment.
-    """
+    """Return the SQL that solves what SQL can solve, each statement once; empty without any."""
     statements = dict.fromkeys(sql for each in problems for sql in each.mend)
     return "".join(f"{statement};\n" for statement in statements)

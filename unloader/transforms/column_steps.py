@@ -176,10 +176,9 @@ def setting(index: int, made: Callable[[Arrays, int], pa.Array]) -> Work:
 
 
 def found(names: Sequence[str], name: str, what: str) -> int:
-    """Return the place of the one column that a name means; `what` is the step in errors.
+    """Return the place of the column that a name means, or raise UsageError about the step `what`.
 
     That is the column of exactly this name, else the only one that differs from it in case alone.
-    Raises UsageError if it does not exist, or several may be meant.
     """
     index = known(names, name, what)
     if index is None:
@@ -228,10 +227,7 @@ def value_of(text: str | None, kind: pa.DataType, what: str) -> pa.Scalar:
 
 
 def exact_cast(field: pa.Field, kind: pa.DataType) -> Cast:
-    """Return the function that casts a column, and fails on a value that the type cannot hold.
-
-    Raises UsageError if no value of the one type is one of the other.
-    """
+    """Return the function that casts a column, and fails on a value that the type cannot hold."""
     own = plain_field(field).type
 
     def to_text(array: pa.Array) -> pa.Array:

@@ -93,10 +93,7 @@ ALPHABETS = {
 
 
 def masked(step: Step, columns: Columns, keys: Keys | None) -> tuple[Columns, Work]:
-    """Mask one column; without `keys` the step is only checked.
-
-    Raises UsageError if the column or an option is wrong, and ConfigError for a missing key.
-    """
+    """Mask one column; without `keys` the step is only checked."""
     index = found(names_of(columns), step.column, f"--mask {step.column}={step.step}")
     column = columns[index]
     field = plain_field(column.field)
@@ -204,10 +201,7 @@ def check_canonical(field: pa.Field, verb: str) -> None:
 
 
 def canonical(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Return the canonical text of each value, null for null; bytes are their own.
-
-    Raises OutputFailed for a value without a canonical text, which is not shown.
-    """
+    """Return the canonical text of each value, null for null; bytes are their own."""
     kind = array.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return array

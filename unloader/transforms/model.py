@@ -46,11 +46,7 @@ days, the same for all rows of one subject. ff1: FF1 of NIST SP 800-38G; the for
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One step; `STEPS` and `MASKS` have the fields of each kind.
-
-    Raises:
-        ValueError: A field is missing, or belongs to another kind of step.
-    """
+    """One step; ValueError for a field that its kind lacks or does not have: `STEPS`, `MASKS`."""
 
     step: Literal[
         "keep", "rename", "cast", "constant", "compute",

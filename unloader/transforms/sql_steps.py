@@ -286,10 +286,7 @@ def functions() -> dict[str, frozenset[str]]:
 def typed(
     connection: duckdb.DuckDBPyConnection, expression: Expression, schema: pa.Schema, name: str
 ) -> Expression:
-    """Return an expression with the type of its result.
-
-    Raises UsageError if it does not suit the types of the columns, or the type is not written.
-    """
+    """Return an expression with the type of its result; UsageError if it is not a written type."""
     what = f"the SQL of column {name}"
     sql = f"({expression.sql})"
     bound = _bound(connection, sql, expression, schema, what)
@@ -331,10 +328,10 @@ def rows_kept(
     columns: Sequence[int],
     what: str,
 ) -> list[pa.Array | None]:
-    """Return which rows of each batch a condition keeps; None is all of one.
+    """Return which rows of each batch a checked condition keeps; None is all of one.
 
-    `columns` are the places of the condition's columns; `check_condition` has checked it. Raises
-    OutputFailed, with `what` and without values, if the condition fails on a row.
+    `columns` are the places of the condition's columns. Raises OutputFailed, with `what` and
+    without values, if the condition fails on a row.
     """
     given = [pa.chunked_array([each.column(at) for each in batches]) for at in columns]
     rows = sum(each.num_rows for each in batches)
@@ -380,26 +377,18 @@ class SqlStage:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._computed: list[Expression] = []
-        self._targets: list[int] = []
-
-    def takes(self, expression: Expression) -> bool:
-        """Whether an expression needs nothing that this stage makes."""
-        return not set(expression.columns) & set(self._targets)
-
-    def compute(self, computed: Expression, index: int) -> None:
-        self._computed.append(computed)
-        self._targets.append(index)
+        self.computed: list[tuple[Expression, int]] = []
+        """With the places of their results."""
 
     def __call__(self, arrays: Arrays, rows: int) -> Arrays:
         """Return the columns; OutputFailed if an expression fails on a row."""
-        items = [each.sql for each in self._computed]
-        needed = sorted({index for each in self._computed for index in each.columns})
-        what = " or ".join(f"the SQL of column {each.field.name}" for each in self._computed)
+        items = [each.sql for each, _ in self.computed]
+        needed = sorted({index for each, _ in self.computed for index in each.columns})
+        what = " or ".join(f"the SQL of column {each.field.name}" for each, _ in self.computed)
         results = _results(self._connection, items, arrays, needed, rows, what)
         arrays = list(arrays)
         # A later expression sets a column again if there are two of them.
-        for index, array, computed in zip(self._targets, results, self._computed, strict=True):
+        for array, (computed, index) in zip(results, self.computed, strict=True):
             arrays[index : index + 1] = [_result(array, computed.field)]
         return arrays
 
@@ -465,10 +454,11 @@ class SqlSteps:
         expression = checked(self._connection, step.sql, names_of(columns), what)
         expression = typed(self._connection, expression, schema_of(columns), name)
         last = stages[-1] if stages else None
-        if not isinstance(last, SqlStage) or not last.takes(expression):
+        made = {place for _, place in last.computed} if isinstance(last, SqlStage) else set()
+        if not isinstance(last, SqlStage) or made & set(expression.columns):
             last = SqlStage(self._connection)
             stages.append(last)
-        last.compute(expression, index)
+        last.computed.append((expression, index))
         used = [columns[at] for at in expression.columns]
         inputs = dict.fromkeys(each for column in used for each in column.inputs)
         self.inputs.update(inputs)

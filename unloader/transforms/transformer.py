@@ -63,11 +63,10 @@ class Checked(Struct, frozen=True, kw_only=True):
 
 
 def check(options: TransformOptions, schema: pa.Schema) -> Checked:
-    """Return the result of a transform; no row and no key is read.
+    """Return the result of a transform on batches of a schema; no row and no key is read.
 
-    `schema` is of the batches that go in, as a projection has it. Keys with a proof are recorded
-    with it. Raises UsageError if a step names no column, or several, or does not suit its type, or
-    an expression is invalid or refused, and ConfigError if a library is missing.
+    Raises UsageError if a step does not suit the columns, or an expression is invalid or refused,
+    and ConfigError if a library is missing.
     """
     made = Transformer(options, schema, None)
     made.close()
@@ -168,10 +167,7 @@ class Transformer:
         yield from (each for each in made.to_batches(max_chunksize=most) if each.num_rows)
 
     def apply_large(self, large: LargeRow) -> LargeRow:
-        """Return what becomes of a row with values too large for memory.
-
-        Raises OutputFailed if a step would have to look at such a value.
-        """
+        """Return what becomes of a row with values too large for memory, which no step can read."""
         places = dict(large.values)
         for index in places:
             name = str(large.row.schema.field(index).name)
