@@ -23,7 +23,6 @@ from unloader.selection.listing import (
     Listing,
     Obstacle,
     TableProblem,
-    each_once,
     problem_of,
     unreadable_columns,
 )
@@ -181,7 +180,7 @@ def chosen_tables(
                 tables.append(ChosenTable(entry=number, request=own, table=table_info))
     return ChosenTables(
         tables=tuple(tables),
-        problems=each_once(problems),
+        problems=tuple(problems),
         notices=tuple(dict.fromkeys(notices)),
     )
 

@@ -352,20 +352,14 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     return found
 
 
+_NATIVE = "UNLOADER_NATIVE_"
 _LIBRARIES = {
-    "text": ("text encoder", "writers.native._encoder", "UNLOADER_NATIVE_LIBRARY", "6"),
-    "pages": (
-        "Parquet encoder",
-        "writers.parquet.native._pages",
-        "UNLOADER_NATIVE_PAGES_LIBRARY",
-        "1.4",
-    ),
-    "sums": ("checksums", "writers.content._sums", "UNLOADER_NATIVE_SUMS_LIBRARY", "1.2"),
+    "text": ("text encoder", "writers.native._encoder", "LIBRARY", "6"),
+    "pages": ("Parquet encoder", "writers.parquet.native._pages", "PAGES_LIBRARY", "1.4"),
+    "sums": ("checksums", "writers.content._sums", "SUMS_LIBRARY", "1.2"),
     "postgresql": (
-        "reader of COPY data",
-        "unloader.sources.postgres.libpq._copy",
-        "UNLOADER_NATIVE_COPY_LIBRARY",
-        "4",
+        *("reader of COPY data", "unloader.sources.postgres.libpq._copy"),
+        *("COPY_LIBRARY", "4"),
     ),
 }
 """Of each library: its name for users, its module, the variable that names another file, and how
@@ -385,7 +379,7 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
     missing = []
     for library in dict.fromkeys(each for each in wanted if each in _LIBRARIES):
         title, name, override, times = _LIBRARIES[library]
-        if _library(name, override) is None:
+        if _library(name, f"{_NATIVE}{override}") is None:
             missing.append(f"{title} (up to {times} times the CPU without it)")
     if not missing:
         return ()

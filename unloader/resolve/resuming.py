@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.topology import detect
-from partition_planner.model import PlanError, TableInfo
+from partition_planner.model import PlanError
 from unloader.errors import (
     Interrupted,
     OutputFailed,
@@ -40,7 +40,7 @@ from unloader.model import (
 )
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.name_templates import directory_name, has_fields
-from unloader.resolve.choosing import chosen_table, with_columns
+from unloader.resolve.choosing import chosen_tables
 from unloader.resolve.places import directory_values, home_above, is_finished
 from unloader.resolve.planning import check_fits, gone, source_at
 from unloader.resolve.resolution import OpenRun, Patience
@@ -56,7 +56,8 @@ from unloader.resolve.resolved import (
     with_key_places,
 )
 from unloader.secrets.keys import check_identities, check_key, identities, masking_keys
-from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
+from unloader.selection.choice import AskedTables
+from unloader.selection.listing import TableProblem, lost_error
 from unloader.sources.base import Catalog
 from unloader.sources.questions import hold_tables
 from unloader.sources.registry import cancelled_by, open_unless
@@ -410,53 +411,37 @@ def _enter(
     The list of several tables is read once, and their description is one request. The error of a
     single table is raised, and so are errors that concern all tables, or may pass.
     """
-    observe(PhaseStarted(phase="table"))
-    # The tables of the list as they are now.
-    known: dict[tuple[str, str], TableInfo | Obstacle] = {}
-    keys = {
-        (run.plan.table.schema or "", run.plan.table.name)
-        for run in runs
-        if run.request.selection.query is None
-    }
-    if keys and not is_single:
-        wanted = [table for table in catalog.list_tables().tables if table.key in keys]
-        readable = [table for table in wanted if table.readable]
-        described = catalog.describe_tables(readable, observe)
-        known = {table.key: info for table, info in zip(readable, described, strict=True)}
-        known |= {table.key: table.obstacles[0] for table in wanted if not table.readable}
     problems: dict[int, TableProblem] = {}
 
     def refuse(number: int, failure: Exception) -> None:
         error = translate(failure) or failure
         assert isinstance(error, UnloaderError)
-        if is_single or error.retryable or isinstance(error, Interrupted):
+        if is_single or error.retryable or isinstance(error, (Interrupted, SnapshotGone)):
             raise error
         label = runs[number].extract.table.label
-        problems[number] = TableProblem(table=label, error=error)
+        problems.setdefault(number, TableProblem(table=label, error=error))
 
-    for number, run in enumerate(runs):
-        selection, table = run.request.selection, run.plan.table
-        found = None
-        if selection.query is None:
-            found = known.get((table.schema or "", table.name))
-        if isinstance(found, Obstacle):
-            problems[number] = problem_of(run.extract.table.label, found)
-            continue
+    observe(PhaseStarted(phase="table"))
+    requests = [run.request for run in runs]
+    entries = [
+        AskedTables(request=each) if is_single else AskedTables.of(each) for each in requests
+    ]
+    found = chosen_tables(catalog, entries, observe)
+    for problem in found.problems:
+        assert problem.entry is not None
+        refuse(problem.entry, problem.error)
+    good = {each.entry: each.table for each in found.tables if each.entry not in problems}
+    for number, table in good.items():
+        run = runs[number]
         try:
-            if found is None:
-                table = chosen_table(catalog, selection, observe)
-            else:
-                table = with_columns(found, selection, catalog.capabilities.folding)
-            check_fits(run.plan, table, selection.partitions)
+            check_fits(run.plan, table, run.request.selection.partitions)
             catalog.check_where(run.extract)
-        except SnapshotGone:
-            raise  # It is the snapshot of all tables.
         except (UnloaderError, PlanError) as error:
             refuse(number, error)
     observe(PhaseStarted(phase="locking"))
-    good = [number for number in range(len(runs)) if number not in problems]
-    extracts = [(runs[at].extract, runs[at].plan.selectors) for at in good]
-    for number, held in zip(good, hold_tables(catalog, extracts, observe), strict=True):
+    left = [number for number in good if number not in problems]
+    extracts = [(runs[at].extract, runs[at].plan.selectors) for at in left]
+    for number, held in zip(left, hold_tables(catalog, extracts, observe), strict=True):
         if held is not None:
             refuse(number, held)
     return problems
