@@ -161,8 +161,8 @@ class ResolvedTable(
         outputs = tuple(
             replace(each, options=now(at, each.options)) for at, each in enumerate(self.outputs)
         )
-        asked = replace(asked, output=now(0, asked.output), routes=routes)
-        return replace(self, request=asked, outputs=outputs)
+        output = routes[0].output if routes else now(0, asked.output)
+        return replace(self, request=replace(asked, output=output, routes=routes), outputs=outputs)
 
     def seated(self, seats: SeatPlan) -> ResolvedTable:
         """Return the run with the seats of its workers on the machine as it is now."""

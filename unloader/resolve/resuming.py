@@ -231,17 +231,10 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
                 keep=None if is_unknown else own.keep,
             )
 
-        found = []
-        for run in self.tables:
-            asked, routes = run.request, run.request.routes
-            if routes is not None:
-                routes = tuple(
-                    replace(route, output=here(route.output, each.options))
-                    for route, each in zip(routes, run.outputs, strict=True)
-                )
-            output = routes[0].output if routes else here(asked.output, run.output.options)
-            found.append(replace(asked, output=output, routes=routes))
-        return tuple(found)
+        def request_of(run: ResolvedTable) -> Request:
+            return run.with_options(lambda at, own: here(own, run.outputs[at].options)).request
+
+        return tuple(map(request_of, self.tables))
 
     def is_at(self, request: Request, today: str) -> bool:
         """Return whether the places of a single table may be those of a request today."""

@@ -439,38 +439,30 @@ def _is_moment(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-class SqlSteps:
-    """The steps of SQL of one transform, and the session that they share."""
+def computed(
+    connection: duckdb.DuckDBPyConnection, step: Step, columns: Columns, stages: list[Work]
+) -> tuple[Columns, tuple[str, ...]]:
+    """Return the columns after a step, and its input columns.
 
-    def __init__(self) -> None:
-        self._connection = open_session()
-        self.inputs: set[str] = set()
-        """The input columns that expressions look at."""
-
-    def add(self, step: Step, columns: Columns, stages: list[Work]) -> Columns:
-        """Return the columns after a step, which is added to the last stage or to a new one."""
-        index, name = target(columns, step.column, "compute")
-        what = f"the SQL of column {name}"
-        expression = checked(self._connection, step.sql, names_of(columns), what)
-        expression = typed(self._connection, expression, schema_of(columns), name)
-        last = stages[-1] if stages else None
-        made = {place for _, place in last.computed} if isinstance(last, SqlStage) else set()
-        if not isinstance(last, SqlStage) or made & set(expression.columns):
-            last = SqlStage(self._connection)
-            stages.append(last)
-        last.computed.append((expression, index))
-        used = [columns[at] for at in expression.columns]
-        inputs = dict.fromkeys(each for column in used for each in column.inputs)
-        self.inputs.update(inputs)
-        masked = [column.masked for column in used if column.masked is not None]
-        column = Column(
-            field=expression.field,
-            inputs=tuple(inputs),
-            clear=frozenset().union(*(column.clear for column in used)),
-            changes=("computed",),
-            masked=Masked(method="derived", key_name=masked[0].key_name) if masked else None,
-        )
-        return with_column(columns, index, column)
-
-    def close(self) -> None:
-        self._connection.close()
+    The step is added to the last stage, or to a new one.
+    """
+    index, name = target(columns, step.column, "compute")
+    what = f"the SQL of column {name}"
+    expression = checked(connection, step.sql, names_of(columns), what)
+    expression = typed(connection, expression, schema_of(columns), name)
+    last = stages[-1] if stages else None
+    made = {place for _, place in last.computed} if isinstance(last, SqlStage) else set()
+    if not isinstance(last, SqlStage) or made & set(expression.columns):
+        last = SqlStage(connection)
+        stages.append(last)
+    last.computed.append((expression, index))
+    used = [columns[at] for at in expression.columns]
+    masked = [column.masked for column in used if column.masked is not None]
+    column = Column(
+        field=expression.field,
+        inputs=tuple(dict.fromkeys(each for column in used for each in column.inputs)),
+        clear=frozenset().union(*(column.clear for column in used)),
+        changes=("computed",),
+        masked=Masked(method="derived", key_name=masked[0].key_name) if masked else None,
+    )
+    return with_column(columns, index, column), column.inputs

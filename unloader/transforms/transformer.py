@@ -7,6 +7,7 @@ and workers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from msgspec import Struct
@@ -17,7 +18,7 @@ from unloader.transforms import column_steps as steps
 from unloader.transforms.column_steps import Arrays, Columns, Work, found
 from unloader.transforms.masks import Keys, masked
 from unloader.transforms.model import OutputColumn, Step, TransformOptions
-from unloader.transforms.sql_steps import SqlSteps
+from unloader.transforms.sql_steps import computed, open_session
 from writers.large_rows import LargeRow
 from writers.schema import check_schema
 
@@ -111,7 +112,8 @@ class Transformer:
         )
         self.masked_inputs: set[str] = set()
         self._stages: list[Work] = []
-        self._sql: SqlSteps | None = None
+        self._session: Any = None
+        self._computed_from: set[str] = set()
         for step in options.steps:
             self._add(step, keys)
         names = steps.names_of(self.columns)
@@ -128,14 +130,15 @@ class Transformer:
             for name in column.inputs
             if column.origin is None or schema.names[column.origin] != name
         }
-        self.looked_at = frozenset(looked_at | (self._sql.inputs if self._sql else set()))
+        self.looked_at = frozenset(looked_at | self._computed_from)
         """The input columns whose values a step reads."""
 
     def _add(self, step: Step, keys: Keys | None) -> None:
         before = self.columns
         if step.step == "compute":
-            self._sql = self._sql or SqlSteps()
-            self.columns = self._sql.add(step, before, self._stages)
+            self._session = self._session or open_session()
+            self.columns, inputs = computed(self._session, step, before, self._stages)
+            self._computed_from.update(inputs)
         elif step.step == "rename":
             self.columns = steps.renamed(step, before)
         elif step.is_mask:
@@ -187,5 +190,5 @@ class Transformer:
 
     def close(self) -> None:
         """End the session of DuckDB, if there is one."""
-        if self._sql is not None:
-            self._sql.close()
+        if self._session is not None:
+            self._session.close()
