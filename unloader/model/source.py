@@ -43,11 +43,11 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     fetch: Annotated[Fetch, _session(example="tuples")] = "auto"
     """Let the driver build columns (arrow), build columns from rows of values (tuples), or decode
-    the server's responses in C++ (native). auto uses native if --confirm-fetch has found equal rows
-    on this server. Only Oracle."""
-    confirm_fetch: Annotated[bool, _session()] = False
-    """Before the run, fetch rows with the native fetch and with the driver, and compare every cell.
-    If all cells are equal, later runs on this server use the native fetch. Only Oracle."""
+    the server's responses in C++ (native). auto is native where the driver decodes the first 20,000
+    rows of each table, and later responses, to equal values. Only Oracle."""
+    fetch_witness: Annotated[int, _session(whole(0), example="16")] = 64
+    """With --fetch auto: the driver also decodes one response in N after the first 20,000 rows, and
+    all values are compared. 0 compares only the first 20,000 rows. Only Oracle."""
     scn: Annotated[int | None, _session(whole(1), effect="selects")] = None
     """Read at this system change number instead of the current one. Only Oracle."""
     # Statements that each new session runs before anything else.

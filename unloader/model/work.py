@@ -196,6 +196,10 @@ class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Rows that a filter left out after the source; None without a filter."""
     outputs: tuple[OutputResult, ...] | None = None
     """The results of each output, if the run has several: then the rows above are the read rows."""
+    witnessed_rows: int = 0
+    """Rows that the database's driver has decoded, too, to equal values."""
+    refused: str = ""
+    """Why the native fetch was given up, and the driver read the unit from its start."""
 
     @property
     def scanned(self) -> int:

@@ -54,6 +54,7 @@ from unloader.model import (
     AttemptFailure,
     BoundSeat,
     Bundle,
+    Extract,
     FinishedUnit,
     Preload,
     UnitResult,
@@ -167,6 +168,9 @@ class Units(Work[TableUnit]):
     the end of the one before it.
     """
 
+    _driven: dict[int, Extract] = field(default_factory=dict)
+    """What the driver alone decodes, by the number of the table."""
+
     def task(self, attempt: Attempt[TableUnit]) -> object:
         tasks: Bundle = {}
         for number, each in enumerate(_each_of(attempt)):
@@ -178,7 +182,7 @@ class Units(Work[TableUnit]):
                 task = UnitTask(
                     unit=unit,
                     attempt=attempt.attempt,
-                    extract=table.run.extract,
+                    extract=self._driven.get(table.number, table.run.extract),
                     outputs=table.tasks(unit, attempt.attempt),
                     fetch_bytes=request.fetch_bytes,
                     checksums=request.verify in COMPARING,
@@ -271,6 +275,8 @@ class Units(Work[TableUnit]):
                 began = self._table(each).history.seconds() - later
                 later -= found.seconds
                 self._began[each.unit.id] = round(max(0.0, began), 4)
+                if found.refused and not self._driven:
+                    self._give_up_native(each, found.refused)
                 self.steered.count.reached(place, found.rows)
                 self.steered.count.ended(place)
                 self._table(each).observe(
@@ -283,6 +289,18 @@ class Units(Work[TableUnit]):
                         result=found,
                     )
                 )
+
+    def _give_up_native(self, attempt: Attempt[TableUnit], refused: str) -> None:
+        """Let the driver decode the rows of all units from here on."""
+        self.note(
+            f"unit {attempt.unit.unit.id}: the native fetch was given up: {refused}. "
+            "The driver has read the unit, and fetches the rows from here on"
+        )
+        for table in self.state.tables:
+            extract = table.run.extract
+            session = replace(extract.source.session, fetch="tuples")
+            source = replace(extract.source, session=session)
+            self._driven[table.number] = replace(extract, source=source)
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         """Hand finished units to the outputs of their tables; with its last one a table is done."""

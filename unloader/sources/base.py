@@ -352,6 +352,14 @@ class Reader(Protocol):
         """
         raise UsageError("this source renders no text")
 
+    def witnessed(self) -> tuple[int, str]:
+        """Return the rows that were decoded both ways since the last call, and what was refused.
+
+        For a source that decodes the database's answers, and has its driver decode a part of them,
+        too. What was refused is why the driver alone decodes from here on, or empty.
+        """
+        return 0, ""
+
     def close(self) -> None:
         """Close the connection; never raises."""
 

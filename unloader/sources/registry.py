@@ -36,7 +36,7 @@ SOURCES = {
 OPTIONS = {
     "oracle": (
         *("number-without-precision", "nanoseconds", "zone-columns"),
-        *("session-sql", "call-timeout", "client-library", "scn", "fetch", "confirm-fetch"),
+        *("session-sql", "call-timeout", "client-library", "scn", "fetch", "fetch-witness"),
         *("parallel-query", "direct-read", "max-db-load"),
     ),
     "postgresql": ("enable-row-security", "keep-snapshot", "lock-timeout", "max-db-load"),

@@ -68,7 +68,9 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
     with notified_of_waits(progress.waits_for_room):
         if task.extract.projection.route == "encoded":
             return _copy_encoded(task, reader, progress)
-        return read_again(lambda: _copy_batches(task, reader, progress))
+        result = read_again(lambda: _copy_batches(task, reader, progress))
+        rows, refused = reader.witnessed()
+        return replace(result, witnessed_rows=rows, refused=refused)
 
 
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:

@@ -55,6 +55,7 @@ class Run:
         *,
         name: str = "T",
         fetch: Fetch = "auto",
+        witness: int = 64,
         target: OneOutput = CSV,
         query: str | None = None,
         where: str | None = None,
@@ -75,7 +76,7 @@ class Run:
             kind="oracle",
             location=server.url("scott"),
             secret=SecretReference(kind="environment", name="UNLOADER_PASSWORD"),
-            session=SessionOptions(fetch=fetch),
+            session=SessionOptions(fetch=fetch, fetch_witness=witness),
         )
         made = oracle_projection(table, target)
         snapshot = Snapshot(kind="scn", value=str(server.database.scn), taken_at="")
@@ -89,6 +90,8 @@ class Run:
         )
         self.schema = read_schema(made.schema)
         self.again = 0
+        self.witnessed = (0, "")
+        """What the last reader says of the rows that it fetched both ways."""
 
     def items(self, reader: OracleReader, batch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
         """Return the batches of the reader, read again if it asks for that."""
@@ -121,6 +124,7 @@ class Run:
                 for index, value in item.values if isinstance(item, LargeRow) else ():
                     joint: Any = b"" if value.binary else ""
                     found[self.schema.names[index]][-1] = joint.join(value.pieces())
+            self.witnessed = reader.witnessed()
         finally:
             reader.close()
         return found

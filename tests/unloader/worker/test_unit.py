@@ -27,6 +27,7 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.request.names import parse_table
+from unloader.sources.base import Reader
 from unloader.sources.questions import project
 from unloader.sources.readings import OutputNeeds
 from unloader.sources.registry import source_of
@@ -151,7 +152,7 @@ ROWS = pa.record_batch({"n": [1, 2], "s": ["one", "two"], "l": ["x", "y"]})
 WIDE = pa.record_batch({"n": [3], "s": ["three"], "l": pa.array([None], pa.string())})
 
 
-class ThreeColumns:
+class ThreeColumns(Reader):
     """A reader of the columns n, s and l; l is large in one row."""
 
     def batches(

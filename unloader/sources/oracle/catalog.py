@@ -316,7 +316,7 @@ class OracleCatalog(Catalog):
 
         The ROWIDs and the undo of such a part would belong to another segment. Nothing is locked:
         from here on, Oracle refuses to read such a part at the SCN. A new partition does not
-        matter, as it has no rows at the SCN. On request, the native fetch is then confirmed.
+        matter, as it has no rows at the SCN.
         """
         described = self._described.get((extract.table.schema or "", extract.table.name))
         if extract.query is None and described is not None and described[0].has_rowids:
@@ -345,12 +345,6 @@ class OracleCatalog(Catalog):
                         "exchanged or moved after it was described",
                         "run again; if you use a plan, make a new plan",
                     )
-        if self._spec.session.confirm_fetch:
-            # Only here: every start of the program would read it.
-            from unloader.sources.oracle.native.batches import confirm_fetch
-
-            queries = [self.statement(extract, selector) for selector in selectors]
-            confirm_fetch(self._spec, self._session, queries, statements.fetch_plan(extract))
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
         value, kind = quoted(column.name), parse_native(column.native_type).name

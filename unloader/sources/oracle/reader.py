@@ -29,13 +29,13 @@ from unloader.sources.base import ReadAgain, Reader
 from unloader.sources.base import batch_rows as usual_rows
 from unloader.sources.oracle import arrow
 from unloader.sources.oracle.native.batches import (
+    WITNESSED_ROWS,
     Tap,
-    confirmed_sorts,
+    Witness,
     native_batches,
-    peers_of,
     tap_on,
 )
-from unloader.sources.oracle.native.decoder import Refused, check_library, may_be_native, sorts_of
+from unloader.sources.oracle.native.decoder import Refused, check_library, may_be_native
 from unloader.sources.oracle.session import MAX_ACTION_BYTES, Session, parse_location
 from unloader.sources.oracle.statement import (
     FetchPlan,
@@ -66,7 +66,10 @@ class OracleReader(Reader):
         self._spec = spec
         self._left: str | None = None
         """Why nothing is fetched natively any more."""
-        self._confirmed: frozenset[str] | None = None
+        self._refusal = ""
+        """Why the native fetch was given up in this unit."""
+        self._witness = self._new_witness()
+        """Of the last extract."""
         self._tap: Tap | None = None
         self._moments_as_text = False
         self._stale = False
@@ -84,6 +87,8 @@ class OracleReader(Reader):
             schema = read_schema(extract.projection.schema)
             plan = fetch_plan(extract, moments_as_text=self._moments_as_text)
             rows = batch_rows(plan, usual_rows(schema, batch_bytes), batch_bytes)
+            if self._planned and self._planned[0] is not extract:
+                self._witness = self._new_witness()
             self._planned = (extract, asked, schema, plan, rows)
         schema, plan, rows = self._planned[2:]
         session = self._connected()
@@ -96,7 +101,7 @@ class OracleReader(Reader):
         way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
         ordinary = arrow.arrow_batches if way == "arrow" else arrow.tuple_batches
         if self._is_native(plan, session) and self._tap is not None:
-            source = native_batches(self._tap, sql, plan, rows, ordinary)
+            source = native_batches(self._tap, sql, plan, rows, self._witness, ordinary)
         else:
             source = ordinary(session.connection, sql, plan, rows)
         with closing(source):
@@ -111,8 +116,18 @@ class OracleReader(Reader):
                 else:
                     yield from _large_rows(batch, fetched, plan, session, read_from)
 
+    def witnessed(self) -> tuple[int, str]:
+        rows, refusal = self._witness.take(), self._refusal
+        self._refusal = ""
+        return rows, refusal
+
     def close(self) -> None:
         self._session.close()
+
+    def _new_witness(self) -> Witness:
+        session = self._spec.session
+        auto = session.fetch == "auto"
+        return Witness(WITNESSED_ROWS if auto else 0, session.fetch_witness if auto else 0)
 
     def _connected(self) -> Session:
         if self._stale or not self._session.alive:
@@ -130,11 +145,6 @@ class OracleReader(Reader):
         asked = self._spec.session.fetch
         if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
             return False
-        if asked == "auto":
-            if self._confirmed is None:
-                self._confirmed = confirmed_sorts(peers_of(self._spec, session))
-            if not self._confirmed.issuperset(sorts_of(plan)):
-                return False
         if self._tap is None or self._tap.connection is not session.connection:
             if asked == "native":
                 check_library()
@@ -163,8 +173,9 @@ class OracleReader(Reader):
                 at = refusal.column
                 name = plan.columns[plan.items[at].column].name if at >= 0 else ""
                 column = f" (column {name})" if name else ""
-                self._left = f"{piece.unit}: {refusal.reason}{column}"
-                logger.warning("the driver fetches the rows from here on: %s", self._left)
+                self._left = self._refusal = f"{refusal.reason}{column}"
+                logger.info("%s: the driver fetches the rows: %s", piece.unit, self._left)
+            self._witness.take()
             raise ReadAgain from refusal
         except UnicodeDecodeError as error:
             self._stale = True

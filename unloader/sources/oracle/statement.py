@@ -345,7 +345,7 @@ def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
 VERIFIED = ((26, 1), (26, 2))
 """From the first on, and before the second."""
 
-NATIVE = frozenset({"26.1.0"})
+NATIVE = frozenset({"26.0.1", "26.1.0"})
 """Versions with which the native fetch was tried: it leans on how the driver reads its socket."""
 
 

@@ -1,60 +1,44 @@
-"""Batches of a statement's rows by the native fetch; the driver decodes the first rows, too.
+"""Batches of a statement's rows by the native fetch; the driver decodes a part of them, too.
 
 A tap on the driver's socket sees the responses to fetches before the driver reads them. The driver
 calls `recv` of its socket by name. So a subclass replaces the socket's class while a statement is
 fetched, and the first class is restored afterwards. The driver's requests are never changed.
 
-A server is confirmed when rows of a table, fetched both ways, agree cell by cell. The results are
-in one file in the user's state directory, which is replaced as a whole. They hold for a server's
-address and version, for the driver's version, and for the compared sorts of columns.
+Compared rows come through the driver, and the decoder sees a copy of the response. The witness says
+which rows are compared.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
-import os
 import select
 import socket
 import ssl
-import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from decimal import Decimal
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from unloader.errors import ConfigError, SourceError
 from unloader.sources.oracle.arrow import CheckedText, Fetched, arrow_batches, type_handler
 from unloader.sources.oracle.native.decoder import (
-    ABI_VERSION,
     NO_MORE_ROWS,
     Refused,
     RowDecoder,
-    check_library,
     descriptions,
     library,
-    may_be_native,
-    sorts_of,
 )
-from unloader.sources.oracle.session import parse_location
 from unloader.sources.oracle.statement import NATIVE, driver_version
 from unloader.sources.readings import type_named
-from unloader.sources.registry import state_directory
 from writers import built_library
-from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
     import oracledb
 
-    from unloader.model import SourceSpec
     from unloader.sources.oracle.native.decoder import Description
-    from unloader.sources.oracle.session import Session
     from unloader.sources.oracle.statement import FetchPlan
 
 
@@ -69,6 +53,46 @@ PREFETCHED = 0
 """Rows that come with the response to an execute: they would pass by."""
 
 
+WITNESSED_ROWS = 20_000
+"""The first rows of a table that the driver decodes, too, unless the native fetch was asked for."""
+
+_FIRST_SIZES = (1, 2, 3, 50)
+"""Rows of the first compared responses: values repeat across each of their boundaries."""
+
+_WITNESSED_SIZE = 1000
+"""Most rows of one compared response: the driver takes ten times the CPU for a row."""
+
+
+class Witness:
+    """Decides which responses of a table the driver decodes, too, and counts their rows.
+
+    `first` rows are compared, and then one response in `every`; 0 compares none.
+    """
+
+    def __init__(self, first: int, every: int) -> None:
+        self._first, self._every = first, every
+        self._rows = self._compared = self._taken = 0
+        self._new = 0
+
+    def next(self, rows: int) -> int:
+        """Return the size of the next response if it is to be compared, else 0."""
+        if self._rows < self._first:
+            size = (*_FIRST_SIZES, _WITNESSED_SIZE)[min(self._compared, len(_FIRST_SIZES))]
+            return min(size, rows, self._first - self._rows)
+        self._taken += 1
+        return min(_WITNESSED_SIZE, rows) if self._every and self._taken % self._every == 0 else 0
+
+    def saw(self, rows: int) -> None:
+        self._compared += 1
+        self._rows += rows
+        self._new += rows
+
+    def take(self) -> int:
+        """Return the rows that were compared since the last call."""
+        new, self._new = self._new, 0
+        return new
+
+
 class NotForNative(Exception):
     """A statement that the native fetch leaves to the driver; says why."""
 
@@ -77,7 +101,8 @@ def tap_on(connection: oracledb.Connection) -> Tap | str:
     """Return a tap on a connection, or why its rows cannot be fetched natively."""
     installed = driver_version()
     if installed not in NATIVE:
-        return f"python-oracledb {installed} was not tested with it"
+        tested = " or ".join(sorted(NATIVE))
+        return f"python-oracledb {installed} was not tested with it. Install version {tested}"
     if not connection.thin:
         return "Oracle's client library fetches the rows (thick mode)"
     if (why := built_library.reason(library)) is not None:
@@ -97,6 +122,8 @@ class NativeStatement:
         self._tap = tap
         self._cursor = tap.connection.cursor()
         self._decoder: RowDecoder | None = None
+        self._unknown = [False] * len(self._kinds)
+        """Columns whose last value the driver did not see. The server can ask to repeat it."""
 
     def __enter__(self) -> NativeStatement:
         self._tap.__enter__()
@@ -139,32 +166,47 @@ class NativeStatement:
         if way == "taken" and found is not None:
             raise Refused("the driver received a row")
         progress = decoder.finish()
+        repeats = decoder.repeats_before()
         arrays = decoder.take(self._kinds)
-        if way == "copied":
-            theirs = zip(*found, strict=True) if found else ((),) * len(arrays)
-            for index, (ours, values) in enumerate(zip(arrays, theirs, strict=True)):
-                if not _is_equal(ours, values):
-                    raise Refused("the driver decodes the first rows to other values", index)
+        if way == "taken":
+            self._unknown = [True] * len(arrays)
+            return arrays, progress.error != NO_MORE_ROWS
+        theirs = zip(*found, strict=True) if found else ((),) * len(arrays)
+        for index, (ours, values) in enumerate(zip(arrays, theirs, strict=True)):
+            start = repeats[index] if self._unknown[index] else 0
+            self._unknown[index] = self._unknown[index] and start == len(ours)
+            if not _is_equal(ours[start:], values[start:]):
+                raise Refused("the driver decodes some rows to other values", index)
         return arrays, progress.error != NO_MORE_ROWS
 
 
 def _is_equal(ours: pa.Array, theirs: Sequence[Any]) -> bool:
     """Return whether the driver's values equal ours; the driver returns numbers as text."""
     kind = ours.type
-    if pa.types.is_integer(kind):
-        theirs = [None if value is None else int(value) for value in theirs]
-    elif pa.types.is_decimal(kind):
-        theirs = [None if value is None else Decimal(value) for value in theirs]
     try:
-        return bool(ours.equals(pa.array(theirs, kind)))
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            return bool(ours.equals(pa.array(theirs, pa.string()).cast(kind)))
+        made = pa.array(theirs, kind)
+        if pa.types.is_floating(kind):
+            nans = pc.is_nan(made)
+            if not pc.is_nan(ours).equals(nans):
+                return False
+            # NaN equals nothing.
+            ours, made = (pc.if_else(nans, 0.0, each) for each in (ours, made))
+        return bool(ours.equals(made))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return False
 
 
 def native_batches(
-    tap: Tap, sql: str, plan: FetchPlan, rows: int, ordinary: Batches = arrow_batches
+    tap: Tap,
+    sql: str,
+    plan: FetchPlan,
+    rows: int,
+    witness: Witness,
+    ordinary: Batches = arrow_batches,
 ) -> Generator[Fetched, None, None]:
-    """Yield the values that a statement fetches, `rows` rows at a time after the first few.
+    """Yield the values that a statement fetches, `rows` rows at a time unless they are compared.
 
     A statement that is left to the driver is fetched in the ordinary way. After `Refused` the
     yielded rows and the connection must not be used any more. `ValueError` for a date that the
@@ -173,19 +215,22 @@ def native_batches(
     try:
         with NativeStatement(tap, plan) as statement:
             statement.execute(sql)
-            arrays, more = statement.fetch(min(rows, FIRST_ROWS), "copied")
-            # The decoder refuses a response with text that is not UTF-8.
-            if len(arrays[0]):
-                yield CheckedText(arrays)
+            size, more = min(rows, FIRST_ROWS), True
             while more:
-                arrays, more = statement.fetch(rows, "taken")
+                arrays, more = statement.fetch(size or rows, "copied" if size else "taken")
+                if size:
+                    witness.saw(len(arrays[0]))
+                # The decoder refuses a response with text that is not UTF-8.
                 if len(arrays[0]):
                     yield CheckedText(arrays)
+                size = witness.next(rows)
             return
     except NotForNative as error:
         logger.info("the driver fetches the rows: %s", error)
     yield from ordinary(tap.connection, sql, plan, rows)
 
+
+logger = logging.getLogger(__name__)
 
 Way = Literal["through", "copied", "taken"]
 """What becomes of the rows of a response: they go to the driver, and the decoder sees nothing or
@@ -316,144 +361,3 @@ class Tap:
         waiting.register(self._socket, select.POLLIN)
         if not waiting.poll(self._idle_seconds * 1000):
             raise Refused(f"a response stopped for {self._idle_seconds:g} s")
-
-
-logger = logging.getLogger(__name__)
-
-CONFIRMED_ROWS = 20_000
-
-_SIZES = (1, 2, 3, 50, 1000)
-"""Rows of one response after the other: values repeat across each of their boundaries."""
-
-
-def confirm_fetch(
-    spec: SourceSpec, session: Session, statements: Sequence[str], plan: FetchPlan
-) -> None:
-    """Fetch rows of a table both ways, and remember that the server of a session agrees.
-
-    The statements of a run's units are read in order until there are enough rows. `SourceError`
-    where the two ways differ, which loses the session, or the table is not for the native fetch.
-    """
-    check_library()
-    tap = tap_on(session.connection)
-    if not may_be_native(plan):
-        tap = "it leaves LOBs, LONGs and some other columns to the driver"
-    if isinstance(tap, str):
-        raise SourceError(
-            f"the native fetch does not work for this run: {tap}", "leave --confirm-fetch out"
-        )
-    sorts, rows, seen = sorts_of(plan), 0, set[str]()
-    try:
-        for sql in statements:
-            more, turn = rows < CONFIRMED_ROWS, 0
-            if not more:
-                break
-            with session.translating(), NativeStatement(tap, plan) as statement:
-                statement.execute(sql)
-                while more and rows < CONFIRMED_ROWS:
-                    size = _SIZES[min(turn, len(_SIZES) - 1)]
-                    arrays, more = statement.fetch(size, "copied")
-                    turn += 1
-                    rows += len(arrays[0])
-                    seen.update(
-                        sort
-                        for sort, array in zip(sorts, arrays, strict=True)
-                        if array.null_count < len(array)
-                    )
-    except NotForNative as error:
-        raise SourceError(
-            f"the native fetch does not work for this table: {error}",
-            "leave --confirm-fetch out",
-        ) from error
-    except Refused as refusal:
-        where = f" (column {refusal.column + 1})" if refusal.column >= 0 else ""
-        raise SourceError(
-            f"the native fetch and the driver give different values{where}: {refusal.reason}",
-            "continue without --confirm-fetch; the driver's fetch is exact",
-        ) from refusal
-    except ValueError as error:
-        raise SourceError(
-            f"the driver cannot read a date of this table: {error}",
-            "confirm with another table",
-        ) from error
-    if not seen:
-        raise SourceError(
-            "the native fetch cannot be confirmed: no row has a value",
-            "leave --confirm-fetch out, or confirm with another table",
-        )
-    path = confirm(peers_of(spec, session), frozenset(seen), rows)
-    logger.info("%d rows agree; remembered in %s", rows, path)
-
-
-FORMAT = 1
-
-
-def peers_of(spec: SourceSpec, session: Session) -> dict[str, str | int]:
-    """Return the server and the versions for which a confirmation is valid."""
-    return {
-        "server": parse_location(spec.location).connect_string,
-        "server_version": ".".join(map(str, session.version)),
-        "driver_version": driver_version(),
-        "decoder_version": ABI_VERSION,
-    }
-
-
-def _key(peers: Mapping[str, str | int]) -> str:
-    return json.dumps(list(peers.values()))
-
-
-def place() -> Path:
-    return state_directory() / "confirmed-fetches.json"
-
-
-def confirmed_sorts(peers: Mapping[str, str | int]) -> frozenset[str]:
-    """Return the sorts of columns that a server agreed about, none without our own file."""
-    entry = _entries().get(_key(peers))
-    sorts = entry.get("columns") if isinstance(entry, dict) else None
-    return frozenset(map(str, sorts)) if isinstance(sorts, list) else frozenset()
-
-
-def confirm(peers: Mapping[str, str | int], sorts: frozenset[str], rows: int) -> Path:
-    """Add sorts of columns to those of a server; `ConfigError` where the file cannot be written."""
-    path = place()
-    entries = dict(_entries())
-    entries[_key(peers)] = {
-        **peers,
-        "columns": sorted(confirmed_sorts(peers) | sorts),
-        "rows": rows,
-        "confirmed": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    text = json.dumps({"format": FORMAT, "servers": entries}, indent=1, ensure_ascii=False)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".confirmed-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-            os.replace(name, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        raise ConfigError(
-            f"cannot store the confirmations in {path}: {error}",
-            "set XDG_STATE_HOME to a directory that this user may write to",
-        ) from error
-    return path
-
-
-def _entries() -> Mapping[str, Any]:
-    path = place()
-    try:
-        found = path.lstat()
-        # Only this user may decide which sorts are safe to use.
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            return {}
-        content = json.loads(read_regular(path))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        return {}
-    servers = content.get("servers")
-    return servers if isinstance(servers, dict) else {}

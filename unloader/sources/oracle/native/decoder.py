@@ -111,6 +111,12 @@ class RowDecoder:
         self._library.unloader_fetch_progress(self._decoder, ctypes.byref(self._progress))
         return self._progress
 
+    def repeats_before(self) -> list[int]:
+        """Return for each column how many rows at the start repeat a value of another response."""
+        counts = (ctypes.c_int64 * self._count)()
+        self._library.unloader_fetch_repeats_before(self._decoder, counts)
+        return list(counts)
+
     def take(self, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
         """Return the rows of the response, an array for each column."""
         arrays = (ArrowArray * self._count)()
@@ -130,7 +136,7 @@ class RowDecoder:
         raise Refused(_REASONS[status], self._progress.column, is_moment=status == _MOMENT)
 
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Of the interface in `decoder.cpp`, which has the same number."""
 
 NAME = "unloader.sources.oracle.native._fetch"
@@ -175,6 +181,7 @@ _FUNCTIONS = {
     "partial": (_SIZE, (_POINTER, _PLACE)),
     "finish": (_STATUS, (_POINTER,)),
     "progress": (None, (_POINTER, ctypes.POINTER(Progress))),
+    "repeats_before": (None, (_POINTER, ctypes.POINTER(ctypes.c_int64))),
     "take": (_STATUS, (_POINTER, ctypes.POINTER(ArrowArray))),
 }
 
@@ -252,15 +259,6 @@ def descriptions(
         else:
             return None
     return found or None
-
-
-def sorts_of(plan: FetchPlan) -> list[str]:
-    """Return the sort of each column fetched, such as `NUMBER as decimal128`."""
-    return [
-        f"{parse_native(plan.columns[item.column].source_type).name} as "
-        f"{item.fetched.partition('(')[0]}"
-        for item in plan.items
-    ]
 
 
 def may_be_native(plan: FetchPlan) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import oracledb
+import pyarrow as pa
 import pytest
 from oracle.runs import Natives, Rows, Run, check, create
 from oracle_server.database import Database
@@ -22,16 +22,12 @@ from oracle_server.wire.certificates import create as certificates
 from oracle_server.wire.row_replies import RowCursor
 
 from partition_planner.model import Piece, WholeTable
-from unloader.errors import ConfigError, SourceError
+from unloader.errors import SourceError
+from unloader.sources.oracle import reader
 from unloader.sources.oracle.native import batches, decoder
 from unloader.sources.oracle.native.batches import (
     Tap,
-    confirm,
-    confirm_fetch,
-    confirmed_sorts,
     driver_socket,
-    peers_of,
-    place,
 )
 from unloader.sources.oracle.native.decoder import Refused
 from unloader.sources.oracle.reader import OracleReader
@@ -76,9 +72,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[OracleServer]:
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNLOADER_PASSWORD", "tiger")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -111,7 +106,7 @@ def test_a_column_taken_for_what_it_is_not(
     run = Run(server, COLUMNS, fetch="native")
     read(run)
     assert run.again == 2  # By a reader of `read` itself, and by one of `check`.
-    assert "decodes the first rows to other values (column WIDE)" in said.text
+    assert "decodes some rows to other values (column WIDE)" in said.text
 
 
 def test_a_server_that_lies_about_its_counts(
@@ -168,7 +163,7 @@ def test_silence_amid_a_response_ends(server: OracleServer) -> None:
             ", ".join(item.expression for item in plan.items), run.extract, WholeTable()
         )
         with pytest.raises(Refused, match="a response stopped"):
-            for _ in batches.native_batches(tap, sql, plan, 500):
+            for _ in batches.native_batches(tap, sql, plan, 500, batches.Witness(0, 0)):
                 pass
     fault.over.set()
 
@@ -267,102 +262,80 @@ def connected(server: OracleServer) -> oracledb.Connection:
     )
 
 
-def confirmed(server: OracleServer, run: Run) -> dict[str, str | int]:
-    """Confirm a run's table; return who agreed."""
-    reader = OracleReader(run.spec, run.extract.snapshot)
-    plan = fetch_plan(run.extract)
-    items = ", ".join(item.expression for item in plan.items)
-    try:
-        session = reader._session
-        confirm_fetch(
-            run.spec, session, [selector_statement(items, run.extract, WholeTable())], plan
-        )
-        return peers_of(run.spec, session)
-    finally:
-        reader.close()
-
-
-def is_native(run: Run) -> bool:
-    reader = OracleReader(run.spec, run.extract.snapshot)
-    try:
-        is_native = reader._is_native(fetch_plan(run.extract), reader._session)
-    finally:
-        reader.close()
-    return is_native
-
-
-def test_auto_is_native_where_the_server_was_seen_to_agree(server: OracleServer) -> None:
-    """And not before; nor with a sort of column that was not compared; nor elsewhere."""
-    auto = Run(server, COLUMNS)
-    assert not is_native(auto)
-    peers = confirmed(server, auto)
-    assert is_native(auto)
-    read(auto)
-    assert confirmed_sorts(peers) == {
-        "NUMBER as int32",
-        "NUMBER as decimal128",
-        "VARCHAR2 as string",
-        "DATE as timestamp[s]",
-        "NVARCHAR2 as string",
-    }
-    other: Natives = {**COLUMNS, "R": ("BINARY_FLOAT", Type(name="BINARY_FLOAT"))}
-    assert not is_native(Run(server, other))
-    for different in (
-        {**peers, "server": "elsewhere"},
-        {**peers, "server_version": "99.1"},
-        {**peers, "driver_version": "26.2.0"},
-    ):
-        assert confirmed_sorts(different) == frozenset()
-
-
-def test_a_table_without_values_confirms_nothing(server: OracleServer) -> None:
-    """A column of only NULL is not confirmed, and a table without rows is refused."""
-    create(server, COLUMNS, tuple((n, None, None, None, None) for n in range(20)))
-    peers = confirmed(server, Run(server, COLUMNS))
-    assert confirmed_sorts(peers) == {"NUMBER as int32"}
-    create(server, COLUMNS, ())
-    with pytest.raises(SourceError, match="cannot be confirmed: no row"):
-        confirmed(server, Run(server, COLUMNS))
-    create(server, COLUMNS, ROWS)
-
-
-def test_a_difference_confirms_nothing(
+def test_auto_compares_the_first_rows_and_some_later_ones(
     server: OracleServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is an error that names the column."""
-    known = decoder.descriptions
+    """All rows of a small table, a part of the responses of a large one; the reader counts them."""
+    run = Run(server, COLUMNS)
+    read(run)
+    assert run.witnessed == (len(ROWS), "")
+    monkeypatch.setattr(reader, "WITNESSED_ROWS", 100)
+    for every, least, most in ((0, 100, 200), (3, 500, 2500), (1, len(ROWS), len(ROWS))):
+        run = Run(server, COLUMNS, witness=every)
+        assert run.values(8 * 1024)["ID"] == [row[0] for row in ROWS]
+        assert least <= run.witnessed[0] <= most
+    run = Run(server, COLUMNS, fetch="native")
+    run.values(8 * 1024)
+    assert run.witnessed == (batches.FIRST_ROWS, "")
 
-    def mistaken(*arguments: Any) -> Any:
-        found = known(*arguments)
-        assert found is not None
-        found[4].kind = decoder.TEXT
-        return found
 
-    monkeypatch.setattr(batches, "descriptions", mistaken)
-    with pytest.raises(SourceError, match=r"give different values \(column 5\)"):
-        confirmed(server, Run(server, COLUMNS))
-    assert not place().exists()
-
-
-def test_a_state_directory_that_cannot_be_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("late", [0, 1500])
+def test_a_difference_gives_the_unit_to_the_driver(
+    server: OracleServer, monkeypatch: pytest.MonkeyPatch, late: int
 ) -> None:
-    """One error with the next step."""
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    peers: dict[str, str | int] = {"server": "s", "server_version": "1", "driver_version": "2"}
-    with pytest.raises(ConfigError, match="cannot store the confirmations"):
-        confirm(peers, frozenset({"x"}), 1)
+    """From its first row, with the reason and the column for the result of the unit."""
+    monkeypatch.setattr(reader, "WITNESSED_ROWS", 100)
+    take, seen = decoder.RowDecoder.take, 0
+
+    def mistaken(self: decoder.RowDecoder, kinds: Any) -> list[pa.Array]:
+        nonlocal seen
+        arrays = take(self, kinds)
+        seen += len(arrays[0])
+        if seen > late:
+            arrays[1] = pa.array([Decimal(1)] * len(arrays[0]), arrays[1].type)
+        return arrays
+
+    monkeypatch.setattr(decoder.RowDecoder, "take", mistaken)
+    run = Run(server, COLUMNS, witness=2)
+    found = run.values(8 * 1024)
+    assert [found["ID"], found["PRICE"]] == [[row[each] for row in ROWS] for each in (0, 1)]
+    assert run.again
+    assert run.witnessed == (0, "the driver decodes some rows to other values (column PRICE)")
 
 
-def test_a_file_of_somebody_else_confirms_nothing(server: OracleServer) -> None:
-    """Only the user's own file confirms a fetch as safe; a file of another kind does not."""
-    peers = confirmed(server, Run(server, COLUMNS))
-    kept = place().read_text()
-    assert json.loads(kept)["format"] == 1
-    place().chmod(0o666)
-    assert confirmed_sorts(peers) == frozenset()
-    place().chmod(0o600)
-    assert confirmed_sorts(peers)
-    place().write_text(kept[:-20])
-    assert confirmed_sorts(peers) == frozenset()
+def test_not_a_number_equals_itself(server: OracleServer) -> None:
+    """NaN, infinities and NULL are not taken for a difference."""
+    made: Natives = {"N": ("NUMBER(9)", Type(name="NUMBER", precision=9, scale=0))}
+    made["F"] = ("BINARY_FLOAT", Type(name="BINARY_FLOAT"))
+    made["D"] = ("BINARY_DOUBLE", Type(name="BINARY_DOUBLE"))
+    odd = (float("nan"), float("inf"), float("-inf"), None, -0.0, 1.5)
+    create(server, made, tuple((n, each, each) for n, each in enumerate(odd)))
+    try:
+        run = Run(server, made)
+        run.values(BYTES)
+        assert run.witnessed == (len(odd), "")
+    finally:
+        create(server, COLUMNS, ROWS)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_values_that_the_driver_did_not_see_are_not_compared(
+    server: OracleServer, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """The server repeats them without sending them, from a response that the decoder took."""
+    monkeypatch.setattr(reader, "WITNESSED_ROWS", 100)
+    monkeypatch.setattr(batches, "_WITNESSED_SIZE", 40)
+    made: Natives = {**COLUMNS, "SAME": ("VARCHAR2(9)", Type(name="VARCHAR2", length=9))}
+    made["NONE"] = made["SAME"]
+    rows: Rows = tuple(
+        (*row, "same" if number > 500 else None, None) for number, row in enumerate(ROWS)
+    )
+    create(server, made, rows)
+    try:
+        run = Run(server, made, witness=every)
+        found = run.values(8 * 1024)
+        assert (found["ID"], found["SAME"]) == ([row[0] for row in rows], [row[5] for row in rows])
+        assert not run.again
+        assert run.witnessed[0] > 200
+    finally:
+        create(server, COLUMNS, ROWS)

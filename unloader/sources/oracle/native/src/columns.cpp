@@ -178,6 +178,7 @@ void Column::add_null() {
 }
 
 void Column::repeat() {
+    if (repeats_before_ == size_) repeats_before_++;
     if (size_ == 0) {
         if (last_null_) return add_null();
         room_for_one();
@@ -241,7 +242,7 @@ void Column::keep_last() {
 
 void Column::clear() {
     keep_last();
-    size_ = nulls_ = 0;
+    size_ = nulls_ = repeats_before_ = 0;
     text_size_ = 0;
 }
 

@@ -49,6 +49,9 @@ public:
     // Add the value before once more, also if that left with an earlier array; there must be one.
     void repeat();
 
+    // How many values at the start of the array are repeats of a value before it.
+    int64_t repeats_before() const { return repeats_before_; }
+
     bool is_moment() const { return description_.kind == Kind::MOMENT; }
 
     // Whether all text is UTF-8.
@@ -82,6 +85,7 @@ private:
     int64_t size_ = 0;
     int64_t room_ = 0;  // for values
     int64_t nulls_ = 0;
+    int64_t repeats_before_ = 0;
     bool last_null_ = false;
     std::vector<uint8_t> last_;
 };

@@ -15,7 +15,7 @@ using unloader::oracle::Response;
 namespace {
 
 // Raised with every change of this interface; the number is also in library.py.
-constexpr uint32_t ABI_VERSION = 1;
+constexpr uint32_t ABI_VERSION = 2;
 
 // Besides those of unloader::oracle::Refusal.
 constexpr int32_t NO_MEMORY = -1;
@@ -71,6 +71,10 @@ UNLOADER_EXPORT int32_t unloader_fetch_finish(Response* response) {
 
 UNLOADER_EXPORT void unloader_fetch_progress(const Response* response, Progress* progress) {
     *progress = response->progress();
+}
+
+UNLOADER_EXPORT void unloader_fetch_repeats_before(const Response* response, int64_t* counts) {
+    response->repeats_before(counts);
 }
 
 // Moves the rows of the response into one array for each column.

@@ -333,6 +333,10 @@ Progress Response::progress() const {
     return {rows_, all_rows_, counted_, error_, refused_column_};
 }
 
+void Response::repeats_before(int64_t* counts) const {
+    for (const Column& column : columns_) *counts++ = column.repeats_before();
+}
+
 void Response::take(ArrowArray* arrays) {
     for (size_t index = 0; index < columns_.size(); index++) columns_[index].take(&arrays[index]);
 }

@@ -52,6 +52,9 @@ public:
     std::vector<uint8_t>& output() { return output_; }
     Progress progress() const;
 
+    // For each column how many rows at the start of the response repeat a value of another one.
+    void repeats_before(int64_t* counts) const;
+
     void take(ArrowArray* arrays);
 
 private:
