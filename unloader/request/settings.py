@@ -1,4 +1,4 @@
-"""How people write sizes, durations, lists, masks, levels, parts, clusters, routes and paths.
+"""How people write sizes, durations, lists, masks, parts, clusters, routes and paths.
 
 Every function takes text and returns plain values. Text that means nothing is a `ValueError`, whose
 message is fit for the user.
@@ -6,7 +6,6 @@ message is fit for the user.
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from unloader.transforms.model import MASKS, Step
-from writers.model import Compression, SortColumn
+from writers.model import SortColumn
 
 SIZE_UNITS: Mapping[str, int] = {
     "": 1,
@@ -57,11 +56,6 @@ MAX_PRODUCT = 2**63 - 1
 MAX_NUMBER = 65_535
 """Of workers, CPUs and nodes: Linux has 8,192 CPUs at most. A range up to it fits into memory."""
 
-MAX_DECIMAL = 38
-"""Digits of the widest decimal that every reader of Parquet knows."""
-
-LONGEST_DAYS = 30
-"""The longest time to keep a snapshot. Long before that the server is in trouble."""
 
 ADAPTIVE = -1
 """The value for the word `adaptive`; 0 is the value for `auto`."""
@@ -115,21 +109,6 @@ def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[
     return product, 10 ** len(fraction)
 
 
-def in_largest_unit(number: int, step: int, units: tuple[str, ...]) -> str:
-    """Return a whole number as it is written, in the largest unit that is exact."""
-    for power in range(len(units), 0, -1):
-        if number and number % step**power == 0:
-            return f"{number // step**power}{units[power - 1]}"
-    return str(number)
-
-
-def keeping(text: str) -> float:
-    seconds = parse_seconds(text)
-    if seconds > LONGEST_DAYS * 86_400:
-        raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which is too long for a server")
-    return seconds
-
-
 def any_percent(text: str, *, positive: bool = False, below_100: bool = False) -> float:
     """Return the share of a percentage from 0 to 100; 0.75 is refused, since it may be a share."""
     match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*(%?)\s*", text, re.ASCII)
@@ -154,16 +133,6 @@ def percent_text(share: float) -> str:
     return f"{share * 100:.12g}%"
 
 
-def number(text: str) -> float:
-    most = 1e9
-    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", text.strip()):
-        raise ValueError(f"{text!r} is not a number above 0; write for instance 165 or 1.35")
-    found = float(text)
-    if not 0 < found <= most:
-        raise ValueError(f"{text!r} is not a number above 0 and up to {most:,.0f}")
-    return found
-
-
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -177,89 +146,6 @@ def parse_hours(text: str) -> tuple[int, int]:
     if begin == end:
         raise ValueError(f"{text!r} begins and ends at the same time")
     return begin, end
-
-
-def hours(text: str) -> str:
-    parse_hours(text)
-    return text.strip()
-
-
-def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
-    found = words.get(text.strip().lower())
-    if found is None and re.fullmatch(r"[0-9]{1,9}", text.strip()):
-        found = int(text)
-        found = found if 1 <= found <= MAX_NUMBER else None
-    if found is None:
-        neither = " nor ".join((", ".join(words), f"a number of workers from 1 to {MAX_NUMBER}"))
-        raise ValueError(f"{text!r} is neither {neither}")
-    return found
-
-
-def parallelism_text(value: int) -> str:
-    return {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value))
-
-
-def parse_compression(text: str) -> Compression | str:
-    codec, colon, level = text.strip().lower().partition(":")
-    if codec in PRESETS and not colon:
-        return codec
-    if codec not in CODECS:
-        raise ValueError(f"{codec!r} is not one of {', '.join((*CODECS, *PRESETS))}")
-    if not colon:
-        return Compression(codec=codec)  # type: ignore[arg-type]
-    if codec in ("none", "snappy"):
-        raise ValueError(f"{codec} has no levels")
-    try:
-        return Compression(codec=codec, level=int(level))  # type: ignore[arg-type]
-    except ValueError:
-        raise ValueError(f"{level!r} is not a level; write for instance {codec}:3") from None
-
-
-def number_form(text: str) -> str:
-    """Return `string`, `double` or `decimal(38,10)`, without blanks."""
-    form = text.strip().lower().replace(" ", "")
-    match = re.fullmatch(r"decimal\((\d{1,2}),(\d{1,2})\)", form)
-    if match and 1 <= int(match[1]) <= MAX_DECIMAL and int(match[2]) <= int(match[1]):
-        return form
-    if form not in ("string", "double"):
-        raise ValueError(
-            f"{text!r} is not a form; write string, double or for instance decimal(38,10), with a "
-            f"precision from 1 to {MAX_DECIMAL} and a scale up to the precision"
-        )
-    return form
-
-
-def end_of_line(text: str) -> str:
-    """Return the characters of `lf`, of `crlf` or of a text with escapes."""
-    return {"lf": "\n", "crlf": "\r\n"}.get(text.lower()) or unescape(text)
-
-
-def encoding(text: str) -> str:
-    try:
-        return codecs.lookup(text).name
-    except (LookupError, ValueError):
-        raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
-
-
-def file_mode(text: str) -> int:
-    """Return the rights of `640`, which let the owner read."""
-    if not re.fullmatch("0?[0-7]{3}", text.strip()):
-        raise ValueError("it is not a file mode; write three octal digits, such as 640")
-    mode = int(text, 8)
-    if not mode & 0o400:
-        raise ValueError(f"{mode:03o} does not let the owner read; write for instance 640")
-    return mode
-
-
-def boolean(text: str) -> bool:
-    """Return the meaning of `true`, `yes`, `on`, `1` and their opposites."""
-    word = text.strip().lower()
-    if word not in (*_TRUE, *_FALSE):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return word in _TRUE
-
-
-_TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
 
 
 def unescape(text: str) -> str:
@@ -297,31 +183,6 @@ def plain_name(name: str) -> str:
 def plain_names(text: str) -> tuple[str, ...]:
     """Return the items between commas; an item in double quotes is the same as a plain one."""
     return tuple(map(plain_name, split_list(text)))
-
-
-def places(text: str) -> tuple[str, ...]:
-    """Return the places between commas; the rules decide the meaning of an empty text."""
-    return plain_names(text) if text.strip() else ("",)
-
-
-def owner_group(text: str) -> str:
-    if not re.fullmatch(r"[\w.@$\\-]+|[\w.@$\\-]*:[\w.@$\\-]+", text.strip()):
-        raise ValueError("it is not USER, :GROUP or USER:GROUP")
-    return text.strip()
-
-
-def variable(text: str) -> str:
-    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text.strip()):
-        # It is not shown: `NAME=VALUE` may have been meant.
-        raise ValueError("an item is not the name of a variable; give names without values")
-    return text.strip()
-
-
-def statement(text: str) -> str:
-    """Return an SQL statement without the semicolon at its end, as a shell script has it."""
-    if not text.strip():
-        raise ValueError("a statement is empty")
-    return text.strip().rstrip(";")
 
 
 def parse_width(item: str) -> tuple[str, int]:
@@ -424,13 +285,6 @@ def parse_key_place(item: str) -> tuple[str, str]:
     return match[1] or "", match[2]
 
 
-def quoted_value(text: str) -> str:
-    """Return the value of a parameter so that it is one."""
-    if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
-        return text
-    return '"' + text.replace('"', '""') + '"'
-
-
 _ORDER = re.compile(
     r"""\s*("(?:[^"]|"")*"|\S+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*""", re.IGNORECASE
 )
@@ -507,38 +361,6 @@ def at_home(path: str) -> str:
     if not os.path.isabs(home):
         raise ValueError(f"{path!r} needs a home directory, and HOME is not set")
     return prefix + home.rstrip("/") + rest[1:]
-
-
-MOST_LEVELS = 1000
-
-_RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?)?", re.ASCII)
-
-
-def parse_levels(text: str) -> tuple[int, ...]:
-    """Return the levels of `32..4:-4,3,2` in the order written, each once."""
-    found: dict[int, None] = {}
-    for item in map(str.strip, text.split(",")):
-        match = _RANGE.fullmatch(item)
-        if match is None:
-            what = f"{item!r} is not a level" if item else "a level is empty"
-            raise ValueError(
-                f"{what}; write numbers and ranges with a step, such as 1,2,4 or 32..4:-4,3,2"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        direction = -1 if last < first else 1
-        step = int(match[3] or direction)
-        if step * direction <= 0:
-            raise ValueError(
-                f"the step of {item} does not lead from {first} to {last}; write "
-                f"{first}..{last}:{direction * (abs(step) or 1):+d}"
-            )
-        for level in range(first, last + direction, step):
-            if not 1 <= level <= MAX_NUMBER:
-                raise ValueError(f"{level} is not a number of workers from 1 to {MAX_NUMBER}")
-            found[level] = None
-            if len(found) > MOST_LEVELS:
-                raise ValueError(f"there are more than {MOST_LEVELS} levels")
-    return tuple(found)
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

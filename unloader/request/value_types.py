@@ -1,9 +1,13 @@
-"""The types of values that options take: each reads text and the values of a job file."""
+"""The types of values that options take: each reads text and the values of a job file.
+
+Text that means nothing is a `ValueError`, whose message is fit for the user.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Union
 
@@ -11,8 +15,187 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.request import settings
+from unloader.request.settings import ADAPTIVE, CODECS, MAX_NUMBER, PRESETS, parse_seconds
+from writers.model import Compression
 
 _ANY_NUMBER = (str, int, float)
+
+
+LONGEST_DAYS = 30
+"""The longest time to keep a snapshot. Long before that the server is in trouble."""
+
+MAX_DECIMAL = 38
+"""Digits of the widest decimal that every reader of Parquet knows."""
+
+MOST_LEVELS = 1000
+
+_RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?)?", re.ASCII)
+
+_TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
+
+
+def in_largest_unit(number: int, step: int, units: tuple[str, ...]) -> str:
+    """Return a whole number as it is written, in the largest unit that is exact."""
+    for power in range(len(units), 0, -1):
+        if number and number % step**power == 0:
+            return f"{number // step**power}{units[power - 1]}"
+    return str(number)
+
+
+def keeping(text: str) -> float:
+    seconds = parse_seconds(text)
+    if seconds > LONGEST_DAYS * 86_400:
+        raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which is too long for a server")
+    return seconds
+
+
+def number(text: str) -> float:
+    most = 1e9
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", text.strip()):
+        raise ValueError(f"{text!r} is not a number above 0; write for instance 165 or 1.35")
+    found = float(text)
+    if not 0 < found <= most:
+        raise ValueError(f"{text!r} is not a number above 0 and up to {most:,.0f}")
+    return found
+
+
+def hours(text: str) -> str:
+    settings.parse_hours(text)
+    return text.strip()
+
+
+def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
+    found = words.get(text.strip().lower())
+    if found is None and re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        found = int(text)
+        found = found if 1 <= found <= MAX_NUMBER else None
+    if found is None:
+        neither = " nor ".join((", ".join(words), f"a number of workers from 1 to {MAX_NUMBER}"))
+        raise ValueError(f"{text!r} is neither {neither}")
+    return found
+
+
+def parallelism_text(value: int) -> str:
+    return {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value))
+
+
+def parse_compression(text: str) -> Compression | str:
+    codec, colon, level = text.strip().lower().partition(":")
+    if codec in PRESETS and not colon:
+        return codec
+    if codec not in CODECS:
+        raise ValueError(f"{codec!r} is not one of {', '.join((*CODECS, *PRESETS))}")
+    if not colon:
+        return Compression(codec=codec)  # type: ignore[arg-type]
+    if codec in ("none", "snappy"):
+        raise ValueError(f"{codec} has no levels")
+    try:
+        return Compression(codec=codec, level=int(level))  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(f"{level!r} is not a level; write for instance {codec}:3") from None
+
+
+def number_form(text: str) -> str:
+    """Return `string`, `double` or `decimal(38,10)`, without blanks."""
+    form = text.strip().lower().replace(" ", "")
+    match = re.fullmatch(r"decimal\((\d{1,2}),(\d{1,2})\)", form)
+    if match and 1 <= int(match[1]) <= MAX_DECIMAL and int(match[2]) <= int(match[1]):
+        return form
+    if form not in ("string", "double"):
+        raise ValueError(
+            f"{text!r} is not a form; write string, double or for instance decimal(38,10), with a "
+            f"precision from 1 to {MAX_DECIMAL} and a scale up to the precision"
+        )
+    return form
+
+
+def end_of_line(text: str) -> str:
+    """Return the characters of `lf`, of `crlf` or of a text with escapes."""
+    return {"lf": "\n", "crlf": "\r\n"}.get(text.lower()) or settings.unescape(text)
+
+
+def encoding(text: str) -> str:
+    try:
+        return codecs.lookup(text).name
+    except (LookupError, ValueError):
+        raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
+
+
+def file_mode(text: str) -> int:
+    """Return the rights of `640`, which let the owner read."""
+    if not re.fullmatch("0?[0-7]{3}", text.strip()):
+        raise ValueError("it is not a file mode; write three octal digits, such as 640")
+    mode = int(text, 8)
+    if not mode & 0o400:
+        raise ValueError(f"{mode:03o} does not let the owner read; write for instance 640")
+    return mode
+
+
+def boolean(text: str) -> bool:
+    """Return the meaning of `true`, `yes`, `on`, `1` and their opposites."""
+    word = text.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return word in _TRUE
+
+
+def owner_group(text: str) -> str:
+    if not re.fullmatch(r"[\w.@$\\-]+|[\w.@$\\-]*:[\w.@$\\-]+", text.strip()):
+        raise ValueError("it is not USER, :GROUP or USER:GROUP")
+    return text.strip()
+
+
+def variable(text: str) -> str:
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text.strip()):
+        # It is not shown: `NAME=VALUE` may have been meant.
+        raise ValueError("an item is not the name of a variable; give names without values")
+    return text.strip()
+
+
+def statement(text: str) -> str:
+    """Return an SQL statement without the semicolon at its end, as a shell script has it."""
+    if not text.strip():
+        raise ValueError("a statement is empty")
+    return text.strip().rstrip(";")
+
+
+def places(text: str) -> tuple[str, ...]:
+    """Return the places between commas; the rules decide the meaning of an empty text."""
+    return settings.plain_names(text) if text.strip() else ("",)
+
+
+def quoted_value(text: str) -> str:
+    """Return the value of a parameter so that it is one."""
+    if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """Return the levels of `32..4:-4,3,2` in the order written, each once."""
+    found: dict[int, None] = {}
+    for item in map(str.strip, text.split(",")):
+        match = _RANGE.fullmatch(item)
+        if match is None:
+            what = f"{item!r} is not a level" if item else "a level is empty"
+            raise ValueError(
+                f"{what}; write numbers and ranges with a step, such as 1,2,4 or 32..4:-4,3,2"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        direction = -1 if last < first else 1
+        step = int(match[3] or direction)
+        if step * direction <= 0:
+            raise ValueError(
+                f"the step of {item} does not lead from {first} to {last}; write "
+                f"{first}..{last}:{direction * (abs(step) or 1):+d}"
+            )
+        for level in range(first, last + direction, step):
+            if not 1 <= level <= MAX_NUMBER:
+                raise ValueError(f"{level} is not a number of workers from 1 to {MAX_NUMBER}")
+            found[level] = None
+            if len(found) > MOST_LEVELS:
+                raise ValueError(f"there are more than {MOST_LEVELS} levels")
+    return tuple(found)
 
 
 class Kind(Struct, frozen=True):
@@ -121,7 +304,7 @@ def _method(value: Any) -> str:
     """Return the text of a value in a table; of a method, with its parameters."""
     if not isinstance(value, dict):
         return str(value)
-    rest = (f"{k}={settings.quoted_value(str(v))}" for k, v in value.items() if k != "method")
+    rest = (f"{k}={quoted_value(str(v))}" for k, v in value.items() if k != "method")
     return ",".join((str(value.get("method", "")), *rest))
 
 
@@ -174,64 +357,58 @@ def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) 
     return Items(shown, parse, takes=(str, dict[str, int | str]), split=_one)
 
 
-_in_units = partial(settings.in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB"))
-_in_thousands = partial(settings.in_largest_unit, step=1000, units=("k", "M", "G"))
+_in_units = partial(in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB"))
+_in_thousands = partial(in_largest_unit, step=1000, units=("k", "M", "G"))
 _percent = partial(Kind, "PERCENT", write=settings.percent_text, takes=_ANY_NUMBER, example="5%")
 _seconds = partial(Kind, write="{:g}".format, takes=_ANY_NUMBER)
 
-FLAG = Kind("", settings.boolean, lambda value: str(value).lower(), (bool,))
+FLAG = Kind("", boolean, lambda value: str(value).lower(), (bool,))
 FILE = path("FILE", "file")
 SIZE = Kind("SIZE", settings.parse_size, _in_units, (str, int), settings.SIZE_PATTERN, "64MiB")
 SIZE_FROM_1 = replace(SIZE, minimum=1)
 COUNT = Kind(
     "COUNT", settings.parse_count, _in_thousands, (str, int), settings.COUNT_PATTERN, "1000", (), 1
 )
-SECONDS = _seconds(
-    "SECONDS", settings.parse_seconds, pattern=settings.SECONDS_PATTERN, example="90"
-)
-KEEPING = _seconds("DURATION", settings.keeping, example="12h")
-NUMBER = _seconds("NUMBER", settings.number)
-HOURS = Kind(
-    "HH:MM-HH:MM", settings.hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$"
-)
+SECONDS = _seconds("SECONDS", parse_seconds, pattern=settings.SECONDS_PATTERN, example="90")
+KEEPING = _seconds("DURATION", keeping, example="12h")
+NUMBER = _seconds("NUMBER", number)
+HOURS = Kind("HH:MM-HH:MM", hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$")
 HOURS_OR_NONE = Kind(
     "HH:MM-HH:MM|never",
-    lambda text: "never" if text.strip().lower() == "never" else settings.hours(text),
+    lambda text: "never" if text.strip().lower() == "never" else hours(text),
 )
 SHARE = _percent(partial(settings.any_percent, positive=True))
 PERCENT = _percent(settings.any_percent)
 PERCENT_BELOW_100 = _percent(settings.parse_percent)
-PARALLELISM = Kind(
-    "N|auto", settings.parallelism, settings.parallelism_text, (str, int), example="8"
-)
+PARALLELISM = Kind("N|auto", parallelism, parallelism_text, (str, int), example="8")
 RUN_PARALLELISM = Kind(
     "N|auto|adaptive",
-    partial(settings.parallelism, words={"auto": 0, "adaptive": settings.ADAPTIVE}),
-    settings.parallelism_text,
+    partial(parallelism, words={"auto": 0, "adaptive": ADAPTIVE}),
+    parallelism_text,
     (str, int),
     r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
     example="8",
 )
 LEVELS = Kind(
     "LEVELS",
-    settings.parse_levels,
+    parse_levels,
     lambda levels: ",".join(map(str, levels)),
     (str, int),
     example="1,2,4,8",
 )
 PART = Kind("K/N", settings.parse_part, settings.part_text, pattern=settings.PART_PATTERN)
 CLUSTER = Kind("ADDRESS", settings.parse_cluster)
-NUMBER_FORM = Kind("FORM", settings.number_form)
+NUMBER_FORM = Kind("FORM", number_form)
 COMPRESSION = Kind(
     "CODEC[:LEVEL]",
-    settings.parse_compression,
-    pattern=rf"^\s*({'|'.join((*settings.CODECS, *settings.PRESETS))})(:-?[0-9]+)?\s*$",
+    parse_compression,
+    pattern=rf"^\s*({'|'.join((*CODECS, *PRESETS))})(:-?[0-9]+)?\s*$",
 )
 TEXT = Kind("TEXT", settings.unescape)
-END_OF_LINE = Kind("lf|crlf|TEXT", settings.end_of_line)
-ENCODING = Kind("NAME", settings.encoding)
-MODE = Kind("OCTAL", settings.file_mode, "{:03o}".format, example="640")
-OWNER_GROUP = Kind("[USER][:GROUP]", settings.owner_group)
+END_OF_LINE = Kind("lf|crlf|TEXT", end_of_line)
+ENCODING = Kind("NAME", encoding)
+MODE = Kind("OCTAL", file_mode, "{:03o}".format, example="640")
+OWNER_GROUP = Kind("[USER][:GROUP]", owner_group)
 NUMBERS = Kind(
     "LIST",
     lambda text: () if text.strip().lower() == "all" else settings.parse_numbers(text),
@@ -245,11 +422,11 @@ TABLES = Items("T", split=_one)
 SCHEMAS = Items("S", split=_one)
 ORDER = Items("ORDER", settings.parse_order, parsed=True)
 PARTITION = Items("FIELD", settings.parse_partition, split=_one, parsed=True)
-PLACES = Items("DEST", split=settings.places, is_path=True)
+PLACES = Items("DEST", split=places, is_path=True)
 FILES = Items("FILE|DEST", split=settings.plain_names)
 RECIPIENTS = Items("RECIPIENT", split=settings.plain_names)
-VARIABLES = Items("NAME", settings.variable)
-STATEMENTS = Items("SQL", settings.statement, split=_one, parsed=True)
+VARIABLES = Items("NAME", variable)
+STATEMENTS = Items("SQL", statement, split=_one, parsed=True)
 WIDTHS = Items("COLUMN=BYTES", settings.parse_width, takes=(str, dict[str, int | str]), parsed=True)
 RENAMES = _pairs("COLUMN=NAME")
 CASTS = _pairs("COLUMN=TYPE")
