@@ -81,7 +81,7 @@ def place(
             memory = None if bind == "none" else topology.memory_for(node)
             desks = [node.cpus] if bind == "node" else [()]
             if bind == "core":
-                cores = _cores(node)
+                cores = node.cores or tuple((cpu,) for cpu in node.cpus)
                 most = max(len(core) for core in cores)
                 desks = [core for thread in range(most) for core in cores if len(core) > thread]
             rooms[node.id] = (cycle(desks), memory)
@@ -116,7 +116,7 @@ def _hosts(
     hosts = []
     for node_id in sorted(set(wanted)):
         node = able[node_id]
-        widths = [len(core) for core in _cores(node)]
+        widths = [len(core) for core in node.cores] or [1] * len(node.cpus)
         slots = (sum(width > level for width in widths) for level in range(max(widths)))
         hosts.append(
             _Host(
@@ -187,7 +187,3 @@ def _even(hosts: Sequence[_Host], sizes: Sequence[int]) -> Iterator[_Host]:
         filled[best] += measure // sizes[best]
         package = hosts[best].package
         packages[package] += package_measure // rooms[package]
-
-
-def _cores(node: Node) -> tuple[tuple[int, ...], ...]:
-    return node.cores or tuple((cpu,) for cpu in node.cpus)

@@ -284,8 +284,8 @@ def _with_cores(cpu_root: Path, node: Node) -> Node:
     cores: list[Core] = []
     for cpu in node.cpus:
         if cpu in left:
-            siblings = _first_list(f"{cpu_root}/cpu{cpu}/topology", _CORE_LISTS)
-            core = left.intersection(siblings) | {cpu}
+            siblings = _list_in(*(f"{cpu_root}/cpu{cpu}/topology/{name}" for name in _CORE_LISTS))
+            core = left.intersection(siblings or ()) | {cpu}
             left -= core
             cores.append(tuple(sorted(core)))
     cores.sort()
@@ -296,7 +296,9 @@ def _with_cores(cpu_root: Path, node: Node) -> Node:
         )
         package = next(numbers)
         try:
-            members = _first_list(f"{cpu_root}/cpu{cores[0][0]}/topology", _PACKAGE_LISTS)
+            members = _list_in(
+                *(f"{cpu_root}/cpu{cores[0][0]}/topology/{name}" for name in _PACKAGE_LISTS)
+            )
         except TopologyError:
             members = ()
         if package is not None and not (
@@ -332,19 +334,16 @@ def _speeds(cpu_root: Path, cores: list[Core]) -> Mapping[Core, int]:
     return {}
 
 
-def _first_list(folder: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    return next(filter(None, (_list_in(f"{folder}/{name}") for name in names)), ())
-
-
-def _list_in(path: str | Path) -> tuple[int, ...] | None:
-    """Return the numbers of a file with a list, None without a file."""
-    text = text_of(path)
-    if text is None:
-        return None
-    try:
-        return parse_cpu_list(text)
-    except TopologyError:
-        raise not_understood(path, "CPU list", text) from None
+def _list_in(*paths: str | Path) -> tuple[int, ...] | None:
+    """Return the numbers of the first file with a list, () if it is empty; None without a file."""
+    found: tuple[int, ...] | None = None
+    for path in paths:
+        if not found and (text := text_of(path)) is not None:
+            try:
+                found = parse_cpu_list(text)
+            except TopologyError:
+                raise not_understood(path, "CPU list", text) from None
+    return found
 
 
 def _number(path: str) -> int | None:
@@ -375,17 +374,18 @@ def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
         # controller.
         path = folder / "cpu.max"
         text = text_of(path)
-        if text is not None:
-            words = text.split()
-            if len(words) != 2:
-                raise not_understood(path, "CPU quota", text)
-            if words[0] != "max":
-                granted.append(_ratio(path, text, words[0], words[1]))
-        path = folder / "cpu.cfs_quota_us"
-        quota, period = text_of(path), text_of(folder / "cpu.cfs_period_us")
-        if quota is not None and period is not None and quota.strip() != "-1":
-            quota, period = quota.strip(), period.strip()
-            granted.append(_ratio(path, f"{quota} of {period}", quota, period))
+        if text is None:
+            path = folder / "cpu.cfs_quota_us"
+            quota, period = text_of(path), text_of(folder / "cpu.cfs_period_us")
+            if quota is None or period is None:
+                continue
+            text = f"{quota.strip()} {period.strip()}"
+        words = text.split()
+        if len(words) == 2 and words[0] in ("max", "-1"):
+            continue
+        if len(words) != 2 or not all(_COUNT.fullmatch(each) and int(each) for each in words):
+            raise not_understood(path, "CPU quota", text)
+        granted.append(int(words[0]) / int(words[1]))
     return min(granted, default=None)
 
 
@@ -455,9 +455,3 @@ def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
     # Either a mount from outside our namespace, which shows an ancestor as `/..` and not the way
     # down from it, or the two files disagree: the mounted group then counts as ours.
     return ()
-
-
-def _ratio(path: Path, text: str, quota: str, period: str) -> float:
-    if not all(_COUNT.fullmatch(word) and int(word) for word in (quota, period)):
-        raise not_understood(path, "CPU quota", text)
-    return int(quota) / int(period)

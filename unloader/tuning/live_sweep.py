@@ -434,18 +434,17 @@ def _costs(results: Sequence[UnitResult]) -> StageCosts:
         return StageCosts()
     # A text format knows its size before it is compressed; Parquet compresses as it encodes.
     is_stage = all(each.stages.uncompressed_bytes is not None for each in results)
-    fetch = sum(each.fetch_cpu_s for each in loads)
-    encode = sum(each.encode_cpu_s for each in loads)
-    compress = sum(each.stages.compress_cpu_s for each in results)
-    write = sum(each.write_cpu_s for each in loads)
-    total = sum(each.process_cpu_s for each in loads)
+    costs = {
+        name: sum(getattr(each, f"{name}_cpu_s") for each in loads) / million
+        for name in ("fetch", "encode", "write")
+    }
+    compress = sum(each.stages.compress_cpu_s for each in results) / million
+    total = sum(each.process_cpu_s for each in loads) / million
     return StageCosts(
-        fetch=fetch / million,
-        encode=encode / million,
-        compress=compress / million if is_stage else None,
-        write=write / million,
-        rest=max(0.0, total - fetch - encode - compress - write) / million,
-        total=total / million,
+        **costs,
+        compress=compress if is_stage else None,
+        rest=max(0.0, total - sum(costs.values()) - compress),
+        total=total,
     )
 
 
