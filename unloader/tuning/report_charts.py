@@ -9,9 +9,11 @@ mouse shows the `title` of a mark, and a screen reader reads its `aria-label`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 from msgspec import Struct
 
 from unloader.errors import ConfigError
@@ -105,7 +107,7 @@ class Chart(Struct, frozen=True, kw_only=True):
     summary: str
     """A description in a sentence or two, also for screen readers."""
     spec: Spec
-    """Vega-Lite without size and style."""
+    """Vega-Lite without size and style, which `templates/chart.json` has."""
 
 
 def _quantity(field: str, title: str | None = None, form: str = "~s", **more: Any) -> Spec:
@@ -136,32 +138,6 @@ def _colours(field: str, names: dict[str, str]) -> Spec:
     }
 
 
-_AXIS_TITLE = {"titleColor": "var(--muted)", "titleFontWeight": "normal", "titleFontSize": 12}
-
-_CONFIG: Spec = {
-    "background": None,
-    "font": "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": "var(--muted)",
-        "labelFontSize": 12,
-        "gridColor": "var(--grid)",
-        "domainColor": "var(--line)",
-        "tickColor": "var(--line)",
-        "titlePadding": 8,
-        **_AXIS_TITLE,
-    },
-    "axisX": {"labelFlush": False, "labelOverlap": True, "tickCount": 6},
-    "axisY": {"tickCount": 5, "domain": False, "ticks": False, "labelPadding": 6},
-    "legend": {
-        "labelColor": "var(--ink)",
-        "labelFontSize": 12,
-        "symbolStrokeWidth": 2,
-        "labelLimit": 240,
-        **_AXIS_TITLE,
-    },
-}
-
 _SVG = "http://www.w3.org/2000/svg"
 
 
@@ -180,23 +156,14 @@ def svg_of(chart: Chart) -> dict[str, str]:
     except ImportError as error:
         raise missing(str(error.name)) from error
     ElementTree.register_namespace("", _SVG)
+    style = (resources.files("unloader.tuning") / "templates" / "chart.json").read_bytes()
     found = {}
     # Pixels of a window of 1280 and one of 390, columns of a legend (0 is one row), and pixels of
     # the longest name on an axis.
     for kind, width, columns, longest in (("wide", 1040, 0, 320), ("narrow", 340, 2, 110)):
-        style = {
-            **_CONFIG,
-            "legend": {**_CONFIG["legend"], "columns": columns},
-            "axisY": {**_CONFIG["axisY"], "labelLimit": longest},
-        }
-        spec = {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "width": width,
-            "autosize": {"type": "fit-x", "contains": "padding"},
-            "padding": {"left": 2, "right": 14, "top": 4, "bottom": 2},
-            "config": style,
-            **chart.spec,
-        }
+        spec = msgspec.json.decode(style) | chart.spec | {"width": width}
+        spec["config"]["legend"]["columns"] = columns
+        spec["config"]["axisY"]["labelLimit"] = longest
         # No address is allowed, so that no data can make the library fetch anything.
         text = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
         # It takes the width that it is given, and has titles for the mouse.

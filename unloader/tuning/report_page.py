@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -110,7 +109,7 @@ def page_of(report: Report) -> str:
     elif isinstance(report, RunReport):
         charts = run_charts(report)
     try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
+        from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
         raise missing(str(error.name)) from error
@@ -126,7 +125,7 @@ def page_of(report: Report) -> str:
         )
 
     environment = Environment(
-        loader=FunctionLoader(_text),
+        loader=PackageLoader("unloader.tuning"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -141,7 +140,6 @@ def page_of(report: Report) -> str:
             {"chart": chart, **{kind: Markup(svg) for kind, svg in svg_of(chart).items()}}
             for chart in charts
         ],
-        style=Markup(_text("style.css")),
         at=lambda path: value_at(document, path),
         figure=figure,
     )
@@ -156,10 +154,6 @@ def value_at(document: Any, path: str) -> Any:
         elif document is not None:
             document = document.get(step)
     return document
-
-
-def _text(name: str) -> str:
-    return (resources.files("unloader.tuning") / "templates" / name).read_text("utf-8")
 
 
 def check_page_file(path: Path) -> None:
