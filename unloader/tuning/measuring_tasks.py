@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec import Struct
 
-from unloader.engine.engine import Engine, Work
-from unloader.engine.executor import LocalExecutor
-from unloader.engine.schedule import Attempt, Schedule
+from numa.model import Finished, Lost, Raised
+from unloader.engine.executor import LocalExecutor, NoPlaceLeft, failure_in
 from unloader.errors import Interrupted, SourceError, error_of
-from unloader.model import AttemptFailure, Extract, RetryOptions, UnitTask
+from unloader.model import AttemptFailure, Extract, UnitTask
 
 Answer = TypeVar("Answer")
 
 ENTRY = "unloader.tuning.measuring_process:work"
+
+_LOOK_SECONDS = 0.1
+"""Between two questions whether to stop."""
 
 
 class WriteSettings(Struct, frozen=True, kw_only=True):
@@ -78,46 +81,6 @@ class Fetched(Struct, frozen=True, kw_only=True):
     network_round_trip_seconds: float | None
 
 
-class _One(Struct, frozen=True, kw_only=True):
-    """What one process is to do."""
-
-    id: str
-    task: object
-
-
-@dataclass(slots=True)
-class _Together(Work[_One]):
-    """Lets no process begin before all of them are ready."""
-
-    executor: LocalExecutor
-    wanted: int
-    stop: Callable[[], bool]
-    begun: bool = False
-    results: dict[str, object] = field(default_factory=dict)
-
-    def may_start(self) -> bool:
-        self.begun = self.begun or len(self.executor.places()) >= self.wanted
-        return self.begun
-
-    def task(self, attempt: Attempt[_One]) -> object:
-        return attempt.unit.task
-
-    def check(self) -> None:
-        if self.stop():
-            raise Interrupted("stopped by a signal during the measurement")
-
-    def record(self, place: int, attempt: Attempt[_One], result: object) -> None:
-        self.results[attempt.unit.id] = result
-
-    def overdue(self, place: int, attempt: Attempt[_One], seconds: float) -> AttemptFailure:
-        return AttemptFailure(
-            error=SourceError.__name__,
-            message=f"a measurement did not end within {seconds:g} s",
-            hint="try again, or measure less",
-            retryable=False,
-        )
-
-
 def measure_together(
     executor: LocalExecutor,
     tasks: Sequence[object],
@@ -125,22 +88,49 @@ def measure_together(
     *,
     patience_seconds: float,
     stop: Callable[[], bool],
-) -> tuple[Answer, ...]:
+) -> list[Answer]:
     """Return the answers to tasks, in their order, all of a kind.
 
     The tasks are sent at the same time, one to each process, once all of those are up. A process
     that has not answered after `patience_seconds` is ended. The error of the first task that failed
     is raised, or `Interrupted` if `stop`, which is asked several times a second, returns True.
     """
-    units = tuple(_One(id=f"{at:06d}", task=task) for at, task in enumerate(tasks))
-    work = _Together(executor, len(units), stop)
-    schedule = Schedule(units=units, retry=RetryOptions(retries=0))
-    executor.start(len(units))
-    engine = Engine(schedule=schedule, work=work, attempt_seconds=patience_seconds)
-    engine.run(executor)
-    failure = engine.failure or next(iter(schedule.given_up.values()), None)
-    if failure is not None:
-        raise error_of(failure)
-    answers = [work.results[unit.id] for unit in units]
-    assert all(isinstance(each, kind) for each in answers)
-    return cast(tuple[Answer, ...], tuple(answers))
+    overdue = AttemptFailure(
+        error=SourceError.__name__,
+        message=f"a measurement did not end within {patience_seconds:g} s",
+        hint="try again, or measure less",
+        retryable=False,
+    )
+    answers, at_work, deadline = dict[int, Answer](), dict[int, int](), math.inf
+    executor.start(len(tasks))
+    try:
+        while len(answers) < len(tasks):
+            if stop():
+                raise Interrupted("stopped by a signal during the measurement")
+            if time.monotonic() >= deadline:
+                raise error_of(overdue)
+            if deadline == math.inf and len(executor.places()) >= len(tasks):
+                deadline = time.monotonic() + patience_seconds
+                # The lowest places, so that a connected process gets the next task, too.
+                at_work = dict(zip(sorted(executor.places()), range(len(tasks)), strict=False))
+                for place, at in at_work.items():
+                    executor.send(place, tasks[at])
+            for event in executor.events(_LOOK_SECONDS):
+                if isinstance(event, NoPlaceLeft):
+                    raise error_of(event.failure)
+                if not isinstance(event, (Finished, Raised, Lost)):
+                    continue
+                hopeless = isinstance(event, Lost) and event.hopeless
+                if event.worker in at_work or hopeless:
+                    number = at_work.pop(event.worker, 0)
+                    if (failure := failure_in(event)) is not None:
+                        raise error_of(failure)
+                    assert isinstance(event, Finished)
+                    assert isinstance(event.result, kind)
+                    answers[number] = event.result
+    finally:
+        if at_work:
+            # A process in the middle of a task cannot do the next one.
+            executor.stop(dict.fromkeys(at_work, overdue))
+            executor.events(0.0)
+    return [answers[number] for number in range(len(tasks))]
