@@ -14,18 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from amounts import examples
-from hypothesis import HealthCheck, assume, example, given, settings
+from encoders.random_batches import formats
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from long_tests import OTHER_ROUTES, also
 from msgspec.structs import replace
 
-from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.errors import ValueNotRepresentable, WriteError
 from writers.large_rows import COLLECTED_BYTES, LargeRow
 from writers.model import Compression, EncoderChoice, OutputSpec, ParquetFormat, TextFormat
 from writers.parquet.writer import ParquetWriter
 from writers.registry import open_writer
 from writers.text.delimited import PlainEncoder
-from writers.text.dialects import DIALECTS, check, dialect
+from writers.text.dialects import DIALECTS, dialect
 from writers.text.text_writer import TextWriter
 
 QUICK = settings(
@@ -33,7 +34,6 @@ QUICK = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-ENCODINGS = ["utf-8", "utf-8-sig", "latin-1", "cp932", "gb18030", "utf-16-le", "euc_jis_2004"]
 TEXT = st.text(
     st.sampled_from("ab ,;|~\"'<>\t\r\n\\.N-éか\u309a😀\x01\x02\x7f"), max_size=12
 ) | st.sampled_from(["", "\\N", "\\.", "NULL", "0", "~", "~~", "~~~", "aba", "ababa", "||", "\\x"])
@@ -66,35 +66,6 @@ FIELDS = {
     "binary": (pa.field("binary", pa.binary()), st.binary(max_size=8)),
     "int": (pa.field("int", pa.int64()), st.integers(0, 10)),
 }
-
-
-@st.composite
-def formats(draw):
-    """Named dialects, and made-up formats that `check` accepts."""
-    if draw(st.booleans()):
-        chosen = dialect(draw(st.sampled_from(sorted(DIALECTS))))
-    else:
-        chosen = TextFormat(
-            delimiter=draw(st.sampled_from([",", "\t", "||", "|~|", "aba", "<|", "-", "e"])),
-            enclosure=draw(st.sampled_from(['"', "~~", "<>", '"a"', "~!~", "\\", ""])),
-            enclose=draw(st.sampled_from(["minimal", "minimal", "strings", "all", "none"])),
-            escape=draw(st.sampled_from(["double", "backslash", "none"])),
-            null=draw(st.sampled_from(["", "\\N", "NULL", "0", "\\\\", "b", "-", "\\x", "61"])),
-            eol=draw(st.sampled_from(["\n", "\r\n", "\x02", ".\n", ";;"])),
-            trailing_delimiter=draw(st.booleans()),
-            record_length_digits=draw(st.sampled_from([0, 0, 2, 10])),
-        )
-    chosen = replace(
-        chosen,
-        binary=draw(st.sampled_from(["prefixed-hex", "hex", "base64"])),
-        decimal_separator=draw(st.sampled_from([".", ".", ","])),
-        encoding=draw(st.sampled_from(["utf-8", *ENCODINGS])),
-    )
-    try:
-        check(chosen)
-    except FormatError:
-        assume(False)
-    return chosen
 
 
 @st.composite

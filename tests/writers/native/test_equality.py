@@ -13,13 +13,11 @@ import pyarrow as pa
 import pytest
 from amounts import EVERYTHING, tries
 from encoders.random_batches import encoder, formats, tables
-from encoders.writer_contract import PiecedText
-from hypothesis import assume, given
+from hypothesis import given
 from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
-from writers.large_rows import LargeRow
 from writers.model import Compression, FixedField, OutputSpec, TextFormat
 from writers.native.encoder import NativeEncoder
 from writers.text.delimited import PlainEncoder
@@ -56,46 +54,6 @@ def test_random_tables_give_the_same_bytes_or_the_same_error(data):
     form = data.draw(formats())
     batches = data.draw(tables(form))
     assert story("native", batches, form) == story("plain", batches, form)
-
-
-@tries(60)
-@given(st.data())
-def test_every_slice_is_its_own_rows(data):
-    """Each offset and length of a batch gives the records of exactly these rows."""
-    form = data.draw(formats())
-    [batch, *_] = data.draw(tables(form, most_columns=3))
-    try:
-        plain, native = (encoder(name, batch.schema, form) for name in ("plain", "native"))
-        pieces = [bytes(plain.encode(batch.slice(row, 1))) for row in range(batch.num_rows)]
-    except (FormatError, ValueNotRepresentable):
-        assume(False)
-    for start in range(batch.num_rows + 1):
-        for rows in range(batch.num_rows - start + 1):
-            expected = b"".join(pieces[start : start + rows])
-            assert bytes(native.encode(batch.slice(start, rows))) == expected
-
-
-@tries(40)
-@given(st.data())
-def test_large_rows_between_batches(data):
-    """A row with a value in pieces gives the bytes of the plain encoder, and is counted."""
-    form = data.draw(formats())
-    value = data.draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))
-    batch = pa.record_batch([pa.array([None], pa.string()), pa.array([1])], ["a", "b"])
-    large = LargeRow(row=batch, values=((0, PiecedText(text=value)),))
-    found = []
-    for name in ("plain", "native"):
-        try:
-            made = encoder(name, batch.schema, form)
-            parts = [
-                outcome(lambda made=made: made.encode(batch)),
-                outcome(lambda made=made: b"".join(made.encode_large(large))),
-                outcome(lambda made=made: made.encode(batch)),
-            ]
-            found.append((parts, made.rows_encoded))
-        except FormatError as error:
-            found.append(str(error))
-    assert found[0] == found[1]
 
 
 TEXTS = [
@@ -162,25 +120,11 @@ FORMATS = {
 }
 
 
-def story_in_buffers(make: type, batch: pa.RecordBatch, form: TextFormat) -> list[object]:
-    """Return everything that an encoder makes of a batch, the words of its refusal included."""
-    try:
-        encoder = make(batch.schema, form)
-        told = [encoder.preamble(), encoder.header(), bytes(encoder.encode(batch))]
-        return [*told, encoder.rows_encoded]
-    except (FormatError, ValueNotRepresentable) as error:
-        return [type(error), str(error)]
-
-
 def both(batch: pa.RecordBatch, form: TextFormat) -> list[object]:
     """Return what both encoders make of a batch, once it is sure that it is the same."""
-    native = story_in_buffers(NativeEncoder, batch, form)
-    assert native == story_in_buffers(PlainEncoder, batch, form)
+    native = story("native", [batch], form)
+    assert native == story("plain", [batch], form)
     return native
-
-
-def column(kind: pa.DataType, values: list[object]) -> pa.Array:
-    return pa.array(values, kind)
 
 
 @pytest.mark.parametrize(
@@ -198,25 +142,11 @@ def test_each_type_in_each_format_is_written_as_the_plain_encoder_does(form: Tex
     """
     first, step = (0, 1) if EVERYTHING else (list(FORMATS.values()).index(form) % 3, 3)
     for kind, values in SCALARS.values():
-        array = column(kind, values)
+        array = pa.array(values, kind)
         for piece in (array, *(array.slice(row, 1) for row in range(first, len(array), step))):
             both(pa.RecordBatch.from_arrays([piece], ["c"]), form)
         pair = [array, pa.array(range(len(array)))]
         both(pa.RecordBatch.from_arrays(pair, ["c", "n"]), form)
-
-
-@pytest.mark.parametrize("name", ["rfc4180", "mysql", "tsv", "utf-16"])
-def test_dictionaries_are_written_as_their_values(name: str) -> None:
-    """Of every type; nulls may be in the indices and in the dictionary."""
-    for kind, values in SCALARS.values():
-        if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-            continue
-        if kind == pa.binary_view():
-            continue  # Arrow cannot take values of these, so the plain encoder has no bytes.
-        indices = pa.array([1, None, 0, len(values) - 1, 0], pa.int8())
-        array = pa.DictionaryArray.from_arrays(indices, column(kind, values))
-        for piece in (array, array.slice(2)):
-            both(pa.RecordBatch.from_arrays([piece, piece], ["c", "d"]), FORMATS[name])
 
 
 @pytest.mark.parametrize("name", ["sqlldr-var", "rfc4180", "latin-1", "numbers"])

@@ -195,13 +195,3 @@ def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> 
     assert lines[0] == "PlainEncoder"
     assert "switches it off" in lines[1]
     assert "Next: install a C++ compiler" in lines[1]
-
-
-def test_help_loads_neither_the_library_nor_pyarrow() -> None:
-    """It stays instant."""
-    lines = told(
-        "from unloader.cli import main\n"
-        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n    pass\n"
-        "print([n for n in sys.modules if n == 'pyarrow' or n.startswith('writers.native')])\n"
-    ).splitlines()
-    assert lines[-1] == "[]"

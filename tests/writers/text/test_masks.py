@@ -5,15 +5,13 @@ from __future__ import annotations
 from datetime import date, datetime
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from amounts import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from writers.errors import FormatError, ValueNotRepresentable
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
-from writers.registry import open_writer
+from writers.model import TextFormat
 from writers.text.dialects import dialect
 from writers.text.masks import parse
 from writers.text.text_values import text_of
@@ -191,16 +189,6 @@ def test_offsets_with_seconds_do_not_fit_tzm():
         written([0, -3_000_000_000], "HH24:MI TZH:TZM", kind)
 
 
-def test_many_rows_are_written_like_few():
-    """Tables of ready texts, kept from batch to batch, give what single values give."""
-    mask = "SYYYY Mon FMDD DDD WW Dy IYYY IW HH24:MI:SS.FF6 SSSSS AM J"
-    step = 86_400 * 10**6 * 397 + 3_723_456_789
-    for start in (1000, 1600, 2900):
-        ticks = [days_from_civil(start, 1, 1) * DAY_US + n * step for n in range(800)]
-        few = [text for at in range(0, 800, 100) for text in written(ticks[at : at + 100], mask)]
-        assert written(ticks, mask) == few
-
-
 FIELD = pa.field("t", pa.string(), metadata={"text_class": "timestamp"})
 US = 10**6
 DAY_OF_MICROSECONDS = 86_400 * US
@@ -364,19 +352,6 @@ def test_other_text_is_refused_by_name_and_value(text):
 def test_a_day_that_does_not_exist_is_refused(text):
     """A mask is not fed a day that its month does not have, or the year 0."""
     assert f"{text!r} is not a day of the calendar" in refusal(text, timestamp_format="SYYYY")
-
-
-def test_parquet_keeps_the_text(tmp_path):
-    """In Parquet the column is a string column of the same texts."""
-    schema = pa.schema([FIELD])
-    spec = OutputSpec(directory=str(tmp_path), format=ParquetFormat(), compression=Compression())
-    texts = ["2024-01-31 23:59:59.123456789", None]
-    writer = open_writer(spec, schema, "t")
-    writer.write(pa.record_batch([pa.array(texts)], schema=schema))
-    (file,) = writer.close()
-    table = pq.read_table(tmp_path / file.path)
-    assert table.column("t").to_pylist() == texts
-    assert table.schema.field("t").type == pa.string()
 
 
 def test_dates_with_a_time_of_day_follow_the_mask_for_dates():
