@@ -91,11 +91,19 @@ class Enclosing:
         self.enclosed_escapes: Escapes = (("\\", "\\\\"), (mark[:1], "\\" + mark[:1]))
         self.protected_null = "" if "\\" in null else _protected(null)
         """The NULL text spelled with a backslash, so that it reads as text; empty if none can."""
-        inside = [each for each, _ in self.enclosed_escapes] if self.backslash else [mark[:1]]
+        self._escapes: Escapes = ()
+        """What escapes the values of a whole array: a mark of one character, or a backslash."""
+        if self.backslash:
+            self._escapes = self.enclosed_escapes
+        elif format.escape == "double" and len(mark) == 1:
+            self._escapes = ((mark, mark * 2),)
+        inside = () if self._escapes else (mark[:1],)
         bare = [each for each, _ in self.bare_escapes] if self.backslash else self.forbidden_bare
         before_bare = () if self.backslash else endings(*self.after_bare)
-        odd = bare if self.is_bare else inside
-        self._odd = (*odd, *self.refused), before_bare if self.is_bare else ()
+        self._odd = (
+            (*(bare if self.is_bare else inside), *self.refused),
+            before_bare if self.is_bare else (),
+        )
         """Values that hold one of the first marks or end in the second are written one by one."""
 
     def leaves(self, alphabet: frozenset[str] | None) -> bool:
@@ -122,7 +130,12 @@ class Enclosing:
             rows = pc.indices_nonzero(need)
             found = self.cells(texts.take(rows), place.at(rows), always=True, alphabet=alphabet)
             return pc.replace_with_mask(texts, need, found)
-        cells = texts if self.is_bare else joined(mark, texts, mark)
+        cells = texts
+        if not self.is_bare:
+            for old, new in () if leaves else self._escapes:
+                if _held(texts, (old,)):
+                    cells = pc.replace_substring(cells, old, new)
+            cells = joined(mark, cells, mark)
         marks, ends = ((), ()) if leaves else self._odd
         odd = _where(texts, marks, ends, self.not_bare if self.is_bare else ())
         if odd is None:
@@ -275,20 +288,21 @@ def endings(*marks: str) -> tuple[str, ...]:
     )
 
 
-def _where(
-    texts: pa.Array, marks: Iterable[str], endings: Iterable[str], equal: Iterable[str]
-) -> pa.Array | None:
-    """Return which values hold a mark, end in an ending or equal a text; None if no value does."""
+def _held(texts: pa.Array, marks: Iterable[str]) -> set[str]:
+    """Return the marks that occur anywhere in the values: a fast search over their bytes."""
     data = bytes(value_bytes(texts))
+    # One byte is searched for many times faster than several.
+    return {mark for mark in marks if (code := mark.encode())[:1] in data and code in data}
 
-    def occurs(mark: str) -> bool:
-        # One byte is searched for many times faster than several.
-        encoded = mark.encode()
-        return encoded[:1] in data and encoded in data
 
-    tests = [pc.match_substring(texts, mark) for mark in marks if occurs(mark)]
-    tests += [pc.ends_with(texts, ending) for ending in endings if occurs(ending)]
-    tests += [pc.equal(texts, text) for text in equal if occurs(text)]
+def _where(
+    texts: pa.Array, marks: Iterable[str], ends: Iterable[str], equal: Iterable[str]
+) -> pa.Array | None:
+    """Return which values hold a mark, end in a text or equal one; None if no value does."""
+    held = _held(texts, (*marks, *ends, *equal))
+    tests = [pc.match_substring(texts, mark) for mark in marks if mark in held]
+    tests += [pc.ends_with(texts, end) for end in ends if end in held]
+    tests += [pc.equal(texts, text) for text in equal if text in held]
     if not tests:
         return None
     found = pc.fill_null(reduce(pc.or_, tests), False)
