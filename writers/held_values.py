@@ -40,14 +40,9 @@ class HeldValue(Struct, frozen=True, kw_only=True):
 
     def pieces(self) -> Iterator[bytes] | Iterator[str]:
         """Read the value from its start; it may not be text."""
-        return self._bytes() if self.binary else self._texts()
-
-    def _bytes(self) -> Iterator[bytes]:
-        for start in range(0, self.data.nbytes, PIECE_BYTES):
-            yield bytes(self.data[start : start + PIECE_BYTES])
-
-    def _texts(self) -> Iterator[str]:
-        return decoded(self._bytes(), self.column)
+        starts = range(0, self.data.nbytes, PIECE_BYTES)
+        pieces = (bytes(self.data[start : start + PIECE_BYTES]) for start in starts)
+        return pieces if self.binary else decoded(pieces, self.column)
 
 
 def decoded(pieces: Iterator[bytes], column: str) -> Iterator[str]:
@@ -73,7 +68,6 @@ def held_row(row: pa.RecordBatch) -> LargeRow | None:
 
     The bytes that a writer makes of the two are the same.
     """
-
     columns, values = list(row.columns), []
     for index, field in enumerate(row.schema):
         if not may_be_large(field) or not columns[index].is_valid()[0].as_py():

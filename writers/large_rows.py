@@ -80,7 +80,16 @@ def collected(large: LargeRow) -> pa.RecordBatch:
     columns = list(large.row.columns)
     for index, value in large.values:
         field = large.row.schema.field(index)
-        columns[index] = _collected(value, field)
+        # One buffer that grows: otherwise the pieces and their sum would be in memory together.
+        data = bytearray()
+        for piece in value.pieces():
+            data += piece.encode() if isinstance(piece, str) else piece
+            if len(data) > COLLECTED_BYTES:
+                raise _too_large(field.name, f"more than {COLLECTED_BYTES:,} bytes")
+        offsets = pa.py_buffer(array("i", [0, len(data)]))
+        kind = pa.binary() if value.binary else pa.string()
+        held = pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(data)])
+        columns[index] = held if kind == field.type else held.cast(field.type)
     return pa.RecordBatch.from_arrays(columns, schema=large.row.schema)
 
 
@@ -114,21 +123,6 @@ def check_collectable(batch: pa.RecordBatch) -> None:
             continue
         if largest > COLLECTED_BYTES:
             raise _too_large(field.name, f"{largest:,} bytes")
-
-
-def _collected(value: LargeValue, field: pa.Field) -> pa.Array:
-    import pyarrow as pa
-
-    # One buffer that grows: otherwise the pieces and their sum would be in memory together.
-    collected = bytearray()
-    for piece in value.pieces():
-        collected += piece.encode() if isinstance(piece, str) else piece
-        if len(collected) > COLLECTED_BYTES:
-            raise _too_large(field.name, f"more than {COLLECTED_BYTES:,} bytes")
-    offsets = pa.py_buffer(array("i", [0, len(collected)]))
-    kind = pa.binary() if value.binary else pa.string()
-    held = pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(collected)])
-    return held if kind == field.type else held.cast(field.type)
 
 
 def _too_large(column: str, size: str) -> ValueNotRepresentable:

@@ -77,31 +77,25 @@ def file_sums(
     file begins with one where the format has one. `check` is called regularly; an error that it
     raises ends the reading. WriteError: the file cannot be read, or differs from the written data.
     """
-
-    damage = (pa.ArrowException, ValueError)
     format, schema = spec.format, read_schema(message)
     try:
         if isinstance(format, ParquetFormat):
-            return _parquet_sums(path, spec, schema, check)
+            sums = ColumnSums(schema)
+            with pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption)) as file:
+                if file.schema_arrow.names != schema.names:
+                    raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
+                for batch in parquet_batches(file):
+                    check()
+                    sums.add(batch.columns, batch.num_rows)
+            return sums.result()
         text = replace(format, header=format.header and header)
         return _text_sums(decrypted(path, spec.encryption), text, spec.compression, schema, check)
     except OSError as exc:
         raise write_error("read", path, exc) from exc
-    except damage as exc:
+    except (pa.ArrowException, ValueError) as exc:
         raise WriteError(
             f"{path} differs from the data that was written: {exc}.", "unload the table again."
         ) from exc
-
-
-def _parquet_sums(path: Readable, spec: OutputSpec, schema: pa.Schema, check: Check) -> ContentSums:
-    sums = ColumnSums(schema)
-    with pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption)) as file:
-        if file.schema_arrow.names != schema.names:
-            raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
-        for batch in parquet_batches(file):
-            check()
-            sums.add(batch.columns, batch.num_rows)
-    return sums.result()
 
 
 def _text_sums(
@@ -325,7 +319,9 @@ def why_not(field: pa.Field, format: TextFormat) -> str:
     """Return why the values of a column cannot be told from its text; empty if they can."""
     if format.fixed:
         return "padding of fixed width hides blanks and NULLs"
-    textual = not (_is_moment(field.type) or _is_number(field.type) or types.is_boolean(field.type))
+    kind = field.type
+    moment = types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind)
+    textual = not (moment or _is_number(kind) or types.is_boolean(kind))
     if format.substitute is not None and textual:
         return "--substitute may have replaced characters"
     if format.guard_formulas and is_guarded(field):
@@ -375,10 +371,6 @@ def _form(array: pa.Array, text_class: str = "") -> Form:
     form = form_of(array.type, text_class=text_class)
     assert form is not None
     return form
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -186,12 +186,12 @@ def statistics_options(schema: pa.Schema, parquet: ParquetFormat) -> dict[str, A
         return {}
     stored = write_trial(schema.empty_table(), format_options(parquet)).schema
     columns = [stored.column(index) for index in range(len(stored))]
-    floating = {column.path for column in columns if _is_floating(column)}
+    floating = {
+        column.path
+        for column in columns
+        if column.physical_type in ("FLOAT", "DOUBLE") or column.logical_type.type == "FLOAT16"
+    }
     return {"write_statistics": [column.path for column in columns if column.path not in floating]}
-
-
-def _is_floating(column: Any) -> bool:
-    return column.physical_type in ("FLOAT", "DOUBLE") or column.logical_type.type == "FLOAT16"
 
 
 def write_trial(table: pa.Table, options: dict[str, Any]) -> Any:

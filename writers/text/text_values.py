@@ -16,7 +16,6 @@ Julian day) is not written for it.
 from __future__ import annotations
 
 import string
-from functools import partial
 from typing import Literal
 
 import pyarrow as pa
@@ -190,7 +189,10 @@ def _text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     if types.is_dictionary(kind):
         return _dictionary_text(array, format, place)
     if types.is_run_end_encoded(kind):
-        return _text(pc.run_end_decode(_runs_without_views(array)), format, place)
+        if types.is_string_view(kind.value_type) or types.is_binary_view(kind.value_type):
+            runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, without_views(array.values))
+            array = runs.slice(array.offset, len(array))
+        return _text(pc.run_end_decode(array), format, place)
     if isinstance(kind, pa.BaseExtensionType):
         return uuid_texts(array.storage) if _is_uuid(kind) else _text(array.storage, format, place)
     if types.is_null(kind):
@@ -218,14 +220,6 @@ def _text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     raise FormatError(f"column {place.column} has the type {kind}, which has no text form.")
 
 
-def _runs_without_views(array: pa.Array) -> pa.Array:
-    kind = array.type.value_type
-    if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
-        return array
-    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, without_views(array.values))
-    return runs.slice(array.offset, len(array))
-
-
 def _dictionary_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     types = pa.types
     # A dictionary may hold a refused value without using it, so decode then.
@@ -236,18 +230,18 @@ def _dictionary_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Ar
             array = pa.DictionaryArray.from_arrays(array.indices, words)
         return _text(array.dictionary_decode(), format, place)
     texts = _text(array.dictionary, format, place)
-    return _taken(texts, array.indices)
-
-
-def _taken(texts: pa.Array, indices: pa.Array) -> pa.Array:
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    if longest * len(indices) > STRING_LIMIT:
+    if longest * len(array) > STRING_LIMIT:
         texts = pc.cast(texts, pa.large_string())
-    return texts.take(indices)
+    return texts.take(array.indices)
 
 
 def _nested_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
-    scalar = partial(_json_scalar, form=format, place=place)
+    inside = TextFormat(binary=format.binary)
+
+    def scalar(values: pa.Array) -> tuple[pa.Array, bool]:
+        return _text(values, inside, place), content_of(values.type) != "text"
+
     try:
         texts = json_texts(array, scalar)
     except ValueNotRepresentable:
@@ -264,11 +258,6 @@ def _nested_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     if array.null_count:
         texts = pc.if_else(array.is_valid(), texts, pa.scalar(None, texts.type))
     return compact(texts)
-
-
-def _json_scalar(array: pa.Array, *, form: TextFormat, place: Place) -> tuple[pa.Array, bool]:
-    inside = TextFormat(binary=form.binary)
-    return _text(array, inside, place), content_of(array.type) != "text"
 
 
 _FORM = (

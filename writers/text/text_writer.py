@@ -255,13 +255,9 @@ class EncodedTextWriter(_TextFiles):
 
 
 def _start(encoder: PlainEncoder | NativeEncoder, text_format: TextFormat) -> bytes:
-    return encoder.preamble() + _guarded(encoder.header(), text_format)
-
-
-def _guarded(header: bytes, text_format: TextFormat) -> bytes:
-    """Return a header whose first name is enclosed where it begins with U+FEFF."""
+    """Return preamble and header, whose first name is enclosed where it begins with U+FEFF."""
     try:
-        return FirstCell(text_format, "1").passed(header)
+        return encoder.preamble() + FirstCell(text_format, "1").passed(encoder.header())
     except ValueNotRepresentable as error:
         raise FormatError(
             "the name of the first column begins with U+FEFF, which readers drop at the start of "
