@@ -50,15 +50,6 @@ def advice() -> str:
     return f"install a C++ compiler (g++ or clang++), then {install}"
 
 
-def _why_missing(name: str, override: str) -> str:
-    if os.environ.get(override) == "":
-        return f"{override} is empty, which switches it off"
-    package, _, library = name.rpartition(".")
-    folder = Path(__file__).parents[1].joinpath(*package.split("."))
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return f"{folder} has no {library} that was built for Python {version}"
-
-
 def reason(library: Callable[[], object]) -> str | None:
     """Return why a library cannot be used, None if it can; `library` loads it."""
     try:
@@ -88,7 +79,12 @@ def load(
     """
     path = find(name, override)
     if path is None:
-        raise Unusable(_why_missing(name, override))
+        if os.environ.get(override) == "":
+            raise Unusable(f"{override} is empty, which switches it off")
+        package, _, library = name.rpartition(".")
+        folder = Path(__file__).parents[1].joinpath(*package.split("."))
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        raise Unusable(f"{folder} has no {library} that was built for Python {python}")
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:

@@ -29,10 +29,9 @@ IDENTITY = "AGE-SECRET-KEY-1"
 
 
 def check_recipients(recipients: Sequence[str]) -> None:
-    """Refuse texts that are not public keys of age; they are not shown: they may be private keys.
+    """Refuse texts that are not public keys of age, by number.
 
-    Raises:
-        FormatError: The message has the number of the first such text, or names the library.
+    They are not shown: they may be private keys.
     """
     library = _library()
     for number, recipient in enumerate(recipients, 1):

@@ -263,6 +263,7 @@ _MULTIBYTE = frozenset(
 """Encodings with a separate code for each character. In the JIS X 0213 family and Big5-HKSCS two
 characters can share a code, and ISO 2022 has states."""
 _FOUR_BYTE_LINEAR = "gb18030"
+"""Characters beyond the first plane have codes that C++ computes."""
 _JOINING = {"euc_kr": "\u3164"}
 """Characters that a codec takes, on reading, for the beginning of others."""
 
@@ -294,7 +295,7 @@ def _described(codec: str) -> bytes | None:
         codes = [_code(character, codec) for character in characters]
     else:
         return None
-    return _table(dict(zip(characters, codes, strict=True)), linear=_is_linear(codec))
+    return _table(dict(zip(characters, codes, strict=True)), linear=codec == _FOUR_BYTE_LINEAR)
 
 
 def _is_single_byte(codec: str) -> bool:
@@ -328,22 +329,6 @@ def _code(character: str, codec: str) -> bytes:
         return code if code.decode(codec) == character else _NO_CODE
     except UnicodeError:
         return _NO_CODE
-
-
-def _is_linear(codec: str) -> bool:
-    """Return whether characters beyond the first plane have the codes that C++ computes."""
-    if codec != _FOUR_BYTE_LINEAR:
-        return False
-    # A prime step meets every place of the four digits; the ends are met in any case.
-    tried = (*range(_FIRST_PLANE, 0x110000, 997), 0x10FFFF)
-    return all(_code(chr(number), codec) == _linear_code(number - _FIRST_PLANE) for number in tried)
-
-
-def _linear_code(index: int) -> bytes:
-    index, fourth = divmod(index, 10)
-    index, third = divmod(index, 126)
-    first, second = divmod(index, 10)
-    return bytes([0x90 + first, 0x30 + second, 0x81 + third, 0x30 + fourth])
 
 
 def _table(codes: dict[str, bytes], *, linear: bool) -> bytes:

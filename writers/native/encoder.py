@@ -80,12 +80,7 @@ check_choice = partial(built_library.check_choice, "text", why_not)
 
 
 class NativeEncoder:
-    """Encodes the batches of one work unit, in order; used by one thread at a time.
-
-    Raises:
-        FormatError: The format contradicts itself, or a column's type has no text form in it.
-        Unusable: The library cannot be used.
-    """
+    """Encodes the batches of one work unit, in order; used by one thread at a time."""
 
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
         self._style = _style(schema.serialize().to_pybytes(), format)

@@ -153,10 +153,9 @@ def bloom_options(table: pa.Table, parquet: ParquetFormat) -> dict[str, Any]:
 
 
 def check_types(schema: pa.Schema, parquet: ParquetFormat) -> list[str]:
-    """Refuse a column that Parquet has no type for.
+    """Refuse a column that Parquet has no type for, and return the path of every column of a file.
 
-    Returns:
-        The path of every column of the file; a nested one has several, joined by dots.
+    A nested one has several, joined by dots.
     """
     import pyarrow as pa
 

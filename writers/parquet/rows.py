@@ -12,6 +12,7 @@ database that sorts text by a language's rules has another one, and so has NaN n
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,7 +47,9 @@ class RowGroups:
             size = measure(start, stop)
             room = self._limit_bits - self._bits
             if size >= room:
-                stop = _cut(measure, start, stop, room)
+                # The first row after `start` before which there are at least `room` bits.
+                ends_at = range(start + 1, stop + 1)
+                stop = ends_at[bisect_left(ends_at, room, key=partial(measure, start))]
                 size = measure(start, stop)
             self._rows += stop - start
             self._bits += size
@@ -68,12 +71,6 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
     except pa.ArrowException:  # Such a message does not hold dictionaries.
         return batch
-
-
-def _cut(measure: Callable[[int, int], int], start: int, stop: int, room: int) -> int:
-    """Return the first row behind `start` before which at least `room` bits lie."""
-    ends = range(start + 1, stop + 1)
-    return ends[bisect_left(ends, room, key=lambda end: measure(start, end))]
 
 
 def _all(measures: list[Callable[[int, int], int] | int]) -> Callable[[int, int], int]:

@@ -75,15 +75,8 @@ class PlainEncoder:
     def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:
         """Return the records of a batch, in its order and in the output encoding.
 
-        Args:
-            batch: Of the encoder's schema.
-
-        Returns:
-            Whole records; for UTF-8 a view of an Arrow buffer that stays alive with it.
-
-        Raises:
-            ValueNotRepresentable: A value cannot be written without a change; the message names
-                column and row. The encoder must not be used after it.
+        For UTF-8 it is a view of an Arrow buffer that stays alive with it. ValueNotRepresentable
+        names column and row; the encoder must not be used after it.
         """
         encoded = self._encoded(batch, self.rows_encoded + 1) if batch.num_rows else b""
         self.rows_encoded += batch.num_rows

@@ -71,11 +71,7 @@ def dialect(name: str) -> TextFormat:
 
 
 def check(format: TextFormat) -> None:
-    """Make sure that the options of a format do not contradict each other.
-
-    Raises:
-        FormatError: They do, a mask has an unknown element, or the encoding is unknown.
-    """
+    """Refuse options that contradict each other, an unknown mask, and an unknown encoding."""
     if format in DIALECTS.values():
         return  # The rules below are for changes of a dialect.
     if format.fixed:
@@ -209,11 +205,7 @@ _ASCII = "".join(map(chr, range(128)))
 
 
 class OutputEncoding:
-    """An encoding by its Python name.
-
-    Raises:
-        FormatError: The name is unknown, or the codec does not encode plain text piece by piece.
-    """
+    """An encoding by its Python name; one that cannot encode text piece by piece is refused."""
 
     def __init__(self, name: str) -> None:
         self.name = name

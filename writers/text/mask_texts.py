@@ -159,8 +159,7 @@ _NUMBERS: dict[str, Callable[[Civil], pa.Array]] = {
 def mask_texts(civil: Civil, mask: Mask, place: Place, zone: Zone | None = None) -> pa.Array:
     """Return the text of each value under a mask, null for null; fields are local to `zone`.
 
-    Raises:
-        ValueNotRepresentable: A year or an offset does not fit the mask's elements.
+    A year or an offset that does not fit the mask's elements is refused.
     """
     if not len(civil.days):
         return pa.array([], pa.string())

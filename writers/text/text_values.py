@@ -283,11 +283,8 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
     """Return each timestamp under the mask for its kind, null for null.
 
     Zoned ones follow `timestamp_tz_format`, the others `timestamp_format`. Where the format moves
-    zoned ones to UTC, they are written as ISO 8601 without an offset.
-
-    Raises:
-        ValueNotRepresentable: A text is not a timestamp of the form above, and is shown; or it does
-            not fit its mask.
+    zoned ones to UTC, they are written as ISO 8601 without an offset. A text that is not a
+    timestamp of the form above is refused, and shown.
     """
     matches = pc.match_substring_regex(texts, _FORM)
     _refuse(texts, pc.invert(matches), place, "is not a timestamp in canonical form")
