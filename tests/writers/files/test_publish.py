@@ -18,55 +18,11 @@ import zstandard
 
 from writers.errors import WriteError
 from writers.files.merge import merge_files
-from writers.files.publish import check_moves, remove_staged, write_atomically, write_new
+from writers.files.publish import remove_staged, write_atomically, write_new
 from writers.files.read_back import RemoteFile
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat, WrittenFile
 from writers.parquet.writer import ParquetWriter
 from writers.text.text_writer import EncodedTextWriter
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> Path:
-    """A staging directory inside the destination, with two staged files."""
-    directory = tmp_path / "staging"
-    directory.mkdir()
-    (directory / "a.csv.part").write_bytes(b"a")
-    (directory / "b.csv.part").write_bytes(b"b")
-    return directory
-
-
-MOVES = (("a.csv.part", "a.csv"), ("b.csv.part", "b.csv"))
-
-
-@pytest.mark.parametrize("kind", ["file", "directory", "dangling link"])
-def test_a_name_in_use_is_refused(tmp_path: Path, staging: Path, kind: str) -> None:
-    """It may be the name of a file, a directory or a dangling link."""
-    taken = tmp_path / "b.csv"
-    if kind == "file":
-        taken.write_bytes(b"old")
-    elif kind == "directory":
-        taken.mkdir()
-    else:
-        taken.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(WriteError, match=r"b\.csv already exists.*Next: "):
-        check_moves(staging, MOVES, tmp_path, ())
-    check_moves(staging, MOVES, tmp_path, ["b.csv"])
-
-
-def test_a_missing_staged_file_is_named(tmp_path: Path, staging: Path) -> None:
-    """The error has the name of the staged file."""
-    (staging / "b.csv.part").unlink()
-    with pytest.raises(WriteError, match=r"b\.csv\.part is missing.*Next: "):
-        check_moves(staging, MOVES, tmp_path, ())
-
-
-def test_small_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """The new bytes are there, and no temporary file is."""
-    path = tmp_path / "_manifest.json"
-    write_atomically(path, b"old")
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert [found.name for found in tmp_path.iterdir()] == ["_manifest.json"]
 
 
 def test_failed_replacement_leaves_the_old_file(full_disk: Path) -> None:
@@ -131,9 +87,17 @@ def parquet_spec(directory: Path, **parquet: Any) -> OutputSpec:
     )
 
 
-def merge_spec(directory: Path, output_format: Any) -> OutputSpec:
-    """Return a spec for that format."""
+def merge_spec(directory: Path, kind: str) -> OutputSpec:
+    """Return a spec for `csv` or `parquet`."""
+    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
     return OutputSpec(directory=str(directory), format=output_format, compression=Compression())
+
+
+def write_some(directory: Path, kind: str, stem: str, rows: int) -> WrittenFile:
+    """Write numbered rows to one staged file, `csv` or `parquet`."""
+    if kind == "csv":
+        return write_text(directory, stem, range(rows), "none")
+    return write_parquet(directory, stem, range(rows))
 
 
 def write_text(directory: Path, stem: str, lines: range, codec: Any) -> WrittenFile:
@@ -211,11 +175,8 @@ def test_parquet_is_joined_in_full_row_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_inputs_from_elsewhere_are_joined(tmp_path: Path, kind: str) -> None:
     """Inputs that have no path here give the same file as the ones that have."""
-    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
-    write = write_text if kind == "csv" else write_parquet
-    arguments = ("none",) if kind == "csv" else ()
-    files = [write(tmp_path, f"u{n}", range(100), *arguments) for n in range(2)]  # type: ignore[operator]
-    expected = merge_files(files, merge_spec(tmp_path, output_format), "local")
+    files = [write_some(tmp_path, kind, f"u{n}", 100) for n in range(2)]
+    expected = merge_files(files, merge_spec(tmp_path, kind), "local")
     stored = {file.path: (tmp_path / file.path).read_bytes() for file in files}
     for name in stored:
         (tmp_path / name).unlink()
@@ -223,47 +184,37 @@ def test_inputs_from_elsewhere_are_joined(tmp_path: Path, kind: str) -> None:
     def read(name: str) -> RemoteFile:
         return RemoteFile(name=name, open=lambda: io.BytesIO(stored[name]))
 
-    merged = merge_files(files, merge_spec(tmp_path, output_format), "remote", read=read)
+    merged = merge_files(files, merge_spec(tmp_path, kind), "remote", read=read)
     assert (merged.checksum, merged.rows) == (expected.checksum, 200)
 
 
-@pytest.mark.parametrize("output_format", [TextFormat(), ParquetFormat()], ids=["csv", "parquet"])
-def test_failure_keeps_the_inputs(tmp_path: Path, output_format: Any) -> None:
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_failure_keeps_the_inputs(tmp_path: Path, kind: str) -> None:
     """With an input missing nothing is removed, and no joined file is left."""
-    if isinstance(output_format, TextFormat):
-        files = [write_text(tmp_path, f"u{n}", range(10), "none") for n in range(3)]
-    else:
-        files = [write_parquet(tmp_path, f"u{n}", range(10)) for n in range(3)]
+    files = [write_some(tmp_path, kind, f"u{n}", 10) for n in range(3)]
     (tmp_path / files[1].path).unlink()
     with pytest.raises(WriteError, match=r"cannot read .*u1\..*Next: "):
-        merge_files(files, merge_spec(tmp_path, output_format), "all")
+        merge_files(files, merge_spec(tmp_path, kind), "all")
     assert sorted(path.name for path in tmp_path.iterdir()) == [files[0].path, files[2].path]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_input_that_was_cut_is_found(tmp_path: Path, kind: str) -> None:
     """An input that is shorter than it was reported is an error that names it."""
-    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
-    write = write_text if kind == "csv" else write_parquet
-    arguments = ("none",) if kind == "csv" else ()
-    files = [write(tmp_path, f"u{n}", range(100), *arguments) for n in range(2)]  # type: ignore[operator]
+    files = [write_some(tmp_path, kind, f"u{n}", 100) for n in range(2)]
     path = tmp_path / files[1].path
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(WriteError, match=r"u1\..*Next: "):
-        merge_files(files, merge_spec(tmp_path, output_format), "all")
+        merge_files(files, merge_spec(tmp_path, kind), "all")
     assert sorted(found.name for found in tmp_path.iterdir()) == [file.path for file in files]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_result_never_overwrites_an_input(tmp_path: Path, kind: str) -> None:
     """An input that has the name of the result is refused and stays whole."""
-    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
-    if kind == "csv":
-        file = write_text(tmp_path, "all", range(10), "none")
-    else:
-        file = write_parquet(tmp_path, "all", range(10))
+    file = write_some(tmp_path, kind, "all", 10)
     with pytest.raises(WriteError, match=r"into itself.*Next: "):
-        merge_files([file], merge_spec(tmp_path, output_format), "all")
+        merge_files([file], merge_spec(tmp_path, kind), "all")
     assert (tmp_path / file.path).stat().st_size == file.bytes
 
 
@@ -288,16 +239,13 @@ def test_full_disk_is_told(full_disk: Path) -> None:
 @pytest.mark.parametrize("calls", [1, 3])
 def test_joining_can_be_broken_off(tmp_path: Path, kind: str, calls: int) -> None:
     """An error of the check between two pieces is raised; the inputs stay and no joined file."""
-    write = write_text if kind == "csv" else write_parquet
-    arguments = ("none",) if kind == "csv" else ()
-    files = [write(tmp_path, f"u{n}", range(10), *arguments) for n in range(3)]  # type: ignore[operator]
+    files = [write_some(tmp_path, kind, f"u{n}", 10) for n in range(3)]
     left = iter(range(calls))
 
     def check() -> None:
         if next(left) == calls - 1:
             raise KeyboardInterrupt
 
-    output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
     with pytest.raises(KeyboardInterrupt):
-        merge_files(files, merge_spec(tmp_path, output_format), "all", check=check)
+        merge_files(files, merge_spec(tmp_path, kind), "all", check=check)
     assert sorted(found.name for found in tmp_path.iterdir()) == [file.path for file in files]
