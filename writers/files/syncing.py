@@ -19,7 +19,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -104,6 +104,9 @@ class SyncThreads:
     """
 
     def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
         self._others = ThreadPoolExecutor(_AT_A_TIME - 1, thread_name_prefix="syncing")
 
     def __enter__(self) -> SyncThreads:
@@ -117,13 +120,18 @@ class SyncThreads:
             if isinstance(each, int):
                 start_writing(each)
         left, failed = deque(wanted), dict[Wanted, Exception]()
-        helping = []
-        # The system may refuse a thread.
-        with suppress(RuntimeError):
+        helping, is_refused = [], False
+        try:
             for _ in range(min(_AT_A_TIME, len(wanted)) - 1):
                 helping.append(self._others.submit(_sync_all, left, failed))
+        except RuntimeError:
+            is_refused = True
         _sync_all(left, failed)
         wait(helping)
+        if is_refused:
+            # The pool keeps the task whose thread the system refused: another one may be at it.
+            self._others.shutdown()
+            self._renew()
         return failed
 
 
