@@ -254,13 +254,23 @@ class Efficiency(Record, frozen=True, kw_only=True):
     not_compared: tuple[str, ...]
 
 
-class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION):
-    """The rows that a run read, their state, the files, and the checks."""
+class RunRecord(Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION):
+    """What the manifests of one table and of several tables have in common."""
 
     run_id: str
     unloader_version: str
     status: Literal["complete", "partial"]
     source: SourceRecord
+    snapshot: Snapshot | None
+    settings: tuple[Setting, ...]
+    job: str | None = None
+    digest: str | None = None
+    """Of all bytes before its line; `manifest_bytes` adds it."""
+
+
+class Manifest(RunRecord, frozen=True, kw_only=True):
+    """The rows that a run read, their state, the files, and the checks."""
+
     table: TableRecord | None
     query: str | None
     subset: SubsetRecord | None = None
@@ -268,11 +278,8 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     route: RouteRecord | None = None
     lake_table: LakeTable | None = None
     """The table of a lakehouse that the files become part of, as it was when the run began."""
-    snapshot: Snapshot | None
     columns: tuple[ColumnRecord, ...]
     options: OptionsRecord
-    settings: tuple[Setting, ...]
-    job: str | None = None
     plan: PlanRecord
     directories: tuple[DirectoryRecord, ...] | None = None
     """Where there are several; the first is where the manifest lies."""
@@ -289,8 +296,6 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     totals: TotalsRecord
     verified: VerifiedRecord
     efficiency: Efficiency | None = None
-    digest: str | None = None
-    """Of all bytes before its line; `manifest_bytes` adds it."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -336,21 +341,10 @@ class TablesTotals(Totals, frozen=True, kw_only=True):
     filtered_rows: int | None = None
 
 
-class TablesManifest(
-    Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION
-):
-    run_id: str
-    unloader_version: str
-    status: Literal["complete", "partial"]
-    source: SourceRecord
-    snapshot: Snapshot | None
+class TablesManifest(RunRecord, frozen=True, kw_only=True):
     options: TablesRecord
-    settings: tuple[Setting, ...]
-    job: str | None = None
     tables: tuple[TableEntry, ...]
     totals: TablesTotals
-    digest: str | None = None
-    """Of all bytes before its line; `manifest_bytes` adds it."""
 
 
 ROUTES = "routes"
