@@ -3,6 +3,13 @@
 Fast for the usual types: whole columns through `pyarrow.compute`. Intervals, base64 and the odd
 float go value by value.
 
+Nested values as compact JSON (RFC 8259), built column by column.
+
+Numbers keep every digit; NaN and the infinities, which JSON has not, are strings. Characters
+outside ASCII stay as they are. Dates, times, intervals, binary values and UUIDs are strings of
+their canonical text. A map with text keys is an object in the order of its entries, any other an
+array of [key,value] pairs.
+
 Timestamps that are carried as text, since no Arrow type holds them, under a text format's masks.
 
 Their one form is `[-]YYYY-MM-DD HH24:MI:SS[.f][ +HH:MM][[Region/Name]]`. A minus marks years before
@@ -16,6 +23,7 @@ Julian day) is not written for it.
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from typing import Literal
 
 import pyarrow as pa
@@ -24,7 +32,6 @@ from msgspec.structs import replace
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
 from writers.schema import has_infinities, pc, text_class
-from writers.text.json_texts import json_texts
 from writers.text.mask_texts import (
     DAY_SECONDS,
     Civil,
@@ -47,6 +54,7 @@ from writers.text.string_arrays import (
     compact,
     joined,
     uuid_texts,
+    value_bytes,
     without_views,
 )
 
@@ -243,12 +251,12 @@ def _nested_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
         return _text(values, inside, place), content_of(values.type) != "text"
 
     try:
-        texts = json_texts(array, scalar)
+        texts = _json(array, scalar)
     except ValueNotRepresentable:
         # The error counts inner values; find the row.
         for index in range(len(array)):
             try:
-                json_texts(array.slice(index, 1), scalar)
+                _json(array.slice(index, 1), scalar)
             except ValueNotRepresentable as inner:
                 reason = "a value inside it cannot be written (" + str(inner).partition(": ")[2]
                 raise place.refusal(
@@ -258,6 +266,77 @@ def _nested_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     if array.null_count:
         texts = pc.if_else(array.is_valid(), texts, pa.scalar(None, texts.type))
     return compact(texts)
+
+
+_JSON_SHORT = {"\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
+
+_Scalar = Callable[[pa.Array], tuple[pa.Array, bool]]
+"""Gives the text of values that are not nested, and whether JSON takes it without quotes."""
+
+
+def _json(values: pa.Array, scalar: _Scalar) -> pa.Array:
+    """Return the JSON of each value as large_string; a null is the text `null`."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        texts = _struct_json(values, scalar)
+    elif pa.types.is_map(kind):
+        texts = _map_json(values, scalar)
+    elif pa.types.is_nested(kind):
+        texts = joined("[", _list_json(values, _json(values.flatten(), scalar)), "]")
+    else:
+        texts, bare = scalar(values)
+        texts = pc.cast(texts, pa.large_string())
+        if bare:
+            special = pc.match_substring_regex(texts, "^(NaN|-?Infinity)$")
+            texts = pc.if_else(special, joined('"', texts, '"'), texts)
+        else:
+            texts = joined('"', _json_escaped(texts), '"')
+    if not values.null_count and not texts.null_count:
+        return texts
+    return pc.fill_null(pc.if_else(values.is_valid(), texts, pa.scalar(None, texts.type)), "null")
+
+
+def _struct_json(values: pa.Array, scalar: _Scalar) -> pa.Array:
+    pieces: list[pa.Array | str] = []
+    # Flattened, so that all values under a null struct are null, too.
+    for field, child in zip(values.type, values.flatten(), strict=True):
+        name = _json_escaped(pa.array([field.name]))[0].as_py()
+        pieces += [f'{"," if pieces else ""}"{name}":', _json(child, scalar)]
+    if not pieces:
+        return pa.array(["{}"] * len(values), pa.large_string())
+    return joined("{", *pieces, "}")
+
+
+def _map_json(values: pa.Array, scalar: _Scalar) -> pa.Array:
+    kind = values.type
+    pair = pa.struct([pa.field("key", kind.key_type, False), pa.field("value", kind.item_type)])
+    lists = values.cast(pa.list_(pair))
+    pairs = lists.flatten()
+    keys, items = (_json(pairs.field(index), scalar) for index in (0, 1))
+    if pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type):
+        return joined("{", _list_json(lists, joined(keys, ":", items)), "}")
+    return joined("[", _list_json(lists, joined("[", keys, ",", items, "]")), "]")
+
+
+def _list_json(lists: pa.Array, elements: pa.Array) -> pa.Array:
+    """Join with commas the texts of each list's elements; null lists have no elements here."""
+    lengths = pc.cast(pc.fill_null(pc.list_value_length(lists), 0), pa.int64())
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    return pc.binary_join(
+        pa.LargeListArray.from_arrays(offsets, elements), pa.scalar(",", elements.type)
+    )
+
+
+def _json_escaped(texts: pa.Array) -> pa.Array:
+    data = bytes(value_bytes(texts))
+    # The backslash first: the other replacements bring new ones.
+    for character in ("\\", '"'):
+        if character.encode() in data:
+            texts = pc.replace_substring(texts, character, "\\" + character)
+    for code in sorted(code for code in set(data) if code < 0x20):
+        text = _JSON_SHORT.get(chr(code), f"\\u{code:04x}")
+        texts = pc.replace_substring(texts, chr(code), text)
+    return texts
 
 
 _FORM = (

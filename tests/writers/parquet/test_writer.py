@@ -22,8 +22,7 @@ from long_tests import OTHER_ROUTES, also
 from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
 from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
 from writers.parquet.options import supported
-from writers.parquet.rows import RowGroups
-from writers.parquet.writer import ParquetWriter
+from writers.parquet.writer import ParquetWriter, RowGroups
 
 
 @pytest.mark.parametrize(
