@@ -82,19 +82,6 @@ def test_a_server_has_one_thread_and_no_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
-def test_a_killed_worker_is_lost_and_replaced(pool: Pool) -> None:
-    """The event has the signal that ended it; the next one is a fork, too."""
-    pool.start(0)
-    state(pool)
-    os.kill(pool.pids()[0], signal.SIGUSR1)
-    (lost,) = gather(pool, 1, (Lost,))
-    assert isinstance(lost, Lost)
-    assert lost.exit_code == -signal.SIGUSR1
-    assert "SIGUSR1" in lost.detail
-    pool.start(0)
-    assert state(pool)["loaded"]
-
-
 def test_the_end_of_the_server_ends_its_forks(pool: Pool) -> None:
     """Also while they work. The next worker has another server."""
     pool.start(0)

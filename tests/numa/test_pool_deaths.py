@@ -164,25 +164,6 @@ def test_several_are_killed_at_once() -> None:
     assert not any(alive(pids[worker]) for worker in pids)
 
 
-def test_stop_gives_lost() -> None:
-    """`stop` reaps immediately, the seat can be started again, and Lost comes before its Ready."""
-    with Pool(seats(1), ENTRY) as pool:
-        pool.start(0)
-        pool.assign(0, ("sleep", 60))
-        gather(pool, is_message)
-        pid = pool.pids()[0]
-        pool.stop({0: None})
-        assert not psutil.pid_exists(pid)
-        assert pool.pids() == {}
-        pool.stop({0: None})
-        pool.start(0)
-        lost, ready = gather(pool, lambda event: isinstance(event, Ready))
-        assert isinstance(lost, Lost)
-        assert (lost.exit_code, lost.task) == (-9, ("sleep", 60))
-        assert lost.reason == "stopped"
-        assert isinstance(ready, Ready)
-
-
 def test_assign_to_a_stopped_process_returns() -> None:
     """A child that does not read cannot hold up the parent, and gets all once it continues."""
     data = b"x" * 3_000_000

@@ -124,7 +124,7 @@ def read_machine(machine: Machine, source_kind: str) -> tuple[Counts, int | None
     for node, times in node_times(machine.nodes).items():
         ticks = os.sysconf("SC_CLK_TCK")
         found["node", str(node)] = times.busy / ticks, times.all / ticks
-    busy, cpus = (sum(pair) for pair in zip(*found.values(), strict=True)) if found else (0, at)
+    busy, cpus = (sum(pair) for pair in zip(*found.values(), strict=True)) if found else (0, 0)
     if found:
         found["cpu", ""] = busy, cpus
     with suppress(psutil.Error):
