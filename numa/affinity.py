@@ -50,7 +50,7 @@ _Restores = list[tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]]
 def policy_of_thread(flags: int = 0) -> tuple[int, frozenset[int]]:
     """Return the calling thread's memory policy: the mode, with its flags, and the nodes it names.
 
-    With `MEMS_ALLOWED` the nodes are those that a policy of this thread may name. The kernel may
+    With `MEMS_ALLOWED`, the nodes that a policy of this thread may name. The kernel may
     refuse with an `OSError`: `ENOSYS` without NUMA, `EPERM` in some containers.
     """
     mode, mask = ctypes.c_int(), (ctypes.c_ulong * _WORDS)()
@@ -246,7 +246,7 @@ def _set_policy(name: str, node: int | None, restores: _Restores) -> str | None:
 
 @contextmanager
 def _put_back() -> Iterator[_Restores]:
-    """Run the functions of the list at the end, each of which puts a state back.
+    """Run the functions of the list at the end; each one puts a state back.
 
     Add it before the state is changed: an interrupt may come right after.
     """

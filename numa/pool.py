@@ -107,7 +107,7 @@ class Pool:
                 `function(task, report)`; `report(payload)` sends a `Message` from any thread. Task,
                 payloads and result are pickled.
             warm_up: A task, or None, that is done first in each fork server and new interpreter,
-                whatever comes of it. It must leave no thread, or nothing can be forked.
+                with any outcome. It must leave no thread, or nothing can be forked.
         """
         self._seats = {seat.worker: seat for seat in seats}
         self._entry = entry
@@ -233,7 +233,7 @@ class Pool:
         self._vacant.pop(worker, None)
 
     def assign(self, worker: int, task: object) -> None:
-        """Give an idle worker a task that can be pickled, or raise a `PoolError`; never waits."""
+        """Send an idle worker a task that can be pickled, or raise a `PoolError`; never waits."""
         self._check_open()
         child = self._members.get(worker)
         if child is None or child.busy:

@@ -7,7 +7,7 @@ our affinity mask for the CPUs, `Mems_allowed_list` for the memory. A file that 
 be valid, or a `TopologyError` names it and its text; other files may be missing. A machine may have
 4,096 folders `cpuN`, so a file is read only where its answer is not known.
 
-The CPU quota is that of our control group: `cpu.max` (v2) or `cpu.cfs_quota_us` (v1). Neither the
+The CPU quota comes from our control group: `cpu.max` (v2) or `cpu.cfs_quota_us` (v1). Neither the
 affinity mask nor `os.cpu_count()` shows it. Sources: the kernel's cgroup-v2.rst and sched-bwc.rst;
 cgroup_namespaces(7) for what a container sees.
 """

@@ -202,7 +202,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
 def analyse(points: Sequence[Point], rules: Rules) -> Analysis:
     """Return all that measured points show; none, or too many levels, are a `ConfigError`.
 
-    Points are in any order; those of the same parallelism are repeats. Seconds of points with less
+    Points are in any order; points of the same parallelism are repeats. Seconds of points with less
     work, such as samples of a table, are scaled to the largest amount of work.
     """
     if not points:

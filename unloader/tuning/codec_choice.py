@@ -136,7 +136,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredSample(Struct, frozen=True, kw_only=True):
-    """A sample, and what was measured on it."""
+    """A sample and its measurements."""
 
     sample: Sample
     figures: tuple[CodecFigures, ...] = ()
@@ -174,8 +174,8 @@ class CodecReport(Struct, frozen=True, kw_only=True):
 def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) -> CodecReport:
     """Measure every codec of the format asked for on a sample of its rows, until `stop` is true.
 
-    The disks are those of the destination, or of the current directory without one. A source that
-    refuses, fails or is late is a `SourceError`, a value that does not fit an `OutputFailed`.
+    The disks of the destination are measured, or of the current directory without one. A source
+    that refuses, fails or is late is a `SourceError`, a value that does not fit an `OutputFailed`.
     """
     found = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
     load, candidates = _predicted(ready, found)

@@ -138,7 +138,7 @@ class Preflight:
     def run(self) -> Ceilings:
         """Return the ceilings, unless `Interrupted`.
 
-        Impossible seats and a missing driver are a `ConfigError`. What the source refuses is a
+        Impossible seats and a missing driver are a `ConfigError`. A refusal of the source is a
         `SourceError`, and a table that cannot be cut `PlanFailed`.
         """
         most = seat_request(self.request, max(self.workers, *self.levels))

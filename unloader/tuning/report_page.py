@@ -177,7 +177,7 @@ def check_page_file(path: Path) -> None:
 
 
 def write_page_file(path: Path, text: str) -> None:
-    """Replace the file, of which a reader gets the old or the new page, or `ConfigError`."""
+    """Replace the file as a whole; a refusal of the system is a `ConfigError`."""
     try:
         write_atomically(path, text.encode("utf-8"))
     except WriteError as error:

@@ -186,7 +186,7 @@ class Reckoning:
     """A sheet with the lines in the order in which they were reckoned."""
 
     def __init__(self, question: Question, basis: Basis) -> None:
-        """Begin the sheet; what is neither given nor known is a `UsageError`."""
+        """Begin the sheet; a figure that is neither given nor known is a `UsageError`."""
         rows = question.rows if question.rows is not None else basis.rows
         width = question.row_bytes if question.row_bytes is not None else basis.row_bytes
         if rows is None:
