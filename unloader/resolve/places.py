@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.costs import shares
@@ -189,45 +188,30 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
     return options
 
 
-class Naming(Struct, frozen=True, kw_only=True):
-    """The names of all files of a run."""
+def name_values(run: ResolvedTable) -> Values:
+    """Return what the names of all files of a run share."""
+    extract, output = run.extract, run.output
+    taken_at = extract.snapshot.taken_at if extract.snapshot else ""
+    return {
+        "schema": extract.table.schema or "",
+        "table": extract.table.name,
+        "partition": "",
+        "unit": "",
+        # A unit may have several files, which are numbered from 1.
+        "part": "1" if output.options.file_size_bytes else "",
+        "ext": extension(output.format, output.compression, output.spec("").encryption),
+        "date": taken_at[:10].replace("-", ""),
+    }
 
-    template: str
-    values: Values
-    """What all files share; without a partition and a unit."""
-    one: bool
-    """One file or stream holds all work units."""
 
-    @classmethod
-    def of(cls, run: ResolvedTable, template: str, *, one: bool) -> Naming:
-        """Return the naming of a run."""
-        extract, output = run.extract, run.output
-        taken_at = extract.snapshot.taken_at if extract.snapshot else ""
-        values = {
-            "schema": extract.table.schema or "",
-            "table": extract.table.name,
-            "partition": "",
-            "unit": "",
-            # A unit may have several files, which are numbered from 1.
-            "part": "1" if output.options.file_size_bytes else "",
-            "ext": extension(output.format, output.compression, output.spec("").encryption),
-            "date": taken_at[:10].replace("-", ""),
-        }
-        return cls(template=template, values=values, one=one)
+def names_of(template: str, values: Values, unit: WorkUnit | None) -> Callable[[int], str]:
+    """Return the function from the number of a unit's file, from 0, to its name; to be pickled.
 
-    def name(self, unit: WorkUnit, number: int = 0) -> str:
-        """Return the name of a unit's file, by its number from 0, or the name of the one file."""
-        return self.of_unit(unit)(number)
-
-    def of_unit(self, unit: WorkUnit) -> Callable[[int], str]:
-        """Return the function from the number of a unit's file to its name; it can be pickled.
-
-        The name is an OutputFailed if it is longer than file systems allow.
-        """
-        values = self.values
-        if not self.one:
-            values = {**values, "partition": unit.partition or "", "unit": unit.id}
-        return partial(file_name, self.template, values)
+    None is the one file of all units. OutputFailed is raised for a name that is too long.
+    """
+    if unit is not None:
+        values = {**values, "partition": unit.partition or "", "unit": unit.id}
+    return partial(file_name, template, values)
 
 
 def places(run: ResolvedTable) -> dict[str, str]:
@@ -251,11 +235,12 @@ def places(run: ResolvedTable) -> dict[str, str]:
         folder, template = pipe_template(output.destination)
         folders = [folder]
     one = kind == "pipe" or (kind in KEPT and output.file_per == "table")
-    naming = Naming.of(run, template, one=one)
-    striped = shares(run.plan, len(folders))
-    return {
-        unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit)) for unit in units
-    }
+    values, striped = name_values(run), shares(run.plan, len(folders))
+    found = {}
+    for unit in units:
+        name = names_of(template, values, None if one else unit)(0)
+        found[unit.id] = str(folders[0 if one else striped[unit.id]] / name)
+    return found
 
 
 _MOST_LEVELS = 8

@@ -24,7 +24,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index
 from unloader.model import COMPARING, AttemptFailure, FinishedUnit, OutputTask
 from unloader.request.name_templates import any_name, check_distinct
-from unloader.resolve.places import Naming
+from unloader.resolve.places import name_values, names_of
 from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import (
     Progress,
@@ -266,7 +266,7 @@ class StreamOutput(RunOutput):
         self.name = "standard output"
         if pipe:
             folder, template = pipe_template(self.destination)
-            self.name = str(folder / Naming.of(run, template, one=True).name(plan.units[0]))
+            self.name = str(folder / names_of(template, name_values(run), None)(0))
         self._stream = Stream(self.name, is_pipe=pipe)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -342,13 +342,13 @@ class FileOutput(RunOutput):
         output = run.output.options
         self._one = output.file_per == "table"
         self._units = {unit.id: unit for unit in run.plan.units}
-        self._naming = Naming.of(run, output.file_name, one=self._one)
+        self._name_values = name_values(run)
         self._stripes = shares(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
         units = run.plan.units[:1] if self._one else run.plan.units
-        self._first_names = {unit.id: self._naming.name(unit) for unit in units}
+        self._first_names = {unit.id: self._names(unit)(0) for unit in units}
         check_distinct(self._first_names.values())
         # Files are read again before they have final names: to compare or to join them.
         reads_staged = run.request.verify in COMPARING or self._one
@@ -361,10 +361,14 @@ class FileOutput(RunOutput):
             home=home,
             mode=output.mode,
             owner_group=output.owner_group,
-            names="" if reads_staged else any_name(output.file_name, self._naming.values),
+            names="" if reads_staged else any_name(output.file_name, self._name_values),
         )
         self._observe: Observer = silent
         self._storage = storage_at(claim.places[0]).take(claim)
+
+    def _names(self, unit: WorkUnit) -> Callable[[int], str]:
+        template = self.run.output.options.file_name
+        return names_of(template, self._name_values, None if self._one else unit)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         self._observe = observe
@@ -423,7 +427,7 @@ class FileOutput(RunOutput):
         number, finals = self._stripes[unit.id], None
         if self._storage.uploads_to_finals:
             place = self._storage.places[number]
-            finals = FinalNames(place=place, name=self._naming.of_unit(unit))
+            finals = FinalNames(place=place, name=self._names(unit))
         spec = replace(
             self.run.output.spec(self._storage.staging(number)),
             min_free_bytes=self.run.output.options.min_free_bytes,
@@ -541,7 +545,7 @@ class FileOutput(RunOutput):
             number = self._stripes[unit.id]
             finals = []
             for part, file in enumerate(finished.files):
-                name = self._naming.name(unit, part)
+                name = self._names(unit)(part)
                 moves.append(Move(place=number, staged=file.path, final=name, upload=file.upload))
                 finals.append(replace(file, path=name, directory=number, upload=None))
             published.append(replace(finished, files=tuple(finals)))
