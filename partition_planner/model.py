@@ -163,7 +163,7 @@ class RowRange(_Range, frozen=True, kw_only=True, tag="row_range"):
     """
 
     object_id: int | None = None
-    """As in `StoredRows`."""
+    """The segment of `StoredRows`."""
     first: int | None
     last: int | None
 

@@ -1,7 +1,6 @@
 """From a request to the described tables of an open source: one list, one description for all.
 
-A table that an entry names is left out of the patterns of the other entries. If patterns of two
-entries match it, neither is preferred: that is a problem.
+A table that an entry names is left out of the patterns of the other entries.
 """
 
 from __future__ import annotations

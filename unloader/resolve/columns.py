@@ -141,7 +141,7 @@ def _shared(projection: Projection) -> Projection:
 def _format_of(
     request: Request, projection: Projection, catalog: Catalog
 ) -> TextFormat | ParquetFormat:
-    """Return the format with what the columns decide: fields, and names as the database has."""
+    """Return the format with its fields, and with names of columns as the database writes them."""
     shape, folding = request.output.format, catalog.capabilities.folding
     if isinstance(shape, TextFormat):
         if request.fixed is None:

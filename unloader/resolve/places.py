@@ -189,7 +189,7 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
 
 
 def name_values(run: ResolvedTable) -> Values:
-    """Return what the names of all files of a run share."""
+    """Return the values of fields that the names of all files of a run share."""
     extract, output = run.extract, run.output
     taken_at = extract.snapshot.taken_at if extract.snapshot else ""
     return {

@@ -292,7 +292,7 @@ def snapshot_of(planned: ResolvedTable) -> Snapshot:
 
 
 def digest_of_job(request: Request) -> str:
-    """Return the SHA-256, in hex, of which rows a request asks for, and how they are written.
+    """Return the SHA-256, in hex, of the rows that a request selects, and how it writes them.
 
     Speed, retries and the places of secrets make no difference. Statements of a session and the
     Parquet key are compared elsewhere, because no record contains them.

@@ -237,7 +237,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         return tuple(map(request_of, self.tables))
 
     def is_at(self, request: Request, today: str) -> bool:
-        """Return whether the places of a single table may be those of a request today."""
+        """Return whether a request today may have the places of the run of its single table."""
         run, output = self.first, request.output
         if len(run.outputs) > 1:
             # One route may have no date in its directory, and be found on another day.

@@ -327,13 +327,7 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     """Return the tables of a listing that were asked for; UsageError without table and schema."""
     if not (wanted.tables or wanted.schemas):
         raise UsageError("no table is named", "name a table, a pattern of tables or a schema")
-    folding, by_schema = listing.folding, listing.by_schema
-    # The tables of each schema that are not the database's own.
-    users = {
-        schema: own
-        for schema, tables in by_schema.items()
-        if (own := [table for table in tables if not table.system])
-    }
+    folding, by_schema, users = listing.folding, listing.by_schema, listing.users
     taken: dict[tuple[str, str], ListedTable] = {}
     unlisted: dict[tuple[TableName, str], None] = {}
     notices: list[str] = []

@@ -132,6 +132,15 @@ class Listing(Struct, frozen=True, kw_only=True, dict=True):
             found.setdefault(table.key[0], []).append(table)
         return found
 
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[ListedTable]]:
+        """The tables of each schema that are not the database's own."""
+        found = {
+            schema: [table for table in tables if not table.system]
+            for schema, tables in self.by_schema.items()
+        }
+        return {schema: own for schema, own in found.items() if own}
+
     @classmethod
     def of(
         cls,
@@ -185,12 +194,11 @@ class TableProblem(Struct, frozen=True, kw_only=True):
         *,
         hint: str = "",
         mend: tuple[str, ...] = (),
-        entry: int | None = None,
     ) -> TableProblem:
         """Return a problem that the listing or the choice of tables shows."""
         grants = f"let a user who may grant it run: {'; '.join(mend)}" if mend else ""
         error = SourceError(what, "; ".join(filter(None, (hint, grants))))
-        return cls(table=table, error=error, kind=kind, mend=mend, entry=entry)
+        return cls(table=table, error=error, kind=kind, mend=mend)
 
     @classmethod
     def earlier(cls, table: str, why: str, kind: type[UnloaderError] = SourceError) -> TableProblem:
