@@ -32,7 +32,7 @@ _Key = tuple[str, str]
 
 
 class ChosenTable(Struct, frozen=True, kw_only=True):
-    """One table or query."""
+    """One table or query of an entry."""
 
     entry: int
     request: Request

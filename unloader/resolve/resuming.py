@@ -132,9 +132,10 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         def own_of(
             run: ResolvedTable, output: ResolvedOutput, given: EncryptionOptions | None
         ) -> EncryptionOptions | None:
-            had = own = output.options.encryption
-            if had is None or own is None:
+            had = output.options.encryption
+            if had is None:
                 return None
+            own = had
             if given is not None:
                 own = replace(
                     had,

@@ -37,7 +37,6 @@ USUAL_NAME = "unloader-password"
 """The credential that is used without being asked for."""
 
 USUAL_PARQUET_KEY = "unloader-parquet-key"
-"""The credential with the key of encrypted Parquet files."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,200}")
 
@@ -126,21 +125,18 @@ def keyring_password(service: str, user: str) -> str:
     return password
 
 
-def proof_of(secret: bytes) -> str:
+def proof_of(secret: bytes, salt: str = "") -> str:
     """Return a salted hash that takes long enough to make guessing the secret hopeless."""
-    return _hash(secret, os.urandom(16).hex())
+    salt = salt or os.urandom(16).hex()
+    found = hashlib.scrypt(secret, salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
+    return f"{salt}:{found.hex()}"
 
 
 @lru_cache(maxsize=16)
 def is_proof_of(secret: bytes, proof: str) -> bool:
     """Return whether a proof was made of this secret, once in a process: the hash takes long."""
     salt = proof.partition(":")[0]
-    return bool(salt) and _hash(secret, salt) == proof
-
-
-def _hash(secret: bytes, salt: str) -> str:
-    found = hashlib.scrypt(secret, salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
-    return f"{salt}:{found.hex()}"
+    return bool(salt) and proof_of(secret, salt) == proof
 
 
 def check_private(path: Path, what: str) -> None:
