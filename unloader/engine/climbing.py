@@ -56,10 +56,8 @@ class RowCount(Struct):
     _by_place: dict[int, int] = field(default_factory=dict)
     """Rows of the attempt at a place."""
 
-    def started(self, place: int) -> None:
-        self._by_place[place] = 0
-
-    def reached(self, place: int, rows: int) -> None:
+    def reached(self, place: int, rows: int, *, ends: bool = False) -> None:
+        """Take the rows of the attempt at a place so far; the attempt may end with them."""
         # A unit that is read again reports rows again; only new rows count.
         new = rows - self._by_place.get(place, 0)
         if new > 0:
@@ -67,9 +65,8 @@ class RowCount(Struct):
             self.reports += 1
             self.heard.add(place)
             self._by_place[place] = rows
-
-    def ended(self, place: int) -> None:
-        self._by_place.pop(place, None)
+        if ends:
+            self._by_place.pop(place, None)
 
 
 class Measurement(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from msgspec import Struct, field
 
@@ -19,9 +19,6 @@ from unloader.engine.schedule import Attempt, Cause, Schedule, U, Verdict
 from unloader.errors import ConnectFailed, SessionsRefused, is_a
 from unloader.events import Notice
 from unloader.model import AttemptFailure
-
-if TYPE_CHECKING:
-    from unloader.engine.steering import Steering
 
 TICK_SECONDS = 0.2
 
@@ -36,9 +33,13 @@ class Work(Generic[U]):
     def check(self) -> None:
         """Raise the error that is to end the run, if any; called several times a second."""
 
-    def steering(self) -> Steering[U] | None:
-        """Return what decides how many places work; None lets all work. Asked at each turn."""
-        return None
+    def steer(self, executor: Executor, now: float) -> bool:
+        """Hold the schedule to a number of places; return whether there is one. At each turn."""
+        return False
+
+    def is_released(self, event: Finished | Raised | Lost) -> bool:
+        """Take the event of a place that has given its session back; return whether it was one."""
+        return False
 
     def may_start(self) -> bool:
         """Return whether an attempt may be started now; asked before each one."""
@@ -103,7 +104,7 @@ class Engine(Struct, Generic[U]):
     """By place: when its attempt was sent, in seconds listened."""
     _last_message: dict[int, float] = field(default_factory=dict)
     """By place: when its attempt last sent anything, in seconds listened."""
-    _steering: Steering[U] | None = None
+    _is_steered: bool = False
 
     def run(self, executor: Executor) -> None:
         """Run until every unit is done, given up, or the schedule is stopped by a failure.
@@ -112,9 +113,7 @@ class Engine(Struct, Generic[U]):
         """
         try:
             while not self.schedule.over and self.failure is None:
-                self._steering = self.work.steering()
-                if self._steering is not None:
-                    self._steering.turn(self.schedule, executor, self.clock())
+                self._is_steered = self.work.steer(executor, self.clock())
                 self._give_all(executor)
                 began = self.clock()
                 events = executor.events(TICK_SECONDS)
@@ -138,14 +137,14 @@ class Engine(Struct, Generic[U]):
                 self.work.discard(attempt)
 
     def _handle(self, executor: Executor, event: ExecutorEvent) -> None:
-        if self._steering is not None and self._steering.is_own(self.schedule, event):
-            return
         if isinstance(event, Message):
             attempt = self.schedule.running(event.worker)
             if attempt is not None:
                 self._last_message[event.worker] = self._listened
                 self.work.reported(event.worker, attempt, event.payload)
         elif isinstance(event, Finished | Raised | Lost):
+            if self._is_steered and self.work.is_released(event):
+                return
             failure = failure_in(event)
             if failure is not None:
                 self._failed(event, failure)
@@ -154,7 +153,7 @@ class Engine(Struct, Generic[U]):
                 done = self.schedule.finished(place)
                 del self._sent[place]
                 self.work.finished(place, done, result)
-                if self._steering is not None:
+                if self._is_steered:
                     self._give_all(executor)
                 elif place in executor.places():
                     self._give(executor, place)

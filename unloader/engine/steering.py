@@ -1,4 +1,4 @@
-"""How many places work at a time: limits, the control that follows them, and the orders to places.
+"""How many places work at a time: limits, and the control that follows them.
 
 Limits and control are pure: measurements, the rows and the time go in, a number and the steps to it
 come out. Each limit returns how many places it allows, and why. One place works under any limit, so
@@ -16,17 +16,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import Generic
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
-from numa.model import Finished, Lost, Raised
 from unloader.engine.climbing import FEW, Climber, RowCount, Windows
-from unloader.engine.executor import Executor, ExecutorEvent
-from unloader.engine.schedule import Schedule, U
 from unloader.events import ParallelismChanged
-from unloader.model import Cause, FetchOrder, Release
+from unloader.model import Cause
 from unloader.nouns import counted
 
 _CUT_EVERY_SECONDS = 4.0
@@ -333,61 +329,3 @@ class Concurrency(Struct, kw_only=True):
                 reason=reason,
             )
         )
-
-
-_IDLE_SECONDS = 5.0
-"""A place that is idle for this time, as fewer are to work, gives its session back."""
-
-
-class Steering(Struct, Generic[U], kw_only=True):
-    """Holds a run to the number of places that its control decides."""
-
-    control: Concurrency
-    limits: Callable[[int, float], Mapping[str, Held]]
-    """Returns what limits allow now, by name, given the places at work and the time."""
-    tell: Callable[[], None]
-    """Called when there are new steps, or other attempts are held up."""
-    paused: int = 0
-    """How many attempts are held up."""
-    _releasing: set[int] = field(default_factory=set)
-    """Idle places that are giving their session back."""
-    _idle_since: dict[int, float] = field(default_factory=dict)
-
-    def turn(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
-        """Decide, and carry out what follows; before anything is handed out."""
-        control, at_work = self.control, schedule.at_work
-        held = self.limits(at_work, now)
-        control.decide(held, at_work, schedule.capacity.limit, now)
-        if control.steps:
-            self.tell()
-        schedule.allowed = control.places
-        executor.start(control.places)
-        orders = control.pauses(schedule.running_places, schedule.held, now)
-        for place, paused in orders.items():
-            attempt = schedule.running(place)
-            assert attempt is not None
-            order = FetchOrder(unit=attempt.unit.id, attempt=attempt.attempt, paused=paused)
-            executor.tell(place, order)
-        self.paused = len(schedule.held)
-        if orders:
-            self.tell()
-        # Idle places close their sessions while no further one may work.
-        if schedule.at_work < control.places:
-            self._idle_since.clear()
-            return
-        idle = [place for place in executor.places() if schedule.has_session(place)]
-        self._idle_since = {place: self._idle_since.get(place, now) for place in idle}
-        for place, since in self._idle_since.items():
-            if now - since >= _IDLE_SECONDS:
-                self._releasing.add(place)
-                executor.send(place, Release())
-
-    def is_own(self, schedule: Schedule[U], event: ExecutorEvent) -> bool:
-        """Take an event of a place that gives its session back; return whether it was one."""
-        if not isinstance(event, Finished | Raised | Lost):
-            return False
-        if event.worker not in self._releasing:
-            return False
-        self._releasing.discard(event.worker)
-        schedule.vacated(event.worker)
-        return True

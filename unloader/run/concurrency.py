@@ -16,20 +16,20 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numa.topology import detect
-from partition_planner.model import WorkUnit
 from unloader.engine.climbing import RowCount
-from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, Steering, is_between
+from unloader.engine.executor import Executor
+from unloader.engine.schedule import Schedule
+from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, is_between
 from unloader.errors import ConfigError, UnloaderError
 from unloader.events import ParallelismChanged
-from unloader.model import ConcurrencyOptions, Request
+from unloader.model import ConcurrencyOptions, FetchOrder, Release, Request
 from unloader.nouns import counted
 from unloader.placement.seating import (
     automatic_parallelism,
@@ -177,9 +177,12 @@ MOST_STEPS = 1000
 """As many are kept for the manifest, the latest: a limit may come and go for days."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RunSteering:
-    """Steers the number of workers, once the options or `unloader set` ask for something.
+_IDLE_SECONDS = 5.0
+"""A place that is idle for this time, as fewer are to work, gives its session back."""
+
+
+class RunSteering(Struct, kw_only=True):
+    """Holds a run to a number of workers, once the options or `unloader set` ask for something.
 
     Everything is called in the engine's thread.
     """
@@ -193,7 +196,7 @@ class RunSteering:
     seconds: Callable[[], float]
     """How long the run has been active."""
     count: RowCount = field(default_factory=RowCount)
-    steering: Steering[WorkUnit] | None = None
+    control: Concurrency | None = None
     """None as long as nothing is asked for."""
     _from_s: float = 0.0
     """When steering began, in seconds of the run."""
@@ -202,43 +205,83 @@ class RunSteering:
     _host: HostCpu = field(default_factory=HostCpu)
     _cpu: CpuLimit | None = None
     _load_limit: LoadLimit | None = None
+    _paused: int = 0
+    """How many attempts are held up."""
+    _releasing: set[int] = field(default_factory=set)
+    """Idle places that are giving their session back."""
+    _idle_since: dict[int, float] = field(default_factory=dict)
 
-    def turn(self) -> Steering[WorkUnit] | None:
-        """Apply the requests of `unloader set`; return the current steering of the run."""
+    def turn(self, schedule: Schedule[Any], executor: Executor, now: float) -> bool:
+        """Apply the requests of `unloader set`, and carry out what the control decides.
+
+        Called before anything is handed out. Returns whether the run is steered.
+        """
         while self.live.wishes:
             wish = self.live.wishes.pop(0)
-            steering = self.steering or self.begin(ConcurrencyOptions())
+            control = self.control or self.begin(ConcurrencyOptions())
             refused = self._refusal(wish)
             if not refused:
-                self._take(wish, steering.control)
-            self._show(steering, taken=wish.id, refused=refused)
-        return self.steering
+                self._take(wish, control)
+            self._show(control, taken=wish.id, refused=refused)
+        if self.control is None:
+            return False
+        control, at_work = self.control, schedule.at_work
+        control.decide(self._limits(at_work, now), at_work, schedule.capacity.limit, now)
+        if control.steps:
+            self._report(control)
+        schedule.allowed = control.places
+        executor.start(control.places)
+        orders = control.pauses(schedule.running_places, schedule.held, now)
+        for place, paused in orders.items():
+            attempt = schedule.running(place)
+            assert attempt is not None
+            order = FetchOrder(unit=attempt.unit.id, attempt=attempt.attempt, paused=paused)
+            executor.tell(place, order)
+        self._paused = len(schedule.held)
+        if orders:
+            self._report(control)
+        # Idle places close their sessions while no further one may work.
+        if schedule.at_work < control.places:
+            self._idle_since.clear()
+            return True
+        idle = [place for place in executor.places() if schedule.has_session(place)]
+        self._idle_since = {place: self._idle_since.get(place, now) for place in idle}
+        for place, since in self._idle_since.items():
+            if now - since >= _IDLE_SECONDS:
+                self._releasing.add(place)
+                executor.send(place, Release())
+        return True
+
+    def is_released(self, place: int) -> bool:
+        """Return whether an event is of a place that gives its session back; it has done so."""
+        is_own = place in self._releasing
+        self._releasing.discard(place)
+        return is_own
 
     def steps(self) -> tuple[ParallelismChanged, ...] | None:
         """Return the latest steps, with times from the start of the run; None without steering."""
-        if self.steering is None:
+        if self.control is None:
             return None
         return tuple(
             replace(step, seconds=round(self._from_s + step.seconds, 1)) for step in self._steps
         )
 
-    def begin(self, options: ConcurrencyOptions) -> Steering[WorkUnit]:
+    def begin(self, options: ConcurrencyOptions) -> Concurrency:
         self._from_s, self._options = self.seconds(), options
         first = _FEWEST
         if options.adaptive:
             # Few for this machine: the best number is to be found.
             cpus = automatic_parallelism(detect(), self.request.seats)
             first = max(_FEWEST, cpus // _CPUS_A_WORKER)
-        control = Concurrency(
+        self.control = Concurrency(
             most=self.most,
             wanted=None if options.adaptive and self.most > 1 else self.most,
             began=time.monotonic(),
             first=first,
             count=self.count,
         )
-        self.steering = Steering(control=control, limits=self._limits, tell=self._report)
         self._follow_options()
-        return self.steering
+        return self.control
 
     def _take(self, wish: Wish, control: Concurrency) -> None:
         changes = {
@@ -261,7 +304,7 @@ class RunSteering:
                 f"{name.replace('_', '-')} {_shown(getattr(wish, name))}" for name in changes
             )
             control.note_asked(f"{wish.by} asks for {said}", now)
-        self._report()
+        self._report(control)
 
     def _refusal(self, wish: Wish) -> str:
         """Return why a wish cannot be granted; empty if it can."""
@@ -323,23 +366,21 @@ class RunSteering:
                 found["slow-between"] = Held(places=known.slow_parallelism, reason=reason)
         return {name: held for name, held in found.items() if held is not None}
 
-    def _report(self) -> None:
-        steering = self.steering
-        assert steering is not None
-        for step in steering.control.steps:
+    def _report(self, control: Concurrency) -> None:
+        for step in control.steps:
             self.live(step)
-        self._steps = [*self._steps, *steering.control.steps][-MOST_STEPS:]
-        steering.control.steps.clear()
-        self._show(steering)
+        self._steps = [*self._steps, *control.steps][-MOST_STEPS:]
+        control.steps.clear()
+        self._show(control)
 
-    def _show(self, steering: Steering[WorkUnit], **answer: str) -> None:
-        control, last = steering.control, self._steps[-1] if self._steps else None
+    def _show(self, control: Concurrency, **answer: str) -> None:
+        last = self._steps[-1] if self._steps else None
         before = self.live.parallelism
         self.live.parallelism = ParallelismStatus(
             mode="adaptive" if control.is_adaptive else "fixed",
             workers=control.places,
             of=self.most,
-            paused=steering.paused,
+            paused=self._paused,
             limit=control.limit.reason if control.limit is not None else "",
             since=last.seconds if last is not None else 0.0,
             reason=last.reason if last is not None else "",

@@ -416,7 +416,7 @@ class _Run:
             if not table.is_over and not table.units_left():
                 # All was staged before the run was interrupted.
                 done(table)
-        wanted = places if steering.steering is None else steering.steering.control.places
+        wanted = places if steering.control is None else steering.control.places
         executor.use(min(wanted, places), places)
         if request.uses_cluster:
             from unloader.engine.cluster.executor import DaskExecutor

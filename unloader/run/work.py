@@ -21,11 +21,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from numa.model import Finished, Lost, Raised
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
 from unloader.engine.executor import Executor
@@ -67,10 +67,6 @@ from unloader.run.outputs import check_stop
 from unloader.run.table import RunState, Table
 from unloader.storage.storage_lookup import storage_at
 from writers.files.disk_space import enough_bytes, free_bytes
-
-if TYPE_CHECKING:
-    from unloader.engine.steering import Steering
-
 
 _BYTES_PER_ROW = 128
 """Guess, for tables whose rows alone are known to the source."""
@@ -215,8 +211,14 @@ class Units(Work[TableUnit]):
     def may_start(self) -> bool:
         return self.room is None or self.room.has_room()
 
-    def steering(self) -> Steering[Any] | None:
-        return self.steered.turn()
+    def steer(self, executor: Executor, now: float) -> bool:
+        return self.steered.turn(self.schedule, executor, now)
+
+    def is_released(self, event: Finished | Raised | Lost) -> bool:
+        if not self.steered.is_released(event.worker):
+            return False
+        self.schedule.vacated(event.worker)
+        return True
 
     def note(self, text: str) -> None:
         self.state.live(Notice(text=text))
@@ -235,7 +237,6 @@ class Units(Work[TableUnit]):
 
     def started(self, place: int, attempt: Attempt[TableUnit]) -> None:
         table, unit = self._table(attempt), attempt.unit.unit
-        self.steered.count.started(place)
         table.observe(
             UnitStarted(
                 worker=place,
@@ -277,8 +278,7 @@ class Units(Work[TableUnit]):
                 self._began[each.unit.id] = round(max(0.0, began), 4)
                 if found.refused and not self._driven:
                     self._give_up_native(each, found.refused)
-                self.steered.count.reached(place, found.rows)
-                self.steered.count.ended(place)
+                self.steered.count.reached(place, found.rows, ends=True)
                 self._table(each).observe(
                     UnitFinished(
                         worker=place,
@@ -386,7 +386,7 @@ class Units(Work[TableUnit]):
     def _failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
         attempt = verdict.assignment
         table, unit = self._table(attempt), attempt.unit.unit.id
-        self.steered.count.ended(place)
+        self.steered.count.reached(place, 0, ends=True)
         table.failed(unit, attempt.attempt, failure.message)
         table.history.failed(place, unit, attempt.attempt, failure.message)
         table.observe(

@@ -167,11 +167,9 @@ def test_batches_that_take_seconds_are_waited_for() -> None:
     count, windows = RowCount(), Windows()
     windows.look(count, 2, 0.0)
     for second in range(1, 12):
-        count.started(second)
         if second % 3 == 0:
             count.reached(second, 300)
         assert windows.look(count, 2, float(second)) == (second == 12)
-    count.started(12)
     count.reached(12, 300)
     assert windows.look(count, 2, 12.0)
 
@@ -179,10 +177,8 @@ def test_batches_that_take_seconds_are_waited_for() -> None:
 def test_rows_that_are_reported_again_count_once() -> None:
     """An attempt that reads again, or whose estimate was too high, adds only new rows."""
     count = RowCount()
-    count.started(0)
     for rows in (10, 30, 5, 30, 31):
         count.reached(0, rows)
-    count.ended(0)
-    count.started(0)
+    count.reached(0, 0, ends=True)
     count.reached(0, 4)
     assert (count.rows, count.reports) == (35, 4)
