@@ -215,10 +215,7 @@ class Climber(Struct):
         self.level = self.base
 
     def consider(self, here: Measurement, most: int, now: float) -> Move | None:
-        """Take the measurement at `level` so far; return the move to another level, if any.
-
-        The limits allow `most` places now, and `level` is not above that.
-        """
+        """Take the measurement at `level`, below a limit of `most`; return the move, if any."""
         if self.level != self.base:
             return self._judged(here)
         if self._settled is not None:

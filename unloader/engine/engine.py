@@ -107,10 +107,7 @@ class Engine(Struct, Generic[U]):
     _is_steered: bool = False
 
     def run(self, executor: Executor) -> None:
-        """Run until every unit is done, given up, or the schedule is stopped by a failure.
-
-        Errors of the work come through. In each case no attempt runs on afterwards.
-        """
+        """Run until every unit has ended or a failure stops all; no attempt runs on then."""
         try:
             while not self.schedule.over and self.failure is None:
                 self._is_steered = self.work.steer(executor, self.clock())

@@ -42,10 +42,7 @@ ExecutorEvent: TypeAlias = WorkerEvent | Notice | NoPlaceLeft
 
 
 def failure_in(event: Finished | Raised | Lost) -> AttemptFailure | None:
-    """Return why the attempt at a place has failed; None if it has succeeded.
-
-    A task may return its failure. The failure of a place that was stopped is the given reason.
-    """
+    """Return why an attempt has failed, None if it has not; a task may return its failure."""
     if isinstance(event, Raised):
         return internal_failure(event.kind, event.message, event.traceback)
     found = event.result if isinstance(event, Finished) else event.cause
@@ -109,10 +106,7 @@ class Executor(Protocol):
         """Return the events that have come; wait for the first one up to `timeout_seconds`."""
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
-        """End the tasks at these places, by force; nothing of them runs on when this returns.
-
-        The ends of the tasks are reported with the given failures.
-        """
+        """End the tasks at these places by force, with the given failures as their events."""
 
     def finish(self) -> Sequence[ExecutorEvent]:
         """Look at the places a last time, when all work is done; return the last notes."""
@@ -174,10 +168,7 @@ class LocalExecutor(Executor):
         self._pool.keep(seat.worker for seat in self._seats[:places])
 
     def start(self, places: int) -> None:
-        """Keep a process on the first `places` seats, and keep the processes that there are.
-
-        A process that the system refuses is noted, and tried again; the others work on.
-        """
+        """Keep a process on the first `places` seats; one that is refused is tried again."""
         if places > self._started:
             self._started = places
             self._pool.add(seat.worker for seat in self._seats[:places])

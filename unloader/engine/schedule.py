@@ -81,11 +81,7 @@ def spread(seed: str) -> Jitter:
 
 
 def delay_seconds(retry: RetryOptions, failures: int, share: float = 1.0) -> float:
-    """Return the seconds to wait after a number of failures: doubling, and capped.
-
-    A first delay above the longest one is the longest. The share is from the jitter: 0 takes half
-    of the delay away, 1 nothing.
-    """
+    """Return the doubled and capped delay; a share of 0 takes half of it away, 1 nothing."""
     longest = max(retry.delay_seconds, retry.delay_max_seconds)
     whole = min(longest, retry.delay_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
     return whole * (1.0 - _SHARE + _SHARE * share)
@@ -132,10 +128,7 @@ class Capacity(Struct):
             self._is_trial, self._raise_at = True, now + RAISE_SECONDS
 
     def refused(self, others: int, now: float) -> bool:
-        """Note that the source refused a session; return whether the run continues with the others.
-
-        Without any other session it is a failure like others.
-        """
+        """Note that the source refused a session; return whether other places have one."""
         if not others:
             return False
         if self._is_trial:
@@ -197,10 +190,7 @@ class Reliability(Struct):
         self._rests[place] = until
 
     def lost(self, place: int, unit: str, now: float, retry: RetryOptions) -> bool:
-        """Note that a place has lost a unit with its process.
-
-        Returns whether the place is thought to be at fault, and not the unit; then it waits.
-        """
+        """Note a unit lost with its process; return whether the place is thought to be at fault."""
         units = self._lost.setdefault(place, {})
         units[unit] = None
         is_suspect = _SUSPECT_LOSSES <= len(units) <= _MOST_FORGIVEN
@@ -287,12 +277,7 @@ class Schedule(Struct, Generic[U]):
         return self.capacity.has_room(len(self._running), now)
 
     def preferred(self, places: Iterable[int]) -> list[int]:
-        """Return idle places in the order in which they are to be given work.
-
-        Places that have a session come first: where the source takes no more, only they can work.
-        Where the run itself lets fewer work, those with the lowest numbers do, whose seats keep the
-        nodes balanced.
-        """
+        """Return idle places in order: those with a session first, as only they may get work."""
         if self.allowed is not None and self.capacity.limit is None:
             return sorted(places)
         return sorted(places, key=lambda place: (place not in self._connected, place))
@@ -313,11 +298,7 @@ class Schedule(Struct, Generic[U]):
         *,
         stops: bool = True,
     ) -> Verdict[U]:
-        """Note a failed attempt: tried again if that may help and attempts are left.
-
-        The delay doubles with each attempt. A failure that no retry can mend stops the schedule,
-        unless `stops` is False.
-        """
+        """Note a failed attempt, which is tried again if that may help and attempts are left."""
         self._connected.discard(place)
         self.held.discard(place)
         attempt = self._running.pop(place)

@@ -211,11 +211,7 @@ class Concurrency(Struct, kw_only=True):
     def decide(
         self, limits: Mapping[str, Held], at_work: int, sessions: int | None, now: float
     ) -> None:
-        """Decide again; several times a second.
-
-        `limits` allow fewer places than exist, and `at_work` places have an attempt that is not
-        held up. Where the source has refused a session, it lets `sessions` places work.
-        """
+        """Decide again, with `at_work` places at work; the source allows `sessions` places."""
         self.limit = min(limits.values(), key=lambda each: each.places, default=None)
         if self.limit is not None and self.limit.places >= self._asked:
             self.limit = None
@@ -236,11 +232,7 @@ class Concurrency(Struct, kw_only=True):
         return self.most if self.limit is None else self.limit.places
 
     def pauses(self, running: Collection[int], held: set[int], now: float) -> dict[int, bool]:
-        """Return which of the running places are to be held up (True) or to continue (False).
-
-        A surplus is held up after a while, unless it only comes from the search: then its units
-        end. `held` has the places that are held up, and is changed accordingly.
-        """
+        """Return which places are held up (True) or continue (False); `held` is updated."""
         working = sorted(set(running) - held)
         surplus = len(working) - self.places
         is_urgent = self.limit is not None or self._climber is None

@@ -59,7 +59,6 @@ from unloader.model.work import (
     OutputResult,
     OutputTask,
     Preload,
-    Proof,
     Release,
     StageLoad,
     Stages,

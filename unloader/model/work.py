@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from numa.model import BindReport, Seat
 from partition_planner.model import WorkUnit
 from unloader.model.output import EncryptionOptions
-from unloader.model.source import Extract, Snapshot, SourceSpec
+from unloader.model.source import Extract, SourceSpec
 from unloader.transforms.model import TransformOptions
 from writers.model import ContentSums, OutputSpec, WrittenFile
 
@@ -80,19 +80,6 @@ class Preload(Struct, frozen=True, kw_only=True):
 
 class Release(Struct, frozen=True, kw_only=True):
     """Asks an idle worker to close its session; the worker answers None."""
-
-
-class Proof(Struct, frozen=True, kw_only=True):
-    """Asks a worker of another machine to open its session and to look at the run's places.
-
-    The worker answers None, or why units cannot be read there.
-    """
-
-    source: SourceSpec
-    snapshot: Snapshot | None
-    run_id: str
-    places: tuple[str, ...]
-    """Where the run has its lock."""
 
 
 class FetchOrder(Struct, frozen=True, kw_only=True):

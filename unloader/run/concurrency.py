@@ -60,11 +60,7 @@ class HostCpu(Struct):
         return self._counters() is not None
 
     def look(self, pids: Collection[int], now: float) -> tuple[float, float] | None:
-        """Return the busy part of all CPUs, 0 to 1, and the part that the run's processes used.
-
-        Both are since the last look; None at the first one, or if it was just now. `pids` are the
-        workers.
-        """
+        """Return the busy part of all CPUs and the part of these processes, since the last look."""
         if self._before is not None and now - self._before[0] < _LEAST_SECONDS:
             return None
         found = self._counters()
@@ -156,13 +152,7 @@ _FEWEST, _CPUS_A_WORKER = 2, 4
 
 
 def watched_load(known: ConcurrencyOptions, catalog: Catalog) -> LoadWatch | None:
-    """Begin to count active sessions if a limit needs that; check the other limits.
-
-    Raises:
-        UsageError: The source does not show its load.
-        ConfigError: The user may not see other sessions, or this system has no figures of its CPUs.
-        SourceError: The database refused.
-    """
+    """Begin to count active sessions if a limit needs it; refuse unmeasurable limits."""
     if known.max_cpu is not None and not HostCpu().readable():
         raise ConfigError(
             "--max-cpu does not work: this host's /proc/stat cannot be read",
@@ -212,10 +202,7 @@ class RunSteering(Struct, kw_only=True):
     _idle_since: dict[int, float] = field(default_factory=dict)
 
     def turn(self, schedule: Schedule[Any], executor: Executor, now: float) -> bool:
-        """Apply the requests of `unloader set`, and carry out what the control decides.
-
-        Called before anything is handed out. Returns whether the run is steered.
-        """
+        """Apply requests, and carry out decisions; return whether the run is steered."""
         while self.live.wishes:
             wish = self.live.wishes.pop(0)
             control = self.control or self.begin(ConcurrencyOptions())

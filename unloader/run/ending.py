@@ -19,11 +19,13 @@ import queue
 import shlex
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader import __version__
@@ -77,10 +79,20 @@ their syncs took the interpreter from each other."""
 _GATHER_SECONDS = 0.1
 """Guess: small tables are done by the hundred a second."""
 
-END_SECONDS = 600.0
-"""Guess: a publication that takes longer is stuck in the file system."""
-
 Ended = tuple[Table, BaseException | None]
+
+
+class _Group(Struct, kw_only=True):
+    """Threads that do the same with tables."""
+
+    act: Callable[[Sequence[Table], SyncThreads, Observer], Iterable[Ended]]
+    """Counts or publishes some tables; yields each as soon as that has ended."""
+    seconds: float = 0.0
+    """How long a table waits for others, until few units are left."""
+    together: int = 1
+    """How many tables each thread takes at a time."""
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    waiting: deque[Table] = field(default_factory=deque)
 
 
 class Finisher:
@@ -94,59 +106,34 @@ class Finisher:
         *,
         at_once: bool = True,
     ) -> None:
-        """Begin to wait for tables.
+        """Begin to wait for tables; both functions are called in threads.
 
-        Args:
-            check: Counts and compares some; yields each as soon as that is known. Called in a
-                thread, with an observer for it.
-            publish: Publishes some; yields each as soon as it is published. Called in several
-                threads, each with further threads that sync.
-            observe: Gets the events, by `collect`.
-            at_once: A table is published when it is checked; otherwise `publish` is called.
+        `observe` gets their events, by `collect`. With `at_once` a table is published when it is
+        checked; otherwise `publish` is called.
         """
-        self._observe = observe
+        self._observe, self._at_once = observe, at_once
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.pending = 0
         """Tables that are counted or published now."""
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self.soon = threading.Event()
         """Set if few units are left to be handed out: tables wait no longer for further ones."""
-
-        def publishing(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
-            return publish(tables, threads, self._events.put)
-
-        def checked(ended: Ended) -> None:
-            if ended[1] is None and at_once:
-                self._hand_on(ended[0])
-            else:
-                self._ended.put(ended)
-
-        self._counting = _Threads(
-            act=lambda tables, threads: check(tables, self._events.put),
-            ended=checked,
-            soon=self.soon,
+        self._counting = _Group(
+            act=lambda tables, threads, observe: check(tables, observe),
             seconds=_COUNTED_SECONDS,
             together=_COUNTED_TOGETHER,
         )
-        self._small = _Threads(
-            act=publishing,
-            ended=self._ended.put,
-            soon=self.soon,
-            seconds=_GATHER_SECONDS,
-            together=_PUBLISHED_TOGETHER,
-        )
-        self._long = _Threads(
-            act=publishing, ended=self._ended.put, soon=self.soon, most=_LONG_ONES
-        )
+        self._small = _Group(act=publish, seconds=_GATHER_SECONDS, together=_PUBLISHED_TOGETHER)
+        self._long = _Group(act=publish, threads=ThreadPoolExecutor(_LONG_ONES))
 
     def take(self, table: Table) -> None:
         """Check a table, and publish it if it is due; returns immediately."""
         self.pending += 1
-        self._counting.take(table)
+        self._give(self._counting, table)
 
     def publish(self, table: Table) -> None:
         self.pending += 1
-        self._hand_on(table)
+        self._give(self._long if table.takes_long else self._small, table)
 
     def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
         """Hand on the events; return the tables that are finished, and what went wrong."""
@@ -162,82 +149,40 @@ class Finisher:
 
     def close(self) -> None:
         """Finish the tables in hand, and begin no further table."""
-        self._counting.close()
-        self.soon.set()
-        self._small.close()
-        self._long.close()
+        for group in (self._counting, self._small, self._long):
+            group.waiting.clear()
+            group.threads.shutdown()
+            self.soon.set()
 
-    def _hand_on(self, table: Table) -> None:
-        (self._long if table.takes_long else self._small).take(table)
-
-
-@dataclass(kw_only=True)
-class _Threads:
-    """Threads that do something with tables; they are started when there is something to do."""
-
-    act: Callable[[Sequence[Table], SyncThreads], Iterable[Ended]]
-    """Counts or publishes some tables."""
-    ended: Callable[[Ended], None]
-    soon: threading.Event
-    """Set once tables are not to wait for others any more."""
-    seconds: float = 0.0
-    """How long a table waits for others until then."""
-    together: int = 1
-    """How many tables each thread takes at a time."""
-    most: int = 1
-    """How many threads there are at most."""
-    _waiting: queue.SimpleQueue[Table | None] = field(default_factory=queue.SimpleQueue)
-    _threads: list[threading.Thread] = field(default_factory=list)
-
-    def take(self, table: Table) -> None:
-        """Do it with a table; returns immediately."""
-        if len(self._threads) < self.most:
-            thread = threading.Thread(target=self._work, name="publishing", daemon=True)
-            with suppress(RuntimeError):
-                thread.start()
-                self._threads.append(thread)
-        if self._threads:
-            self._waiting.put(table)
-            return
-        # The system refuses any thread: then it is done here.
-        with SyncThreads() as threads:
-            self._do([table], threads)
-
-    def close(self) -> None:
-        """Finish the tables in hand, and begin no further table."""
-        with suppress(queue.Empty):
-            while True:
-                self._waiting.get_nowait()
-        for _ in self._threads:
-            self._waiting.put(None)
-        for thread in self._threads:
-            thread.join(END_SECONDS)
-
-    def _work(self) -> None:
-        with SyncThreads() as threads:
-            while (table := self._waiting.get()) is not None:
-                tables = [table]
-                if self.together > 1:
-                    self.soon.wait(self.seconds)
-                with suppress(queue.Empty):
-                    while len(tables) < self.together:
-                        more = self._waiting.get_nowait()
-                        if more is None:
-                            self._waiting.put(None)
-                            break
-                        tables.append(more)
-                self._do(tables, threads)
-
-    def _do(self, tables: Sequence[Table], threads: SyncThreads) -> None:
-        """Act on tables; hand each on once. An error is handed on with each unreported table."""
-        left = {each.number: each for each in tables}
+    def _give(self, group: _Group, table: Table) -> None:
+        group.waiting.append(table)
         try:
-            for each, error in self.act(tables, threads):
-                del left[each.number]
-                self.ended((each, error))
+            group.threads.submit(self._work, group)
+        except RuntimeError:  # The system refuses any thread: then it is done here.
+            self._work(group)
+
+    def _work(self, group: _Group) -> None:
+        """Act on tables that wait; an error of all is handed on with each unreported table."""
+        if group.waiting and group.together > 1:
+            self.soon.wait(group.seconds)
+        left: dict[int, Table] = {}
+        with suppress(IndexError):
+            while len(left) < group.together:
+                table = group.waiting.popleft()
+                left[table.number] = table
+        if not left:
+            return  # They went with an earlier one.
+        try:
+            with SyncThreads() as threads:
+                for table, error in group.act([*left.values()], threads, self._events.put):
+                    del left[table.number]
+                    if group is self._counting and error is None and self._at_once:
+                        self._give(self._long if table.takes_long else self._small, table)
+                    else:
+                        self._ended.put((table, error))
         except BaseException as error:
-            for each in left.values():
-                self.ended((each, error))
+            for table in left.values():
+                self._ended.put((table, error))
 
 
 _FEW_ROWS = 100_000

@@ -113,10 +113,7 @@ class RunOutput:
 
     @cached_property
     def header(self) -> bytes:
-        """Preamble and header line; empty for Parquet.
-
-        It is first needed while the workers start, which takes as long as the encoder's import.
-        """
+        """Preamble and header line; made late, as the encoder's import takes long."""
         if not isinstance(self.run.output.format, TextFormat):
             return b""
         from writers.text.text_writer import start_of_names
@@ -141,20 +138,13 @@ class RunOutput:
         )
 
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Check all names and get ready for the first unit, before anything is read.
-
-        Raises:
-            OutputFailed: Something is in the way, or no reader opens the pipe.
-        """
+        """Check all names and get ready, before anything is read."""
 
     def keep(self, name: str, data: bytes) -> None:
         """Write one of the `RECORDS` durably, or raise WriteError; it replaces the former one."""
 
     def progress(self, tick: Callable[[], None]) -> Progress:
-        """Return the confirmed part of a resumed run; remove all other files. Called once.
-
-        `tick` is called several times a second; an error that it raises comes through.
-        """
+        """Return the confirmed part of a resumed run, and remove all other files. Called once."""
         return Progress()
 
     def live(self) -> RunStorage | None:
@@ -189,15 +179,7 @@ class RunOutput:
         """Remove what a failed attempt may have left."""
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
-        """Compare every file with what its writer reported and with the values.
-
-        Returns:
-            The columns whose values the files do not show in full, each with the reason.
-
-        Raises:
-            VerifyMismatch: One differs.
-            UsageError: Nothing is kept.
-        """
+        """Compare every file with its record; return the columns left out, each with why."""
         raise UsageError(f"the output to {self.name} cannot be read back", "use --verify count")
 
     def publishing(
@@ -207,11 +189,7 @@ class RunOutput:
         stop: Stop,
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
-        """Make the output final, in steps; return the manifest.
-
-        `then` takes the manifest once all is final, and must not raise. If the process dies before
-        it has returned, `resume` still knows the run and does it again.
-        """
+        """Make the output final; `then` takes the manifest, and is repeated by `resume`."""
         yield from ()  # Nothing is waited for.
         document = manifest(
             [
@@ -231,10 +209,7 @@ class RunOutput:
         return ""
 
     def next_step(self, *, resumable: bool) -> str:
-        """Return the user's next step once the cause of a failed run is mended.
-
-        It is `resumable` if the source can read at the run's snapshot again.
-        """
+        """Return what the user does next; `resumable` if the snapshot can be read again."""
         return FROM_THE_START
 
     def close(self) -> None:
@@ -584,10 +559,7 @@ class FileOutput(RunOutput):
         return [self._storage.staging(number) for number in range(len(self._storage.places))]
 
     def _final(self, ordered: Sequence[FinishedUnit], stop: Stop) -> Sequence[FinishedUnit]:
-        """Return the units with the files that are published.
-
-        If one file holds the table, it is joined once. It is listed as the first unit's file.
-        """
+        """Return the units with the files to publish; a joined file is the first unit's."""
         if self._one and not self._joined:
             from writers.files.merge import merge_files
 

@@ -124,10 +124,7 @@ def _keep_record(state: RunState, abandoned: Iterable[tuple[str, str]]) -> None:
 
 
 def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
-    """Return the options with the broken runs that the run replaces.
-
-    With `{run_id}` or on another day the run has its own directory and replaces nothing.
-    """
+    """Return the options with the broken runs that the run replaces; none in another directory."""
     if not options.replaces or options.home or is_dropped(home):
         return options
     with suppress(OSError, OutputFailed):
@@ -140,16 +137,7 @@ def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
 def take_tables(
     state: RunState, following: Following, held: ExitStack, left: Mapping[TablePlaces, Left]
 ) -> None:
-    """Take the directories of the tables, and check all names, before anything is read.
-
-    Args:
-        state: Gets the tables, and the problems of the tables that are left out.
-        held: Gives the directories back.
-        left: What an earlier process of the run has left of each table; empty for a new run.
-
-    Raises:
-        UnloaderError: Some cannot be taken, and the run does not continue without them.
-    """
+    """Take the directories of the tables and check all names, before anything is read."""
     runs, options, resumed = state.resolved.tables, state.options, state.resolved.resumed_in
     problems = list(state.resolved.problems)
     if not state.is_single:
@@ -246,14 +234,7 @@ def _opened(
 
 
 def allow_for(tables: int) -> None:
-    """Raise the limit of open files of this process as far as a run over tables needs it.
-
-    Each table has its lock open, and from its first unit until it is published its journal. The
-    limit that is raised is the soft one, which protects old programs; usually it is 1024.
-
-    Raises:
-        ConfigError: The hard limit, which only an administrator can raise, is too low.
-    """
+    """Raise the soft limit of open files: each table has its lock open, and later its journal."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * tables + _OTHERS + _PUBLISHED
     if soft == resource.RLIM_INFINITY or soft >= wanted:

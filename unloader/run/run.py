@@ -48,7 +48,7 @@ from unloader.events import (
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
-from unloader.model import AttemptFailure, Proof, Request, TableCounts
+from unloader.model import AttemptFailure, Request, TableCounts
 from unloader.nouns import counted
 from unloader.resolve.places import home_of
 from unloader.resolve.resolution import OpenRun
@@ -84,9 +84,6 @@ tables."""
 
 _LAST_ORDERS = 4
 """For each worker: so few are left that tables need not wait for others to be published (guess)."""
-
-_PROOF_SECONDS = 120.0
-"""A busy machine, and a database that takes its time to open a session (guess)."""
 
 _SAME_SECONDS = 0.05
 """For this time, the state of the workers counts as unchanged."""
@@ -423,13 +420,8 @@ class _Run:
 
             # Each machine shows that it reads the source and sees the destination.
             assert isinstance(executor, DaskExecutor)
-            proof = Proof(
-                source=first.run.extract.source,
-                snapshot=first.run.extract.snapshot,
-                run_id=first.run.run_id,
-                places=tuple(place for place in state.places if is_kept((place,))),
-            )
-            executor.prove(proof, _PROOF_SECONDS)
+            extract, kept = first.run.extract, [each for each in state.places if is_kept((each,))]
+            executor.prove(extract.source, extract.snapshot, first.run.run_id, kept)
         if state.is_single:
             first.history.look()
         try:
@@ -500,11 +492,7 @@ class _Run:
                 raise self._ended_by(table.failure)
 
     def _wait(self, phase: Phase | None = None) -> None:
-        """Wait until the last tables are counted and published, after the phase begins.
-
-        The threads that do this end when the user asks for it. Tables that are published by then
-        stay published. A single table reports its phases.
-        """
+        """Wait until the last tables are counted and published; several tables report the phase."""
         self.finisher.soon.set()
         if self.finisher.pending and phase and not self.state.is_single:
             self.state.live(PhaseStarted(phase=phase))
@@ -562,11 +550,7 @@ def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -
 
 
 def check_before(request: Request, observe: Observer) -> None:
-    """Report earlier runs for a table that are not part of it.
-
-    Raises:
-        OutputFailed: A run is complete but not committed: the user decides about its rows.
-    """
+    """Report earlier runs for a lakehouse table; refuse one that is complete but not committed."""
     names = {each.output.destination for each in request.of_outputs()}
     for name in filter(lake_kind, sorted(names)):
         from unloader.lakehouse.lake_runs import has_begun, uncommitted

@@ -73,19 +73,7 @@ seconds to start a worker, and no attempt may be lost that way."""
 def workers_for(
     request: Request, parallelism: int | None = None, *, stop: Callable[[], bool]
 ) -> Iterator[tuple[SeatPlan, Executor]]:
-    """Open an executor with a seat for each worker the request may want, here or in its cluster.
-
-    It is yielded with the plan of these seats. All processes are gone at the end of the context.
-
-    Args:
-        parallelism: The parallelism of an earlier plan; None takes the request's.
-
-    Raises:
-        ConfigError: As `seat_request`, or as `unloader.engine.cluster.opening.open_cluster`.
-        ConnectFailed: The cluster cannot be reached.
-        Interrupted: `stop` returned True while a cluster was opened.
-        UsageError: The workers do not suit the request.
-    """
+    """Open an executor with a seat for each worker, and its seats; all processes end with it."""
     stall, outputs = request.retry.stall_seconds, [each.output for each in request.of_outputs()]
     limits = ProcessLimits(
         start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
@@ -333,11 +321,7 @@ def _resumed(
 
 
 def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
-    """Return a run with what no record may hold, and as fast as a request for it asks now.
-
-    Raises:
-        OutputFailed: A secret is not the one that it had.
-    """
+    """Return a run with the secrets of a request, and as fast as the request asks."""
     request, source = asked.common, asked.common.source
     outputs = [each.output for entry in asked.entries for each in entry.request.of_outputs()]
     masking_keys = tuple(key for each in outputs if each.transform for key in each.transform.keys)
@@ -436,15 +420,7 @@ def _first_of(done: Completed | None) -> ResolvedTable | None:
 
 
 def _finished(place: str, done: Completed | None, observe: Observer) -> Manifests:
-    """Return the manifest of a finished run; first do what follows a publication.
-
-    Args:
-        done: The run whose publication was interrupted there.
-
-    Raises:
-        OutputFailed: No run is finished.
-        FollowUpFailed: The run is complete, and a link could not be switched.
-    """
+    """Return the manifest of a finished run, after what follows a publication that was cut off."""
     if done is not None and real(done.place) != real(place):
         place = done.place
     tables = home_manifest(path_of(place))
@@ -498,13 +474,7 @@ def _check_no_table_of_a_run(place: str) -> None:
 
 
 def finished(asked: TablesRequest) -> Manifests | None:
-    """Return the manifests of a finished run of the job, or None.
-
-    With `{date}` it is one of today, and so it is for a table of a lakehouse.
-
-    Raises:
-        OutputFailed: A place cannot be looked at, or it has a finished run of another job.
-    """
+    """Return the manifests of a finished run of the job (with `{date}`: of today), or None."""
     if not asked.is_single:
         template = home_template(asked.options.destination)
         if not asked.options.destination:
@@ -560,12 +530,7 @@ def _of_another_job(place: str, had: Sequence[Setting], asked: Sequence[Setting]
 
 
 def _places(destination: str, *, finished: bool) -> Sequence[str]:
-    """Return the directory of a run, or the existing ones that it may be with its fields.
-
-    For a table of a lakehouse these are today's directories that are part of the table, or the
-    ones that are not. A run of another day is for `resume` alone: a nightly job needs the rows of
-    this night.
-    """
+    """Return the directory of a run, or those that it may be in today with its fields."""
     if not is_kept((destination,)):
         return ()
     today = _today()

@@ -112,10 +112,7 @@ class RunState(Struct, kw_only=True):
         return bool(catalog.kept_until())
 
     def observer_of(self, run: ResolvedTable, observe: Observer) -> Observer:
-        """Return an observer that adds the name of one of several tables to events.
-
-        Its phases, ticks and routes are not passed on: they do not belong to the run.
-        """
+        """Return an observer that names one of several tables, and omits events of runs."""
         if self.is_single:
             return observe
         table = run.extract.table.label
@@ -303,10 +300,7 @@ class Table(Struct, kw_only=True):
             output.keep(name, data)
 
     def take_up(self) -> None:
-        """Confirm the finished units of an earlier process of the run.
-
-        Units that only some outputs have are read again for the others.
-        """
+        """Confirm the finished units of an earlier process that every output has."""
         if not self.resumed:
             return
 
@@ -387,18 +381,7 @@ class Table(Struct, kw_only=True):
                 output.discard(unit, attempt)
 
     def verify(self, stop: Stop, catalog: Catalog, rows: int | None = None) -> None:
-        """Compare the count, and as much more as was asked for, with the source.
-
-        The catalog must not be used by another thread meanwhile.
-
-        Args:
-            rows: The rows that the source counted already; None counts them.
-
-        Raises:
-            VerifyMismatch: Something differs.
-            SourceError: The source failed for good.
-            Interrupted: `stop` returned True.
-        """
+        """Compare the count, and as much more as was asked for, with the source."""
         run, request = self.run, self.run.request
         if request.verify == "none":
             return
@@ -450,11 +433,7 @@ class Table(Struct, kw_only=True):
             self.outputs[0].not_compared = (*(self.outputs[0].not_compared or ()), *left_out)
 
     def publishing(self, stop: Stop) -> Steps[None]:
-        """Give the files of one output after the other their final names, in steps.
-
-        Raises:
-            PartialUnload: Some outputs were dropped; the others are published.
-        """
+        """Publish each output in steps; a `PartialUnload` names the outputs that were dropped."""
         self.observe(PhaseStarted(phase="publishing"))
         several = len(self.outputs) > 1
         for output in self.outputs:

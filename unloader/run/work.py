@@ -100,20 +100,12 @@ def size_of(unit: WorkUnit) -> int:
 
 
 def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
-    """Return units in the order in which they are handed out; of equals, as they come.
-
-    No worker is idle while a unit waits, so small units remain for the end. No large unit begins
-    when the other workers have nothing more to do. A table whose size the source does not know,
-    such as a view, may be the largest of all.
-    """
+    """Return units as they are handed out: unknown sizes first, such as views, then the largest."""
     return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
 
 
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
-    """Yield units in their order; some small units bring others with them.
-
-    Tables are able to be in a bundle if they have one unit that was not tried before.
-    """
+    """Yield units in their order; small ones of `able` tables bring others with them."""
 
     def is_small(each: TableUnit) -> bool:
         small = _is_known(each.unit) and size_of(each.unit) <= MOST_BYTES // 2
@@ -343,10 +335,7 @@ class Units(Work[TableUnit]):
         )
 
     def verdict_on(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> AttemptFailure:
-        """Return the failure that ends the table if a further attempt cannot succeed.
-
-        It cannot if the snapshot is lost with the source, or the output takes no second attempt.
-        """
+        """Return the failure, made final where the snapshot or the output is lost."""
         table, lock = self._table(attempt), self.state.catalog_lock
         # A thread that uses the catalog notices the loss, too.
         if is_a(failure, SourceError) and lock.acquire(blocking=False):
@@ -512,11 +501,7 @@ def _size(size: int) -> str:
 def room_watch(
     own: Sequence[str], runs: Sequence[ResolvedTable], observe: Observer
 ) -> RoomWatch | None:
-    """Return the watch of the disks; None if no limit was given.
-
-    A look at one directory of each disk is enough, however many tables there are. The most that a
-    table wants free is kept free for all.
-    """
+    """Return the watch of one directory of each disk, with the highest limit; None without one."""
     options = [output.options for run in runs for output in run.outputs]
     wanted = max((each.min_free_bytes for each in options), default=0)
     if not wanted:

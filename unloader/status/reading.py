@@ -95,14 +95,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 
 
 def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> RunStatus:
-    """Return the status of the runs at a destination.
-
-    Args:
-        tables: Of runs over several, by their real directories, as far as they are known already.
-
-    Raises:
-        OutputFailed: It is not there, or may not be read.
-    """
+    """Return the status of a destination; `tables` are known ones by their real directories."""
     storage = storage_at(place)
     try:
         # Looked at again and again while it runs: nothing that takes a look at each file.
@@ -130,11 +123,7 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
 
 
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
-    """Return the status of all runs at a place and `depth` levels below it, by their places.
-
-    Raises:
-        OutputFailed: The place is not there, or may not be read.
-    """
+    """Return the status of all runs at a place and `depth` levels below it, by their places."""
     storage = storage_at(place)
     try:
         places = storage.places_below(place, depth)
@@ -366,17 +355,7 @@ class ChangedRun(Struct, frozen=True, kw_only=True):
 def stop_run(
     place: str, timeout_seconds: float, stop: Callable[[], bool] = lambda: False
 ) -> StoppedRun:
-    """Ask the run at a destination to end, as Ctrl-C would, and wait until it has ended.
-
-    Args:
-        timeout_seconds: How long to wait at most; 0 does not wait.
-        stop: Asked several times a second; True ends the waiting, not the run.
-
-    Raises:
-        OutputFailed: No run is there, it is still active after that time, or this user may not
-            ask it.
-        Interrupted: `stop` returned True.
-    """
+    """Ask a run to end as Ctrl-C would; wait, at most `timeout_seconds`, 0 for not at all."""
     before = now = _running(place, "stop", "stopped")
     began = next_ask = time.monotonic()
     while _is_same(before, now):
@@ -420,17 +399,7 @@ def stop_run(
 def change_run(
     place: str, wish: Wish, timeout_seconds: float, stop: Callable[[], bool] = lambda: False
 ) -> ChangedRun:
-    """Ask the run at a destination for other settings, and wait until it has applied them.
-
-    Args:
-        wish: The change; its id and the name of the caller are filled in here.
-
-    Raises:
-        UsageError: Nothing is to be changed.
-        OutputFailed: No run is there, it ends before, does not answer in that time, refuses, or
-            this user may not ask it.
-        Interrupted: `stop` returned True.
-    """
+    """Ask a run for other settings, and wait until it has applied them; `stop` ends the wait."""
     if wish.is_empty:
         raise UsageError("no setting to change is given", "give for instance --parallelism 4")
     before = _running(place, "set", "changed")

@@ -136,8 +136,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_expected(self) -> int | None:
-        """The expected bytes of the whole run, from the bytes written so far; None until they
-        suffice for an estimate."""
+        """The estimate of all bytes; None while too few are written."""
         return None if self.fraction < _SAYS_ENOUGH else round(self.bytes / self.fraction)
 
 

@@ -167,18 +167,7 @@ def check_file(
     header: bool = True,
     advance: Advance = lambda size: None,
 ) -> None:
-    """Read a file again and compare it with what its writer reported.
-
-    Args:
-        spec: How it was written; None compares size and checksum, and counts no records.
-        header: Whether it begins with one, where the format has one.
-        advance: Called with the bytes of each piece that was read; an exception ends all.
-
-    Raises:
-        VerifyMismatch: Size, checksum or number of records differ; of encrypted files records are
-            counted only if the spec has the keys.
-        WriteError: The file is missing or cannot be read.
-    """
+    """Read a file again and compare it with its record; without a spec no records are counted."""
     if isinstance(path, Path):
         with suppress(OSError):
             # To read all of a file that grows without end would take as long.
@@ -214,11 +203,7 @@ def check_file(
 def damaged_units(
     storage: RunStorage, finished: Mapping[str, FinishedUnit], tick: Callable[[], None]
 ) -> dict[str, str]:
-    """Return the units whose staged files differ from their report, with the damage.
-
-    Each file is read as a whole, and its size and checksum are compared. An upload cannot be read:
-    the sizes and checksums of its parts are compared.
-    """
+    """Return the units whose staged files differ in size or checksum, with the damage."""
 
     def damage(unit: FinishedUnit, advance: Advance) -> str:
         for file in unit.files:
@@ -344,11 +329,7 @@ def has_sums(manifest: Manifest) -> bool:
 
 
 def fetched_by(manifest: Manifest) -> Fetched:
-    """Return the reference for the values in a finished run's files.
-
-    Raises:
-        UsageError: The run recorded no checksums of values.
-    """
+    """Return the reference for the values in a finished run's files."""
     parts = {unit.unit: unit.content for unit in manifest.units if unit.content}
     if len(parts) < len(manifest.units):
         asked = manifest.options

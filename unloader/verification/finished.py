@@ -237,11 +237,7 @@ def _checked_unfinished(
     checks: Checks,
     observe: Observer,
 ) -> PartialUnload:
-    """Check the tables that a run has published so far; return the error that names the others.
-
-    Raises:
-        VerifyMismatch: A published table is not as the run wrote it.
-    """
+    """Check the published tables of an unfinished run; return the error that names the others."""
     place = shlex.quote(str(home))
     entries: list[TableEntry] = []
     missing: list[str] = []
@@ -361,13 +357,7 @@ def _collected(name: str, place: PlacePath, found: dict[str, str]) -> Iterator[N
 
 
 def _naming(name: str, observe: Observer, before: Verified | None = None) -> Observer:
-    """Return an observer that names the table in notices, and counts the files of all tables.
-
-    Args:
-        name: Of the table.
-        observe: Gets the events.
-        before: The files of all tables, and how many of them were checked before this table.
-    """
+    """Return an observer that names the table in notices, and counts the files of all tables."""
 
     def tell(event: Event) -> None:
         if isinstance(event, Notice):
@@ -380,13 +370,7 @@ def _naming(name: str, observe: Observer, before: Verified | None = None) -> Obs
 
 
 def _opened(name: str, place: PlacePath, manifest: Manifest, checks: Checks) -> _Table:
-    """Return the known facts about a table before its source and its files are looked at.
-
-    Raises:
-        UsageError: Its values cannot be compared as requested.
-        ConfigError: A key is missing or wrong.
-        OutputFailed: Its manifest is damaged.
-    """
+    """Return what is known of a table before its source and files are looked at."""
     asked, own_values = manifest.options, ""
     if checks.level == "source" and asked.transform is not None:
         own_values = (
@@ -466,12 +450,7 @@ def _ask_source(
 
 
 def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str, Any]:
-    """Check the files of a table; return the answer.
-
-    Raises:
-        VerifyMismatch: Something differs.
-        UsageError: The run recorded no checksums, and they are asked for.
-    """
+    """Check the files of a table; return the answer."""
     place, manifest, state = table.place, table.manifest, table.state
     if not table.spec.encryption.is_readable:
         text = "the files are encrypted and no key is given, so the records in them are not counted"

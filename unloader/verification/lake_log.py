@@ -60,11 +60,7 @@ class RunInTable(Struct, frozen=True, kw_only=True):
 def run_in_table(
     manifest: Manifest, table: LakeTable, destination: PlacePath, observe: Observer
 ) -> RunInTable:
-    """Read the log of a table about a finished run, and report operations on the run's files.
-
-    Args:
-        observe: Called with a notice for each operation that took files of the run.
-    """
+    """Read the log of a table about a finished run, and report operations on its files."""
     place = shlex.quote(str(destination))
     # A file without rows is never part of a table.
     names = [name for name, file in manifest.files.items() if file.rows]

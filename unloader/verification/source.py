@@ -68,12 +68,7 @@ class OpenSources:
     """A source as it was at snapshots, and as it is now: each opened once; a context manager."""
 
     def __init__(self, observe: Observer, tables: Collection[TableKey] = ()) -> None:
-        """Open nothing yet.
-
-        Args:
-            observe: Gets notices on the source as a whole.
-            tables: The tables to compare; they are described together.
-        """
+        """Open nothing yet; `tables` are compared, and so described together."""
         self._observe = observe
         self._tables = frozenset(tables)
         self._held = ExitStack()
@@ -81,11 +76,7 @@ class OpenSources:
         self._told: set[str] = set()
 
     def at(self, source: SourceSpec) -> OpenedSource:
-        """Return an open source.
-
-        Raises:
-            SourceError: It refused, now or before.
-        """
+        """Return an open source; a source that refused once is not asked again."""
         if source not in self._known:
             try:
                 self._known[source] = self._opened(source)
@@ -128,11 +119,7 @@ class OpenSources:
 
 
 def check_able(catalog: Catalog, kind: str) -> None:
-    """Make sure that a source can compute checksums.
-
-    Raises:
-        UsageError: It cannot.
-    """
+    """Raise UsageError for a source that cannot compute checksums."""
     if not catalog.capabilities.hashes:
         raise UsageError(
             f"{kind} has no SQL that computes the checksums of --verify source",
@@ -202,11 +189,7 @@ class Hashers:
         observe: Observer,
         check: Callable[[], None] = lambda: None,
     ) -> list[ContentSums]:
-        """Return the checksums of the rows of each group of selectors, in their order.
-
-        Raises:
-            SourceError: The database refused, or the snapshot is gone.
-        """
+        """Return the checksums of the rows of each group of selectors, in their order."""
 
         def watch(done: int, amount: int) -> None:
             check()

@@ -29,10 +29,7 @@ _YOUNG_OBJECTS = 50_000
 
 
 def keep_single() -> None:
-    """Keep libraries from starting unneeded threads; called before Arrow is imported.
-
-    A process with several threads cannot be forked.
-    """
+    """Keep libraries from starting threads: a process with threads cannot be forked."""
     # A library for linear algebra that Arrow may load starts a thread for each CPU. Where it is
     # refused one, it interrupts the program as Ctrl-C would.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -61,11 +58,7 @@ def tune() -> None:
 
 
 def peak_rss_bytes() -> int:
-    """Return the most memory this process has had resident so far.
-
-    From VmHWM in /proc/self/status, if the file exists: `ru_maxrss` begins with the parent's size
-    when it started this process.
-    """
+    """Return the peak of resident memory; `ru_maxrss` would begin with the parent's size."""
     with suppress(OSError):
         if found := _PEAK.search(_STATUS.read_bytes()):
             return int(found[1]) * 1024

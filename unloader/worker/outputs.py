@@ -69,10 +69,7 @@ class UnitOutput:
         """Checksums of the rows that a filter keeps, or that a transform makes."""
 
     def open(self) -> None:
-        """Check filter and transform against the columns, and open the writer.
-
-        Errors as for `Transformer`; a key may not be the one of the run.
-        """
+        """Check filter and transform against the columns and the keys, and open the writer."""
         condition, transform = self._task.filter, self._task.transform
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
         if condition is not None:
@@ -144,10 +141,7 @@ class UnitOutput:
             self.writer.write(batch)
 
     def write_large(self, row: LargeRow) -> None:
-        """Write a row with values of any size, after the earlier rows.
-
-        If the filter or a step would have to look at such a value, an `OutputFailed` is raised.
-        """
+        """Write a row with values of any size; raises if the filter or a step would read one."""
         self._flush()
         if self._filter is not None and not self._filter.keeps(row):
             assert self.filtered is not None
@@ -168,10 +162,7 @@ class UnitOutput:
             self.writer.write(own.row)
 
     def close(self, scanned: int) -> None:
-        """Finish the files, and leave filter and transform to later units.
-
-        Written and omitted rows that do not add up to the read rows are a `VerifyMismatch`.
-        """
+        """Finish the files; written and omitted rows must be as many as were read."""
         self._flush()
         self.files = self.writer.close()
         while self._tools:
@@ -227,10 +218,7 @@ class Outputs:
         return sum(each.bytes_written for each in self.all if each.failure is None)
 
     def each(self, do: Callable[[UnitOutput], None]) -> None:
-        """Do something with each that is left.
-
-        Raises any error that does not belong to one output, and the last output's error.
-        """
+        """Do something with each that is left; the last one's error comes through."""
         if len(self.all) == 1 and not self.all[0].route:
             do(self.all[0])
             return
@@ -269,18 +257,11 @@ class RowFilter:
         self._condition = checked(self._session, condition, schema.names, _WHAT)
 
     def kept(self, batches: Sequence[Any]) -> list[Any]:
-        """Return which rows of each of some batches are kept; None is all of one.
-
-        They are evaluated together: that costs 1.3 ms of CPU however few the rows are. A condition
-        that fails on a row is an `OutputFailed`.
-        """
+        """Return the kept rows of batches, None for all; 1.3 ms of CPU for any number."""
         return rows_kept(self._session, self._condition, batches, self._columns, _WHAT)
 
     def keeps(self, large: LargeRow) -> bool:
-        """Return whether a row with values too large for memory is kept.
-
-        A condition that would have to look at such a value is an `OutputFailed`.
-        """
+        """Return whether a row is kept whose large values the condition may not read."""
         for index, _ in large.values:
             if index in self._columns:
                 name = large.row.schema.field(index).name

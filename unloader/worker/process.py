@@ -25,7 +25,6 @@ from unloader.model import (
     AttemptFailure,
     Bundle,
     Preload,
-    Proof,
     Release,
     Snapshot,
     SourceSpec,
@@ -35,7 +34,6 @@ from unloader.model import (
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
-from unloader.storage.storage_lookup import check_seen
 from unloader.worker.masked_failures import failure_without_values, masks_any
 from unloader.worker.memory import peak_rss_bytes
 from unloader.worker.pump import GATE
@@ -73,7 +71,7 @@ def _reader_for(source: SourceSpec, snapshot: Snapshot | None) -> Reader:
 
 
 def work(
-    task: UnitTask | Bundle | Preload | Release | Proof, report: Callable[[object], None]
+    task: UnitTask | Bundle | Preload | Release, report: Callable[[object], None]
 ) -> UnitResult | dict[int, UnitResult] | AttemptFailure | None:
     """Do the parent's order: unload units, get ready for the first one, or end the session.
 
@@ -96,14 +94,6 @@ def work(
         return done
     if isinstance(task, Release):
         release()
-    elif isinstance(task, Proof):
-        # Open the session that units will use, and look at the run's places, from here.
-        try:
-            _reader_for(task.source, task.snapshot)
-            check_seen(task.places, task.run_id)
-        except Exception as error:
-            release()
-            return failure_of(error)
     else:
         # What cannot be loaded is an error of the unit that needs it.
         with suppress(Exception):
@@ -122,11 +112,7 @@ def work(
 
 
 def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
-    """Unload one unit into staged files; every error comes back as data.
-
-    A failed attempt leaves nothing in the staging directory. The connection is dropped in any
-    state: the next attempt begins with a new one.
-    """
+    """Unload one unit into staged files, and leave nothing there if it fails; errors are data."""
     global _accounted_cpu
     started = time.perf_counter()
     try:

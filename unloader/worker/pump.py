@@ -76,11 +76,7 @@ class Pump(Generic[T]):
         """The longest single one of these waits."""
 
     def run(self, consume: Callable[[T], None]) -> None:
-        """Consume every item; return when the last one is consumed.
-
-        Any error of the iterator or the consumer is raised unchanged. The fetch thread has ended by
-        then, and the iterator is closed.
-        """
+        """Consume every item; errors of both sides come through once the fetch thread has ended."""
         thread = threading.Thread(target=self._fetch, name="fetch", daemon=True)
         thread.start()
         try:

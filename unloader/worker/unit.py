@@ -59,11 +59,7 @@ _COUNTED_BYTES = 64 * 1024
 
 
 def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
-    """Copy the rows of a unit from its source into staged files.
-
-    Every error comes through, and leaves nothing in the staging directory. In the result the
-    seconds and the memory of the process are still 0.
-    """
+    """Copy the rows of a unit into staged files; an error leaves none of them."""
     progress = Progress(task.unit.id, report)
     with notified_of_waits(progress.waits_for_room):
         if task.extract.projection.route == "encoded":

@@ -28,10 +28,11 @@ from numa.model import Finished, Lost, Message, ProcessLimits, Ready
 from numa.topology import detect
 from unloader.engine.executor import ExecutorEvent, LocalExecutor
 from unloader.errors import failure_of, translate
-from unloader.model import AttemptFailure, Preload, SeatOptions
+from unloader.model import AttemptFailure, Preload, SeatOptions, Snapshot, SourceSpec
 from unloader.placement.evidence import WorkerEvidence
 from unloader.placement.seating import Seating, seat_workers
 from unloader.sources.registry import source_of
+from unloader.storage.storage_lookup import check_seen
 
 HOLD_SECONDS = 1.0
 """How long an agent without events waits before it answers with an empty list."""
@@ -89,11 +90,24 @@ def machine_id() -> str:
     return socket.gethostname()
 
 
-async def open_agent(opening: Opening) -> Seating | AttemptFailure:
-    """Open an agent and return its seats, which have the numbers of its places.
+async def prove_units(
+    source: SourceSpec, snapshot: Snapshot | None, run_id: str, places: Sequence[str]
+) -> AttemptFailure | None:
+    """Open a session as workers will, and look at the run's places; return why that fails."""
 
-    A failure says why this machine cannot seat its workers.
-    """
+    def look() -> None:
+        source_of(source.kind).open_reader(source, snapshot).close()
+        check_seen(places, run_id)
+
+    try:
+        await asyncio.to_thread(look)
+    except Exception as error:
+        return failure_of(error)
+    return None
+
+
+async def open_agent(opening: Opening) -> Seating | AttemptFailure:
+    """Open an agent; return its seats with the numbers of its places, or why it has none."""
     logging.getLogger("distributed.worker").addFilter(_is_news)
     try:
         agent = await asyncio.to_thread(Agent, opening)
@@ -105,10 +119,7 @@ async def open_agent(opening: Opening) -> Seating | AttemptFailure:
 
 
 async def step(name: str, orders: Sequence[Order]) -> tuple[list[Any], list[Report]] | None:
-    """Carry out orders one after the other; return their answers, and the new events.
-
-    Without orders it waits for an event. None means that the agent does not exist any more.
-    """
+    """Carry out orders; return their answers and new events, None if the agent has ended."""
     agent = _agents.get(name)
     if agent is None:
         return None

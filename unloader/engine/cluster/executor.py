@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.model import Lost, Message, Ready, Seat
+from numa.model import Lost, Message, Seat
 from unloader.engine.cluster.agent import (
     HOLD_SECONDS,
     Opening,
@@ -35,6 +35,7 @@ from unloader.engine.cluster.agent import (
     Report,
     close_agent,
     open_agent,
+    prove_units,
     step,
     wake,
 )
@@ -53,10 +54,9 @@ from unloader.errors import (
     UnloaderError,
     WorkerLost,
     error_class,
-    error_of,
 )
 from unloader.events import Notice
-from unloader.model import AttemptFailure, Proof
+from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
 if TYPE_CHECKING:
@@ -75,15 +75,14 @@ scheduler is asked whether the Dask worker has gone."""
 _RETURN_SECONDS = 60.0
 """How long a run waits for a Dask worker once the last one is lost: a nanny takes some seconds to
 start another one."""
+_PROOF_SECONDS = 120.0
+"""A busy machine, and a database that takes its time to open a session (guess)."""
 _STOP_SECONDS, _CLOSE_SECONDS = 10.0, 15.0
 _TICK_SECONDS = 0.1
 
 
 def in_time(call: Callable[[], T], seconds: float, stop: Stop) -> T:
-    """Return the result of a call, which is left to its own thread once that takes too long.
-
-    That is a `TimeoutError`; `Interrupted` is raised once `stop` returns True.
-    """
+    """Return the result of a call in another thread; raises `TimeoutError`, or `Interrupted`."""
     result: Future[T] = Future()
 
     def work() -> None:
@@ -111,10 +110,6 @@ class RemoteAgent:
         self.seats = frozenset(number for _, number in opening.places)
         """Numbers of its seats among the seats of the machine."""
         self.is_lost = False
-        self.proof: AttemptFailure | bool = False
-        """Whether it has shown that units can be read there, or why they cannot."""
-        self.prover: int | None = None
-        """The place whose process is at that."""
         self.free: set[int] = set()
         """Places whose process is up and idle."""
         # Used in the loop alone:
@@ -167,10 +162,8 @@ class DaskExecutor(Executor):
         self._number = 0
         self._evidence: dict[str, Evidence] = {}
         """The last look of each agent, by its host."""
-        self._proof: Proof | None = None
-        """What each agent has to show."""
-        self._asked: set[RemoteAgent] = set()
-        """Agents whose proof the run waits for; a later one is asked without that."""
+        self._proof: tuple[Any, ...] = ()
+        """The arguments of `prove_units`, which each Dask worker has to pass from then on."""
         self._alone_since: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -205,7 +198,6 @@ class DaskExecutor(Executor):
 
         async def open_all() -> None:
             each = ((known[address], share) for address, share in shares.items())
-            # One process of each agent will show that units can be read there.
             await _all(self._open(home, share, totals[home.machine], 1) for home, share in each)
             self._keep(self._look_for_more())
 
@@ -260,7 +252,9 @@ class DaskExecutor(Executor):
         try:
             asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
             home = await asyncio.wait_for(asked, _LATER_SECONDS)
-        except ConfigError as error:
+            if self._proof:
+                await self._prove(home)
+        except UnloaderError as error:
             self._refused.add(address)
             self._inbox.put((None, error.message))
             return
@@ -274,10 +268,34 @@ class DaskExecutor(Executor):
                 begin = sum(place < self._used for place, _ in share)
                 await self._open(home, share, total, begin)
 
+    def prove(self, *proof: object) -> None:
+        """Have each Dask worker show that it can read units; a failure names the machine."""
+        self._proof = proof
+        # A Dask worker in this process has nothing to show, and a second session of an embedded
+        # database in one process could release the locks of the first.
+        if self._client.cluster is None:
+            homes = [agent.home for agent in self._alive() if agent.places[0] < self._of]
+            self._sync(lambda: _all(map(self._prove, homes)))
+
+    async def _prove(self, home: Home) -> None:
+        call = self._client.run(prove_units, *self._proof, workers=[home.address])
+        try:
+            failure = (await asyncio.wait_for(call, _PROOF_SECONDS))[home.address]
+        except TimeoutError:
+            raise ConfigError(
+                f"{home.label} has opened no session within {_PROOF_SECONDS:g} s",
+                "see the log of the Dask worker there",
+            ) from None
+        except Exception:
+            return  # The Dask worker is lost, which is noted by `_converse`.
+        if failure is not None:
+            text = f"{home.label}: {failure.message}"
+            raise error_class(failure.error)(text, failure.hint)
+
     def _sync(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         call: Callable[[], T] = partial(self._client.sync, function)
         try:
-            return in_time(call, 2 * _ANSWER_SECONDS, self._stop)
+            return in_time(call, 2 * _PROOF_SECONDS, self._stop)
         except UnloaderError:
             raise
         # The library has no common class for errors of a connection.
@@ -310,8 +328,7 @@ class DaskExecutor(Executor):
                 self._post(agent, "start", agent.below(wanted))
 
     def places(self) -> Collection[int]:
-        proven = (agent.free for agent in self._alive() if agent.proof is True)
-        return {place for free in proven for place in free}
+        return {place for agent in self._alive() for place in agent.free}
 
     def send(self, place: int, task: object) -> None:
         agent = self._places[place].agent
@@ -327,13 +344,8 @@ class DaskExecutor(Executor):
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
         self._take_all(0.0 if self._events else timeout_seconds)
-        alive = self._alive()
-        for agent in alive if self._proof is not None else ():
-            if agent.proof is False and agent.prover is None and agent.free:
-                agent.prover = agent.free.pop()
-                self._post(agent, "send", agent.prover, self._proof)
         now = time.monotonic()
-        self._alone_since = None if alive else self._alone_since or now
+        self._alone_since = None if self._alive() else self._alone_since or now
         gone = self._client.status != "running"
         if self._alone_since is not None and (gone or now - self._alone_since >= _RETURN_SECONDS):
             what = "the scheduler does not answer" if gone else "no Dask worker has come back"
@@ -347,11 +359,7 @@ class DaskExecutor(Executor):
         return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
-        """Kill the processes of places, wherever they are.
-
-        A machine that cannot be reached in time is lost to the run. It ends its processes when its
-        lease is over, and their output does not count.
-        """
+        """Kill the processes of places; an unreachable machine does so when its lease is over."""
         stopped = []
         for agent in self._alive():
             mine = {place: reasons[place] for place in agent.places if place in reasons}
@@ -391,41 +399,6 @@ class DaskExecutor(Executor):
             pages_of_hosts={host: each.machine_pages for host, each in self._evidence.items()},
             not_measured=tuple(unseen),
         )
-
-    def prove(self, task: Proof, seconds: float) -> None:
-        """Have each Dask worker show by a task of one worker that it can read units.
-
-        All together have some seconds for that. The first failure is raised, and names the machine.
-        A Dask worker that joins later is asked too, and the run continues without it if it cannot.
-        """
-        until = time.monotonic() + seconds
-        used = self._used
-        if used < self._of:
-            # A run that begins with few workers may have all of them later.
-            self.use(self._of, self._of)
-        self._proof = task
-        waiting = {agent for agent in self._alive() if agent.places[0] < self._of}
-        self._asked = set(waiting)
-        kept: list[ExecutorEvent] = []
-        while waiting and (left := until - time.monotonic()) > 0:
-            for event in self.events(min(left, 0.2)):
-                if isinstance(event, NoPlaceLeft):
-                    raise error_of(event.failure)
-                kept.append(event)
-            waiting = {agent for agent in waiting if not (agent.is_lost or agent.proof)}
-        self._events[:0] = kept
-        if used < self._of:
-            self.use(used, self._of)
-        for agent in self._asked:
-            if isinstance(agent.proof, AttemptFailure):
-                text = f"{agent.home.label}: {agent.proof.message}"
-                raise error_class(agent.proof.error)(text, agent.proof.hint)
-        if waiting:
-            hosts = ", ".join(agent.home.label for agent in waiting)
-            raise ConfigError(
-                f"no worker was ready within {seconds:g} s on {hosts}",
-                "see the log of the Dask worker there",
-            )
 
     def close(self) -> None:
         """End all processes on all machines; one that is lost ends them when its lease is over."""
@@ -485,18 +458,6 @@ class DaskExecutor(Executor):
             agent.free.discard(place)
             if report.is_free and place < self._used:
                 agent.free.add(place)
-        if agent.prover == place and not isinstance(event, Message | Ready):
-            agent.prover = None
-            if not isinstance(event, Lost):
-                failure = failure_in(event)
-                agent.proof = failure or True
-                if failure is not None and agent not in self._asked:
-                    text = f"{agent.home.label}: {failure.message}; the run continues without it"
-                    self._events.note(text)
-                    self._drop(agent, "it cannot read work units")
-                return
-        elif agent.prover == place:
-            return
         if isinstance(event, Lost) and event.cause is None:
             failure = failure_in(event)
             assert failure is not None

@@ -36,11 +36,7 @@ class Home(Struct, frozen=True, kw_only=True):
 
 
 def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    """Share the places of a run out to Dask workers, over machines and then over their workers.
-
-    So a run with few workers uses all machines alike. Returns by address each place with the number
-    of its seat on its machine.
-    """
+    """Share places out over machines, then over their Dask workers; each has a seat there."""
     machines: dict[str, list[Home]] = defaultdict(list)
     for home in sorted(homes, key=lambda each: each.address):
         machines[home.machine].append(home)
@@ -78,10 +74,7 @@ def vacant_for(
 async def home_of(
     client: Client, address: str, threads: int, source_kind: str, seconds: float
 ) -> Home:
-    """Ask a Dask worker; only functions of the standard library until its version is known.
-
-    One that does not answer, or cannot do the work in the same way, is a `ConfigError`.
-    """
+    """Ask a Dask worker; a `ConfigError` if it does not fit. Its version is asked first."""
 
     async def ask(function: Callable[..., Any], *arguments: object) -> Any:
         call = client.run(function, *arguments, workers=[address])

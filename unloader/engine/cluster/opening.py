@@ -52,17 +52,7 @@ def open_cluster(
     limits: ProcessLimits,
     stop: Stop,
 ) -> Iterator[tuple[SeatPlan, DaskExecutor]]:
-    """Open an executor on the cluster of a request, with a seat for each worker it wants.
-
-    All processes are gone at the end of the context.
-
-    Raises:
-        ConfigError: Dask is missing, the two sides do not trust one another, the cluster has no
-            worker, or one does not fit.
-        ConnectFailed: The scheduler cannot be reached.
-        Interrupted: `stop` returned True.
-        UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
-    """
+    """Open an executor with a seat for each worker; all processes are gone at the end."""
     options = request.cluster
     assert options is not None
     assert options.address is not None
@@ -189,11 +179,7 @@ _SECONDS = 10.0
 
 
 def certificates_at(path: str) -> Mapping[str, str]:
-    """Return the files that a directory holds, or that a TOML file names: `Security`'s arguments.
-
-    A directory has ca.pem, cert.pem and key.pem. A file has `ca`, `cert` and `key`, with paths
-    relative to its directory.
-    """
+    """Return `Security`'s arguments from a directory, or from a TOML file with paths."""
     place = Path(path)
     advice = (
         "give a directory with ca.pem, cert.pem and key.pem, or a TOML file with lines such as: "
