@@ -31,7 +31,7 @@ import duckdb
 from partition_planner.model import RowRange, WorkUnit
 from unloader.model import BoundSeat, FinishedUnit, Stages
 from unloader.resolve.resolved import ResolvedTable
-from unloader.run.journal import line, staged_line
+from unloader.run.outputs import line, staged_line
 from writers.files.checksums import open_digest
 from writers.model import WrittenFile
 

@@ -23,10 +23,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numa.topology import detect
-from unloader.engine.climbing import RowCount
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
-from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, is_between
+from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, RowCount, is_between
 from unloader.errors import ConfigError, UnloaderError
 from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, FetchOrder, Release, Request

@@ -11,9 +11,13 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
+from msgspec import Struct, field
+from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from partition_planner.costs import shares
@@ -23,16 +27,10 @@ from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index
 from unloader.model import COMPARING, AttemptFailure, FinishedUnit, OutputTask
+from unloader.redaction import redact
 from unloader.request.name_templates import any_name, check_distinct
 from unloader.resolve.places import name_values, names_of
 from unloader.resolve.resolved import ResolvedTable
-from unloader.run.journal import (
-    Progress,
-    compacted,
-    line,
-    read_journal,
-    staged_line,
-)
 from unloader.secrets.keys import with_keys
 from unloader.storage.place_names import NULL_ROWS, absolute, pipe_template
 from unloader.storage.storage_lookup import storage_at
@@ -42,6 +40,79 @@ from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec, ParquetFormat, TextFormat
 from writers.objects.location import is_location
+
+
+# The journal of a run: what became of each attempt, a JSON object a line. `started` is written
+# before the attempt is handed out, `staged` once its files are complete and synced. The last line
+# of a unit holds its state. Lines that a power cut has torn or emptied do not count, nor do the
+# lines after them: the unit is read again.
+
+
+class _Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    event: Literal["started", "failed", "staged"]
+    unit: str
+    attempt: int
+    at: str
+    message: str = ""
+    finished: FinishedUnit | None = None
+
+
+_decoder = Decoder(_Line)
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """The progress of a run's units by its journal."""
+
+    finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    """By id, in the order in which they were done."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Number of the last attempt that was handed out, by the unit's id."""
+
+
+def line(
+    event: Literal["started", "failed", "staged"],
+    unit: str,
+    attempt: int,
+    message: str = "",
+    finished: FinishedUnit | None = None,
+) -> bytes:
+    at, message = datetime.now(UTC).isoformat(timespec="milliseconds"), redact(message)
+    found = _Line(
+        event=event, unit=unit, attempt=attempt, at=at, message=message, finished=finished
+    )
+    return encode(found) + b"\n"
+
+
+def staged_line(unit: FinishedUnit) -> bytes:
+    return line("staged", unit.unit, unit.attempt, finished=unit)
+
+
+def read_journal(data: bytes) -> Progress:
+    """Return the progress that a journal shows, as far as the journal was written."""
+    found = Progress()
+    *lines, _ = data.split(b"\n")
+    for each in lines:
+        try:
+            step = _decoder.decode(each)
+        except (ValueError, RecursionError):
+            break
+        if (step.event == "staged") != (step.finished is not None):
+            break
+        found.attempts[step.unit] = max(step.attempt, found.attempts.get(step.unit, 0))
+        if step.finished is not None:
+            found.finished[step.unit] = step.finished
+    return found
+
+
+def compacted(progress: Progress) -> bytes:
+    """Return a journal that contains no more than this progress."""
+    others = (
+        line("started", unit, attempt)
+        for unit, attempt in progress.attempts.items()
+        if unit not in progress.finished
+    )
+    return b"".join((*others, *map(staged_line, progress.finished.values())))
+
 
 Stop = Callable[[], bool]
 

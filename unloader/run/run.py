@@ -12,7 +12,6 @@ source's own at the same snapshot.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -149,7 +148,7 @@ def run(
     return manifests
 
 
-class _Run:
+class _Run(Units):
     def __init__(
         self,
         state: RunState,
@@ -157,7 +156,8 @@ class _Run:
         held: ExitStack,
         left: Mapping[TablePlaces, Left],
     ) -> None:
-        self.state, self.executor, self.held, self.left = state, executor, held, left
+        super().__init__(state, executor)
+        self.held, self.left = held, left
         self.load: LoadWatch | None = None
         self.finisher = Finisher(
             lambda tables, observe: check_tables(tables, state, observe),
@@ -171,6 +171,9 @@ class _Run:
         self.by_size: list[Table] = []
         """The smallest first; the largest tables that are over are removed."""
         self.counts = TableCounts(total=0)
+        self.places = 0
+        """How many units are worked on together, at most."""
+        self._evidence_until = 0.0
 
     def execute(self) -> Manifests:
         state, resolved = self.state, self.state.resolved
@@ -315,7 +318,7 @@ class _Run:
                 done_bytes += table.bytes_written
         state.live(UnitsKept(units=done, rows=done_rows, bytes=done_bytes, tables=tables.done))
 
-    def _report(self, table: Table) -> None:
+    def report(self, table: Table) -> None:
         """Report that one of several tables is published, has failed, or waits for the others."""
         if self.state.is_single:
             return
@@ -354,8 +357,8 @@ class _Run:
         state, executor = self.state, self.executor
         first = state.tables[0]
         request = first.run.request
-        places = max(1, min(len(first.run.seating.seats), len(orders)))
-        steering = state.steering = RunSteering(
+        self.places = places = max(1, min(len(first.run.seating.seats), len(orders)))
+        self.steering = state.steering = steering = RunSteering(
             request=request,
             most=places,
             live=state.live,
@@ -365,25 +368,7 @@ class _Run:
         )
         if request.concurrency is not None:
             steering.begin(request.concurrency)
-        until = 0.0
-
-        def done(table: Table) -> None:
-            nonlocal until
-            # Many come with one answer, and nothing has happened between them.
-            if time.monotonic() >= until:
-                state.evidence = executor.evidence()
-                until = time.monotonic() + _SAME_SECONDS
-            # A single table is counted when its workers have ended.
-            if not state.is_single:
-                self.finisher.take(table)
-
-        def collect() -> None:
-            if schedule.fresh <= _LAST_ORDERS * places:
-                # At the end of reading, tables that are published early need no wait.
-                self.finisher.soon.set()
-            self._collect()
-
-        schedule: Schedule[TableUnit] = Schedule(
+        self.schedule = schedule = Schedule(
             units=orders,
             retry=request.retry,
             in_order=first.outputs[0].in_order,
@@ -395,24 +380,14 @@ class _Run:
             parts=lambda unit: unit.parts,
             jitter=spread(state.resolved.run_id),
         )
-        units = Units(
-            state=state,
-            schedule=schedule,
-            executor=executor,
-            steered=steering,
-            left=Counter(
-                {each.number: len(each.units_left()) for each in state.tables if not each.is_over}
-            ),
-            on_done=done,
-            on_failed=self._report,
-            collect=collect,
-            room=room_watch(state.places, [table.run for table in state.tables], state.live),
-        )
-        engine = Engine(schedule=schedule, work=units, stall_seconds=request.retry.stall_seconds)
+        self.room = room_watch(state.places, [table.run for table in state.tables], state.live)
+        engine = Engine(schedule=schedule, work=self, stall_seconds=request.retry.stall_seconds)
         for table in state.tables:
-            if not table.is_over and not table.units_left():
-                # All was staged before the run was interrupted.
-                done(table)
+            if not table.is_over:
+                self.units_left[table.number] = len(table.units_left())
+                if not self.units_left[table.number]:
+                    # All was staged before the run was interrupted.
+                    self.done(table)
         wanted = places if steering.control is None else steering.control.places
         executor.use(min(wanted, places), places)
         if request.uses_cluster:
@@ -455,6 +430,15 @@ class _Run:
             # Each thread that computes checksums has a session, in place of a worker's.
             executor.close()
 
+    def done(self, table: Table) -> None:
+        # Many come with one answer, and nothing has happened between them.
+        if time.monotonic() >= self._evidence_until:
+            self.state.evidence = self.executor.evidence()
+            self._evidence_until = time.monotonic() + _SAME_SECONDS
+        # A single table is counted when its workers have ended.
+        if not self.state.is_single:
+            self.finisher.take(table)
+
     def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
         """Return the error of a run that ends with one of its tables; it names one of several."""
         tables = self.state.tables
@@ -479,15 +463,18 @@ class _Run:
             tables[number].release()
             yield tables[number], None
 
-    def _collect(self, timeout_seconds: float = 0.0) -> None:
+    def collect(self, timeout_seconds: float = 0.0) -> None:
         state = self.state
+        if self.schedule.fresh <= _LAST_ORDERS * self.places:
+            # At the end of reading, tables that are published early need no wait.
+            self.finisher.soon.set()
         for table, error in self.finisher.collect(timeout_seconds):
             if error is not None:
                 known = translate(error) if isinstance(error, Exception) else None
                 if known is None or state.is_single or isinstance(error, Interrupted):
                     raise error
                 table.failure = failure_of(known)
-            self._report(table)
+            self.report(table)
             if table.failure is not None and state.options.on_failure == "stop":
                 raise self._ended_by(table.failure)
 
@@ -498,7 +485,7 @@ class _Run:
             self.state.live(PhaseStarted(phase=phase))
         while self.finisher.pending:
             self.state.live(Tick())
-            self._collect(0.2)
+            self.collect(0.2)
 
     def _end(self) -> Manifests:
         """Write the manifest of several tables, or raise where some are not complete."""

@@ -20,7 +20,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -130,34 +129,40 @@ def _is_known(unit: WorkUnit) -> bool:
     return unit.bytes is not None or unit.rows is not None
 
 
-@dataclass(slots=True, kw_only=True)
 class Units(Work[TableUnit]):
-    state: RunState
-    schedule: Schedule[TableUnit]
-    executor: Executor
-    steered: RunSteering
-    left: Counter[int]
-    """Units that are not done, by the number of the table."""
-    on_done: Callable[[Table], None]
-    """Takes a table when its last unit is on record."""
-    on_failed: Callable[[Table], None]
-    """Takes a table when it has failed."""
-    collect: Callable[[], None]
-    """Takes up the tables that other threads have finished; called several times a second."""
-    room: RoomWatch | None = None
-    """Whether the disks have room; None does not look."""
-    _working: int = 0
-    """How many workers the source lets work, once it has refused one; 0 before."""
-    _began: dict[str, float] = field(default_factory=dict)
-    """When the attempts began that are finished and not on record yet, by unit.
+    """The work units of all tables; `unloader.run.run` has the tables that are done."""
 
-    The worker's own seconds say when: its process may have had to be started first, and it may have
-    begun before this process noted that it had been given the attempt. So no attempt begins before
-    the end of the one before it.
-    """
+    def __init__(self, state: RunState, executor: Executor) -> None:
+        self.state, self.executor = state, executor
+        self.schedule: Schedule[TableUnit]
+        self.steering: RunSteering
+        self.units_left = Counter[int]()
+        """Units that are not done, by the number of the table."""
+        self.room: RoomWatch | None = None
+        """Whether the disks have room; None does not look."""
+        self._working = 0
+        """How many workers the source lets work, once it has refused one; 0 before."""
+        self._driven: dict[int, Extract] = {}
+        """What the driver alone decodes, by the number of the table."""
+        self._began: dict[str, float] = {}
+        """When the attempts began that are finished and not on record yet, by unit.
 
-    _driven: dict[int, Extract] = field(default_factory=dict)
-    """What the driver alone decodes, by the number of the table."""
+        The worker's own seconds say when: its process may have had to be started first, and it may
+        have begun before this process noted that it had been given the attempt. So no attempt
+        begins before the end of the one before it.
+        """
+
+    def done(self, table: Table) -> None:
+        """Take a table when its last unit is on record."""
+        raise NotImplementedError
+
+    def report(self, table: Table) -> None:
+        """Take a table that is published, has failed, or waits for the others."""
+        raise NotImplementedError
+
+    def collect(self, timeout_seconds: float = 0.0) -> None:
+        """Take up the tables that other threads have finished; called several times a second."""
+        raise NotImplementedError
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         tasks: Bundle = {}
@@ -204,10 +209,10 @@ class Units(Work[TableUnit]):
         return self.room is None or self.room.has_room()
 
     def steer(self, executor: Executor, now: float) -> bool:
-        return self.steered.turn(self.schedule, executor, now)
+        return self.steering.turn(self.schedule, executor, now)
 
     def is_released(self, event: Finished | Raised | Lost) -> bool:
-        if not self.steered.is_released(event.worker):
+        if not self.steering.is_released(event.worker):
             return False
         self.schedule.vacated(event.worker)
         return True
@@ -247,7 +252,7 @@ class Units(Work[TableUnit]):
         table = self._table(attempt)
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
-        self.steered.count.reached(place, payload.rows)
+        self.steering.count.reached(place, payload.rows)
         table.observe(payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
@@ -270,7 +275,7 @@ class Units(Work[TableUnit]):
                 self._began[each.unit.id] = round(max(0.0, began), 4)
                 if found.refused and not self._driven:
                     self._give_up_native(each, found.refused)
-                self.steered.count.reached(place, found.rows, ends=True)
+                self.steering.count.reached(place, found.rows, ends=True)
                 self._table(each).observe(
                     UnitFinished(
                         worker=place,
@@ -318,9 +323,9 @@ class Units(Work[TableUnit]):
                     )
                 except (UnloaderError, OSError) as error:
                     self._spoiled(each, error)
-            self.left[table.number] -= 1
-            if not self.left[table.number] and table.failure is None:
-                self.on_done(table)
+            self.units_left[table.number] -= 1
+            if not self.units_left[table.number] and table.failure is None:
+                self.done(table)
         if again:
             self.schedule.put_back(again, attempt.attempt)
 
@@ -375,7 +380,7 @@ class Units(Work[TableUnit]):
     def _failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
         attempt = verdict.assignment
         table, unit = self._table(attempt), attempt.unit.unit.id
-        self.steered.count.reached(place, 0, ends=True)
+        self.steering.count.reached(place, 0, ends=True)
         table.failed(unit, attempt.attempt, failure.message)
         table.history.failed(place, unit, attempt.attempt, failure.message)
         table.observe(
@@ -401,7 +406,7 @@ class Units(Work[TableUnit]):
         """Record why a table has failed, and hand out none of its units any more."""
         if table.failure is None:
             table.failure = failure
-            self.on_failed(table)
+            self.report(table)
         self.schedule.drop(lambda unit: unit.table == table.number and not unit.others)
 
     def discard(self, attempt: Attempt[TableUnit]) -> None:

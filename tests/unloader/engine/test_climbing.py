@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from unloader.engine.climbing import (
+from unloader.engine.steering import (
     MOST_WINDOWS,
     Climber,
     Measurement,

@@ -7,7 +7,7 @@ import json
 from stages import stages
 
 from unloader.model import BoundSeat, FinishedUnit
-from unloader.run.journal import (
+from unloader.run.outputs import (
     Progress,
     compacted,
     line,

@@ -30,16 +30,19 @@ from msgspec.structs import replace
 from numa.model import Lost, Message, Seat
 from unloader.engine.cluster.agent import (
     HOLD_SECONDS,
+    Home,
     Opening,
     Order,
     Report,
     close_agent,
+    home_of,
     open_agent,
     prove_units,
+    shared,
     step,
+    vacant_for,
     wake,
 )
-from unloader.engine.cluster.homes import Home, home_of, shared, vacant_for
 from unloader.engine.executor import (
     EventQueue,
     Executor,

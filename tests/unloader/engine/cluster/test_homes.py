@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from unloader.engine.cluster.homes import Home, shared, vacant_for
+from unloader.engine.cluster.agent import Home, shared, vacant_for
 
 
 def home(address: str, machine: str, threads: int) -> Home:
