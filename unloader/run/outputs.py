@@ -41,7 +41,6 @@ from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec, ParquetFormat, TextFormat
 from writers.objects.location import is_location
 
-
 # The journal of a run: what became of each attempt, a JSON object a line. `started` is written
 # before the attempt is handed out, `staged` once its files are complete and synced. The last line
 # of a unit holds its state. Lines that a power cut has torn or emptied do not count, nor do the

@@ -63,14 +63,9 @@ def in_parallel(
 ) -> list[T]:
     """Return the results of jobs in their order; each job runs in a thread.
 
-    Args:
-        watch: Called several times a second in the calling thread with the number of jobs that
-            are done and the amount of work of all jobs so far. An exception ends all.
-        cancel: Ends the calls in which jobs wait whose results are not needed any more.
-
-    Raises:
-        BaseException: The error of the first job that failed, or of `watch`. No thread is left
-            then, unless an interrupt came while one was in a long call.
+    `watch` is called several times a second in the calling thread, with the jobs that are done and
+    the amount of all work so far; its error, or the first error of a job, ends all. Then `cancel`
+    ends the calls in which jobs wait. No thread is left, unless an interrupt came in a long call.
     """
     lock, over, amount = threading.Lock(), False, 0
 
@@ -249,20 +244,10 @@ def read_files(
 ) -> tuple[list[str], ContentSums | None]:
     """Read files again, and compare them with their records.
 
-    Args:
-        files: All of one run, or some.
-        spec: How they were written.
-        parallelism: Number of files that are read at a time.
-        fetched: Their values are compared with these; None compares sizes, checksums and records.
-        observe: Called with the progress, in this thread.
-        check: Called several times a second; an exception ends all.
-
-    Returns:
-        The differences, each with the file's name, in the order of the files. Then the checksums
-        of all files together; None where one could not be read, or values are not compared.
-
-    Raises:
-        FormatError: The library of the files' checksum is missing: nothing is known of them.
+    With `fetched` their values are compared, too. `check` is called several times a second.
+    Returns the differences in the order of the files. Then come the checksums of all files
+    together; None where one could not be read, or values are not compared. A `FormatError` says
+    that the library of their checksum is missing: nothing is known of them.
     """
     if fetched is not None and fetched.left_out:
         known = "; ".join(fetched.not_compared())

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from numa.topology import detect
@@ -38,7 +38,7 @@ from unloader.manifest.read import (
     read_manifest,
 )
 from unloader.model import EncryptionOptions, LakeTable, SourceSpec
-from unloader.nouns import are, counted
+from unloader.nouns import are, counted, listed
 from unloader.resolve.resolved import RecordedTable, recorded_left_out, recorded_tables
 from unloader.secrets.keys import with_identities, with_parquet_key
 from unloader.selection.listing import TRY_AGAIN
@@ -49,7 +49,6 @@ from unloader.verification.files import (
     NEW_RUN,
     TABLE,
     CheckedFile,
-    Fetched,
     differing,
     fetched_by,
     fetched_of,
@@ -59,7 +58,7 @@ from unloader.verification.files import (
 )
 from unloader.verification.source import OpenSources, SourceState, ask
 from writers.errors import FormatError
-from writers.model import ContentSums, Encryption, OutputSpec
+from writers.model import Encryption, OutputSpec
 from writers.registry import check
 
 
@@ -78,26 +77,6 @@ class RunInTable(Struct, frozen=True, kw_only=True):
     """Names of the run's files that are missing and that the table does not use."""
     differences: tuple[str, ...] = ()
     """Between the log and the manifest."""
-
-    def to_json(self) -> dict[str, Any] | None:
-        if self.log is None:
-            return None
-        return {
-            "rows": self.log.rows,
-            "changes": [
-                {
-                    "snapshot": change.snapshot or None,
-                    "operation": change.operation or None,
-                    "time": change.time or None,
-                    "keeps_rows": change.keeps_rows,
-                    "files": list(change.files),
-                    "removed_rows": change.removed_rows,
-                    "added_rows": change.added_rows,
-                }
-                for change in self.log.changes
-            ],
-            "missing_files": list(self.missing),
-        }
 
 
 def run_in_table(
@@ -180,6 +159,8 @@ Level = Literal["count", "full", "source"]
 
 _SHOWN = 5
 
+_LOADED = "where a loader may read them"
+
 _DEPTH = 4
 """Levels below a home at which other runs are looked for; `{schema}` and `{table}` make two."""
 
@@ -223,20 +204,10 @@ class _Table(Struct, kw_only=True):
 def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[str, Any]:
     """Check every file of a finished run, and the row counts where a source is given.
 
-    A run that was interrupted while it was published is completed first.
-
-    Each file is read as a whole: size, checksum, and the number of records, counted by another
-    reader than the code that wrote it. Records of encrypted files are counted only if the key is
-    given. A file that a lakehouse table has replaced since, as its log says, may be missing. The
-    source counts at the snapshot of the run where that still exists, otherwise in its current
-    state. The answer names the moment. Files and finished runs next to the run's files are
-    reported, and are a difference where `checks` are strict.
-
-    Raises:
-        VerifyMismatch: Something differs; the message names the first differences.
-        PartialUnload: The run has several tables, and some are not published yet.
-        OutputFailed: `destination` has no finished run, and none that can be finished.
-        SourceError: The source refused.
+    Each file is read as a whole, and its records are counted by another reader than the code that
+    wrote it; of encrypted files only with the key. The source counts at the snapshot of the run
+    where that still exists, otherwise as it is now. A run that was interrupted while it was
+    published is completed first; `PartialUnload` is for one with several tables that goes on.
     """
     if checks.level == "source" and checks.source is None:
         raise UsageError("--level source compares with a database", "give SOURCE after DEST")
@@ -253,7 +224,21 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
         raise _checked_unfinished(destination, tables, left_out, checks, observe)
     if is_missing:
         with suppress(OSError):
-            _explain_missing(destination)
+            if below := _finished_below(destination):
+                raise OutputFailed(
+                    f"{place} has no finished run: {MANIFEST} does not exist, but "
+                    f"{counted(len(below), 'finished run')} {are(len(below))} below it",
+                    f"verify each of them, such as: unloader verify {shlex.quote(below[0])}",
+                )
+            who = storage.who_was_here(place, counted=False)
+            if who is not None and who.run_id:
+                status = f"unloader status {shlex.quote(place)}"
+                raise OutputFailed(
+                    f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
+                    f"wait until the run ends; its progress: {status}"
+                    if who.is_running
+                    else f"to see whether it can be resumed: {status}",
+                )
     run = _parsed(manifest_data(destination), destination)
     if isinstance(run, Manifest):
         alone = _opened("", destination, run, checks)
@@ -269,7 +254,7 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
         found.update((each, "it is not a table of this run") for each in extra)
     elif extra:
         known = "finished runs that do not belong to this run are next to its tables"
-        observe(Notice(text=_extra_text(known, extra)))
+        observe(Notice(text=f"{known}, {_LOADED}: {listed(extra, _SHOWN)}"))
     if found or uncounted:
         raise _mismatch(destination, found, uncounted, len(run.tables))
     totals = run.totals
@@ -327,25 +312,6 @@ def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
         raise VerifyMismatch(error.message, error.hint) from error
 
 
-def _explain_missing(place: PlacePath) -> None:
-    """Raise what to do instead for a directory without a manifest, where that is known."""
-    if finished := _finished_below(place):
-        raise OutputFailed(
-            f"{place} has no finished run: {MANIFEST} does not exist, but "
-            f"{counted(len(finished), 'finished run')} {are(len(finished))} below it",
-            f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
-        )
-    who = storage_at(str(place)).who_was_here(str(place), counted=False)
-    if who is not None and who.run_id:
-        status = f"unloader status {shlex.quote(str(place))}"
-        raise OutputFailed(
-            f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
-            f"wait until the run ends; its progress: {status}"
-            if who.is_running
-            else f"to see whether it can be resumed: {status}",
-        )
-
-
 def _checked_unfinished(
     home: PlacePath,
     tables: Sequence[RecordedTable],
@@ -380,7 +346,6 @@ def _checked_unfinished(
     if differing or uncounted:
         raise _mismatch(home, differing, uncounted, of)
     named = [*missing, *(f"{name} (left out)" for name in left_out)]
-    more = [f"and {len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
     who = storage_at(str(home)).who_was_here(str(home), counted=False)
     hint = f"continue the run with: unloader resume {place}"
     if who is not None and who.is_running:
@@ -390,7 +355,7 @@ def _checked_unfinished(
     return PartialUnload(
         f"the run of {counted(of + len(left_out), 'table')} in {home} is not complete: "
         f"{len(answers)} {are(len(answers))} published with unchanged files; not published: "
-        f"{', '.join(named[:_SHOWN] + more)}",
+        f"{listed(named, _SHOWN)}",
         hint,
     )
 
@@ -404,11 +369,7 @@ def _checked_tables(
 ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
     """Return the answer for each whole table, and the error of each other table.
 
-    Last come the tables that the source cannot count and whose files are whole, with the reason.
-
-    Args:
-        home: The directory of all tables.
-        to: The `--to` of the run; "" is not compared with the settings of the tables.
+    Last come whole tables that the source cannot count. `to` is the `--to` of the run, if known.
     """
     found: dict[str, str] = {}
     uncounted: dict[str, str] = {}
@@ -534,18 +495,15 @@ def _ask_source(
 ) -> None:
     """Ask the source about all tables, in one state of it, before any file is read.
 
-    A snapshot that is held while files are read could be held for hours. The `state` or `refused`
-    of each table is filled in; `found` gets the errors of one of several tables.
-
-    Raises:
-        SourceError: It cannot be opened, or disconnected.
+    A snapshot that is held while files are read could be held for hours. Each table gets its
+    `state` or `refused`; `found` gets the errors of one of several tables.
     """
     if checks.source is None:
         return
     # Several tables are described together.
     keys = [] if len(tables) == 1 else [each.manifest.table for each in tables]
     named = {(each.schema or "", each.name) for each in keys if each}
-    with OpenSources(observe, named) as sources:
+    with closing(OpenSources(observe, named)) as sources:
         for table in tables:
             observe(PhaseStarted(phase="counting"))
             tell = _naming(table.name, observe) if table.name else observe
@@ -612,7 +570,18 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         differences.append(
             f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
         )
-    found = [*differences, *_source_differences(table, None if missing else read, fetched)]
+    found = list(differences)
+    left_out = manifest.verified.filtered_rows or 0
+    if state is not None and state.rows != manifest.totals.rows + left_out:
+        filtered = f" and {left_out:,} left out by a filter" if left_out else ""
+        found.append(
+            f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
+            f"counts {state.rows:,} ({state.when})"
+        )
+    elif state and content and read and fetched and not missing:
+        places = ("in the files", f"in the source ({state.when})")
+        unhashed = {**fetched.left_out, **content.left_out}
+        found += differing(read, content.parts[TABLE], content.columns, places, unhashed)
     found += in_table.differences if in_table else ()
     # The other files next to the run's files that a loader would read, in order. Loaders ignore
     # names that begin with `_` or `.`.
@@ -624,7 +593,8 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
                 path = directory / name
                 if path not in own and path.name[0] not in "_.":
                     extra.append(path.name if directory == place else str(path))
-    extra_text = _extra_text("files that do not belong to this run are next to its files", extra)
+    text = "files that do not belong to this run are next to its files"
+    extra_text = f"{text}, {_LOADED}: {listed(extra, _SHOWN)}"
     if extra and checks.strict:
         found.append(extra_text)
     elif extra:
@@ -644,7 +614,7 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         not_compared += content.not_compared()
     if missing and fetched is not None:
         not_compared.append(f"{', '.join(missing)}: missing, and not used by the table any more")
-    answer = {
+    answer: dict[str, Any] = {
         "destination": str(place),
         "run_id": manifest.run_id,
         "files": manifest.totals.files,
@@ -660,31 +630,18 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         "differences": [],
         "extra_files": extra,
     }
-    return answer | ({"table_log": in_table.to_json()} if in_table else {})
-
-
-def _source_differences(
-    table: _Table, read: ContentSums | None, fetched: Fetched | None
-) -> Iterator[str]:
-    manifest, state = table.manifest, table.state
-    if state is None:
-        return
-    left_out = manifest.verified.filtered_rows or 0
-    if state.rows != manifest.totals.rows + left_out:
-        filtered = f" and {left_out:,} left out by a filter" if left_out else ""
-        yield (
-            f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
-            f"counts {state.rows:,} ({state.when})"
-        )
-    elif state.content is not None and read is not None and fetched is not None:
-        known, places = state.content, ("in the files", f"in the source ({state.when})")
-        unhashed = {**fetched.left_out, **known.left_out}
-        yield from differing(read, known.parts[TABLE], known.columns, places, unhashed)
-
-
-def _extra_text(known: str, extra: list[str]) -> str:
-    more = f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
-    return f"{known}, where a loader may read them: {', '.join(extra[:_SHOWN])}{more}"
+    if in_table is not None:
+        log = None
+        if in_table.log is not None:
+            # What the log has forgotten is an empty text there.
+            changes = [
+                {name: None if value == "" else value for name, value in to_builtins(each).items()}
+                for each in in_table.log.changes
+            ]
+            missing_files = list(missing)
+            log = {"rows": in_table.log.rows, "changes": changes, "missing_files": missing_files}
+        answer["table_log"] = log
+    return answer
 
 
 def _mismatch(

@@ -65,7 +65,7 @@ class OpenedSource(Struct, frozen=True, kw_only=True):
 
 
 class OpenSources:
-    """A source as it was at snapshots, and as it is now: each opened once; a context manager."""
+    """A source as it was at snapshots, and as it is now: each opened once."""
 
     def __init__(self, observe: Observer, tables: Collection[TableKey] = ()) -> None:
         """Open nothing yet; `tables` are compared, and so described together."""
@@ -111,10 +111,7 @@ class OpenSources:
             self._told.add(text)
             self._observe(Notice(text=text))
 
-    def __enter__(self) -> OpenSources:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
         self._held.close()
 
 
@@ -136,16 +133,8 @@ def compare_units(
 ) -> tuple[str, ...]:
     """Compare the fetched values of each unit, by their checksums, with the values in the source.
 
-    Args:
-        catalog: Holds the snapshot.
-        check: Called several times a second; an exception ends all.
-
-    Returns:
-        The columns that the source cannot hash, each with why.
-
-    Raises:
-        VerifyMismatch: A value differs.
-        SourceError: The database refused, or the snapshot is gone.
+    The catalog holds the snapshot; `check` is called several times a second, and its error ends
+    all. Returns the columns that the source cannot hash, each with why.
     """
     left_out = catalog.unhashed(run.extract)
     columns = tuple(column.name for column in run.extract.projection.columns)
@@ -247,16 +236,8 @@ def ask(
 ) -> SourceState:
     """Return the source's current answer, at the run's snapshot where that still exists.
 
-    Args:
-        source: The source as it is named now.
-        sources: The source, opened where it has to be.
-        values: Ask for checksums of all values, too.
-        parallelism: Sessions that compute them.
-
-    Raises:
-        SourceError: The source refused.
-        UsageError: It cannot compute the requested checksums, or the manifest does not show which
-            rows the run read.
+    With `values` checksums of all values are computed in `parallelism` sessions. A `UsageError`
+    says that it cannot, or that the manifest does not show which rows the run read.
     """
     subset = manifest.subset
     if subset is not None and subset.units is not None and subset.selectors is None:
@@ -264,6 +245,13 @@ def ask(
             "the run took a sample of work units that are ranges of keys, and manifests do not "
             "contain values of a table",
             "verify the files alone, without SOURCE",
+        )
+    selectors = None if subset is None else subset.selectors
+    if any(isinstance(each, KeyRange) for each in selectors or ()):
+        # Their ends are SQL, which is not taken from a file.
+        raise VerifyMismatch(
+            "the manifest contains ranges of keys, but a run does not write ranges of keys into it",
+            "restore the manifest, or verify the files alone, without SOURCE",
         )
     if values and subset is not None and subset.limit_rows is not None:
         raise UsageError(
@@ -280,7 +268,7 @@ def ask(
         if values:
             check_able(catalog, source.kind)
         # Without its table, the state of the source says nothing.
-        extract, selectors = _extract(opened, source, manifest, values), _sampled(manifest)
+        extract = _extract(opened, source, manifest, values)
         same = snapshot.kind != "none" and snapshot.is_same(was)
         if not same:
             why = "the source has changed since the run"
@@ -353,18 +341,6 @@ def _content(
         parts={TABLE: total},
         left_out=catalog.unhashed(extract),
     )
-
-
-def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
-    """Return the extents that the units of a sample read; None if the run took no such sample."""
-    found = None if manifest.subset is None else manifest.subset.selectors
-    if any(isinstance(each, KeyRange) for each in found or ()):
-        # Their ends are SQL, which is not taken from a file.
-        raise VerifyMismatch(
-            "the manifest contains ranges of keys, but a run does not write ranges of keys into it",
-            "restore the manifest, or verify the files alone, without SOURCE",
-        )
-    return found
 
 
 def _extract(opened: OpenedSource, source: SourceSpec, manifest: Manifest, values: bool) -> Extract:
