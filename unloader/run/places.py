@@ -31,7 +31,7 @@ from unloader.run.table import History, RunState, Table
 from unloader.selection.listing import TableProblem, one_error
 from unloader.storage.place_names import KEPT, destination_kind, is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at, unreadable
-from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Claim
+from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Claim, Completed
 from writers.objects.location import is_location
 
 TablePlaces = tuple[str, ...]
@@ -52,12 +52,8 @@ _PUBLISHED = 320
 def take_home(state: RunState) -> Callable[[], None]:
     """Take the directory around several tables; return a function that records the work to do.
 
-    The tables of a dead run may be read again at a new snapshot. Then the record of the dead run
-    stays until the new run's record is written. So a kill between the two leaves a run that can be
-    resumed.
-
-    Raises:
-        OutputFailed: Another run has it, or it holds a finished run that is not to be replaced.
+    The tables of a dead run may be read again at a new snapshot. Its record stays until the new
+    run's record is written, so a kill between the two leaves a run that can be resumed.
     """
     resolved, place = state.resolved, state.home
     if state.is_single or is_dropped(place):
@@ -145,7 +141,7 @@ def take_tables(
     # Of a run that is resumed, `left_of_tables` has completed the publications.
     if not (state.is_single or resumed):
         every = [output.options for run in runs for output in run.outputs]
-        _complete(state.home, [place for each in every for place in each.destinations], state.live)
+        complete(state.home, [place for each in every for place in each.destinations], state.live)
     for run in runs:
         try:
             state.tables.append(_opened(state, run, following, held, left))
@@ -264,9 +260,28 @@ def left_of_tables(
 ) -> Mapping[TablePlaces, Left]:
     """Return the remains of each table, once interrupted publications are completed."""
     listed = tuple(runs)
-    _complete(home, [place for run in listed for place in run.directories], observe)
-    found = {places_of(run): _left_of(run) for run in listed}
+    complete(home, [place for run in listed for place in run.directories], observe)
+    found: dict[TablePlaces, Left] = {}
     for run in listed:
+        left: list[Manifest | bool | None] = []
+        for output in run.outputs:
+            place = output.options.destination
+            begun: Manifest | bool | None = None
+            if is_kept(output.options.destinations):
+                storage, begun = storage_at(place), False
+                try:
+                    if MANIFEST in storage.names(place):
+                        manifest = read_manifest(path_of(place))
+                        begun = manifest if manifest.run_id == run.run_id else begun
+                    if not begun:
+                        who = storage.who_was_here(place, counted=False)
+                        begun = who is not None and who.run_id == run.run_id
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    raise unreadable(place, error) from error
+            left.append(begun)
+        found[places_of(run)] = tuple(left)
         for place in run.directories if is_complete(found[places_of(run)]) else ():
             # Another run was to read all tables again, and died before it had a record.
             storage = storage_at(place)
@@ -276,31 +291,10 @@ def left_of_tables(
     return found
 
 
-def _left_of(run: ResolvedTable) -> Left:
-    found: list[Manifest | bool | None] = []
-    for output in run.outputs:
-        place, left = output.options.destination, False
-        if not is_kept(output.options.destinations):
-            found.append(None)
-            continue
-        storage = storage_at(place)
-        try:
-            if MANIFEST in storage.names(place):
-                manifest = read_manifest(path_of(place))
-                if manifest.run_id == run.run_id:
-                    found.append(manifest)
-                    continue
-            who = storage.who_was_here(place, counted=False)
-            left = who is not None and who.run_id == run.run_id
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise unreadable(place, error) from error
-        found.append(left)
-    return tuple(found)
-
-
-def _complete(home: str, places: Sequence[str], observe: Observer) -> None:
-    for each in storage_at(home).complete(*places):
-        for text in each.messages:
+def complete(home: str, places: Sequence[str], observe: Observer) -> Completed | None:
+    """Finish interrupted publications, as those runs are complete; return the last one."""
+    found = None
+    for found in storage_at(home).complete(*places):
+        for text in found.messages:
             observe(Notice(text=text))
+    return found

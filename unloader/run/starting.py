@@ -48,7 +48,7 @@ from unloader.resolve.resolved import (
 )
 from unloader.resolve.resuming import BrokenRun, find_broken_run, reopened, why_not_resumable
 from unloader.retention import Following, follow
-from unloader.run.places import is_complete, left_of_tables, places_of
+from unloader.run.places import complete, is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
 from unloader.secrets.keys import check_key
 from unloader.selection.choice import TablesRequest
@@ -216,7 +216,7 @@ def resume(
 ) -> Manifests:
     """Continue the run that has died at a destination; see `unloader.api.resume`."""
     _check_no_table_of_a_run(destination)
-    done = _completed(destination, observe)
+    done = complete(destination, (destination,), observe)
     broken = find_broken_run(destination) or _other_route(destination)
     if broken is None:
         return _finished(destination, done, observe)
@@ -257,10 +257,6 @@ def resume_or_start(
     return start(asked, planned, observe=observe, stop=stop)
 
 
-def _today() -> str:
-    return f"{datetime.now(UTC):%Y%m%d}"
-
-
 def _resumed(
     place: str,
     asked: TablesRequest,
@@ -271,7 +267,7 @@ def _resumed(
     to = asked.common.output.destination
     is_fixed = not has_fields(to if asked.is_single else home_template(asked.options.destination))
     try:
-        done = _completed(place, observe)
+        done = complete(place, (place,), observe)
         broken = find_broken_run(place) or (_other_route(place) if asked.is_single else None)
     except OutputFailed as error:
         if not is_fixed:
@@ -286,7 +282,9 @@ def _resumed(
     if not asked.is_single:
         is_of_job = broken.options.job == digest_of_tables_job(asked)
     else:
-        is_of_job = _is_the_job(broken.first, asked.common) and broken.is_at(asked.common, _today())
+        is_of_job = _is_the_job(broken.first, asked.common) and broken.is_at(
+            asked.common, f"{datetime.now(UTC):%Y%m%d}"
+        )
         if asked.common.selection.part is not None:
             is_of_job &= planned is not None and is_of_plan(broken.first, planned)
     if not is_of_job:
@@ -404,15 +402,6 @@ def _other_route(place: str) -> BrokenRun | None:
     return None
 
 
-def _completed(place: str, observe: Observer) -> Completed | None:
-    """Finish an interrupted publication, as that run is complete; return the run."""
-    found = None
-    for found in storage_at(place).complete(place):
-        for text in found.messages:
-            observe(Notice(text=text))
-    return found
-
-
 def _first_of(done: Completed | None) -> ResolvedTable | None:
     with suppress(OutputFailed):
         return first_of(done.record, done.place) if done is not None and done.record else None
@@ -484,14 +473,15 @@ def finished(asked: TablesRequest) -> Manifests | None:
             tables = home_manifest(path_of(home))
             if tables is not None and tables.job == job:
                 return tables
-            if tables is not None and _is_alone(template):
+            if tables is not None and not has_fields(template.replace("{date}", "")):
                 raise _of_another_job(home, tables.settings, asked.options.settings)
         return None
     found: list[Manifest] = []
     for each in asked.common.of_outputs():
-        job = digest_of_job(each)
-        same = []
-        for place in filter(_is_over, _places(each.output.destination, finished=True)):
+        job, to, same = digest_of_job(each), each.output.destination, []
+        # One run at most can be there on one day.
+        is_alone = lake_kind(to) is None and not has_fields(to.replace("{date}", ""))
+        for place in filter(_is_over, _places(to, finished=True)):
             manifest = None
             if is_finished(place) and not home_manifest(path_of(place)):
                 # One that is damaged is reported by the run that follows.
@@ -499,17 +489,12 @@ def finished(asked: TablesRequest) -> Manifests | None:
                     manifest = read_manifest(path_of(place))
             if manifest is not None and manifest.job == job:
                 same.append(manifest)
-            elif manifest is not None and _is_alone(each.output.destination):
+            elif manifest is not None and is_alone:
                 raise _of_another_job(place, manifest.settings, each.settings)
         if not same:
             return None
         found.append(same[0])
     return tuple(found) if len({each.run_id for each in found}) == 1 else None
-
-
-def _is_alone(destination: str) -> bool:
-    """Return whether one run at most can be in a destination on one day."""
-    return lake_kind(destination) is None and not has_fields(destination.replace("{date}", ""))
 
 
 _NOT_OF_JOB = frozenset(("keep", "latest-link", "overwrite", "to", "verify"))
@@ -533,7 +518,7 @@ def _places(destination: str, *, finished: bool) -> Sequence[str]:
     """Return the directory of a run, or those that it may be in today with its fields."""
     if not is_kept((destination,)):
         return ()
-    today = _today()
+    today = f"{datetime.now(UTC):%Y%m%d}"
     if lake_kind(destination) is not None:
         from unloader.lakehouse.lake_runs import homes, uncommitted
 
