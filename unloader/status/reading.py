@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -97,7 +97,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> RunStatus:
     """Return the status of a destination; `tables` are known ones by their real directories."""
     storage = storage_at(place)
-    try:
+    with _readable(place):
         # Looked at again and again while it runs: nothing that takes a look at each file.
         who = storage.who_was_here(place, counted=False)
         if who is not None and who.is_running:
@@ -109,6 +109,12 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
         if finished is None:
             storage.places_below(place, 0)  # It may not even be there.
         return _of_finished(place, finished)
+
+
+@contextmanager
+def _readable(place: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise OutputFailed(
             f"{place} does not exist",
@@ -124,22 +130,15 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
 
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
     """Return the status of all runs at a place and `depth` levels below it, by their places."""
-    storage = storage_at(place)
-    try:
-        places = storage.places_below(place, depth)
-    except FileNotFoundError:
-        raise OutputFailed(f"{place} does not exist", "give a directory") from None
-    except OSError as error:
-        raise OutputFailed(
-            f"cannot read {place}: {error.strerror or error}",
-            "check the path and its permissions",
-        ) from error
+    with _readable(place):
+        places = storage_at(place).places_below(place, depth)
 
-    def tables_of(place: str) -> dict[str, RecordedTable]:
+    known: dict[str, RecordedTable] = {}
+
+    def read_record(place: str) -> None:
         with suppress(OSError):
-            tables = recorded_tables(storage.record(place, RUN_RECORD), place)
-            return {real(each): table for table in tables for each in table.directories}
-        return {}
+            for table in recorded_tables(storage_at(place).record(place, RUN_RECORD), place):
+                known.update((real(each), table) for each in table.directories)
 
     def seen(place: str) -> RunStatus:
         try:
@@ -149,9 +148,7 @@ def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         # The record of thousands of tables is read once, and not for each of them.
-        known: dict[str, RecordedTable] = {}
-        for tables in threads.map(tables_of, places):
-            known.update(tables)
+        list(threads.map(read_record, places))
         found = list(threads.map(seen, places))
     # A run over several places is listed once, by the first place of its that was found. Of a run
     # over several tables that is the directory of all of them.
@@ -182,14 +179,13 @@ def _of_broken_run(
         found = replace(found, problem=why_not_resumable(found.home or place, record))
     tables = recorded_tables(record, place)
     if not tables:
-        parts = [storage.who_was_here(each) for each in who.places] if who.places[1:] else [who]
-        return replace(found, left=_staged(who.places or (place,), parts, {who.run_id}))
+        alone = None if who.places[1:] else who
+        return replace(found, left=_staged(storage, who.places or (place,), {who.run_id}, alone))
 
     def staged_of(table: RecordedTable) -> Leftover | None:
         if all(is_published(storage, home, table.run_id) for home in table.homes):
             return None
-        parts = [storage.who_was_here(place) for place in table.directories]
-        return _staged(table.directories, parts, {who.run_id, table.run_id})
+        return _staged(storage, table.directories, {who.run_id, table.run_id})
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         staged = [each for each in threads.map(staged_of, tables) if each is not None]
@@ -213,9 +209,10 @@ def _of_broken_run(
 
 
 def _staged(
-    places: Sequence[str], parts: Iterable[WhoWasHere | None], runs: Container[str]
+    storage: Storage, places: Sequence[str], runs: Container[str], known: WhoWasHere | None = None
 ) -> Leftover:
     """Return the staged part of all places of a run; each journal has all units of its place."""
+    parts = [known] if known is not None else map(storage.who_was_here, places)
     left = [each.left for each in parts if each is not None and each.run_id in runs]
     return Leftover(
         directory=left[0].directory if left else places[0],
