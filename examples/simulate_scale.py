@@ -220,9 +220,11 @@ class Counted(Work[WorkUnit]):
             self.twice.append(unit.id)
         self.done[unit.id] = number
 
-    def ends_run(self, attempt: Attempt[WorkUnit], reason: AttemptFailure) -> bool:
-        """Return False: units that are given up are reported."""
-        return False
+    def judge(
+        self, attempt: Attempt[WorkUnit], failure: AttemptFailure
+    ) -> tuple[AttemptFailure, bool]:
+        """Go on: units that are given up are reported."""
+        return failure, False
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], reason: AttemptFailure) -> None:
         """Count an attempt that was lost."""

@@ -67,13 +67,9 @@ class Work(Generic[U]):
         """Return the failure of an attempt that is stopped as it has passed a limit in seconds."""
         raise NotImplementedError
 
-    def verdict_on(self, attempt: Attempt[U], failure: AttemptFailure) -> AttemptFailure:
-        """Return the failure, or another one if a further attempt cannot succeed."""
-        return failure
-
-    def ends_run(self, attempt: Attempt[U], failure: AttemptFailure) -> bool:
-        """Return whether a failure that no retry can mend ends the run, and not its unit alone."""
-        return True
+    def judge(self, attempt: Attempt[U], failure: AttemptFailure) -> tuple[AttemptFailure, bool]:
+        """Return the failure, or one that is final; and whether a final one ends the run."""
+        return failure, True
 
     def failed(self, place: int, verdict: Verdict[U], failure: AttemptFailure) -> None:
         """Note that an attempt has failed, and what follows."""
@@ -169,9 +165,7 @@ class Engine(Struct, Generic[U]):
             self.schedule.vacated(place)
             return
         del self._sent[place]
-        if failure.retryable:
-            failure = self.work.verdict_on(attempt, failure)
-        ends = self.work.ends_run(attempt, failure)
+        failure, ends = self.work.judge(attempt, failure)
         cause: Cause = "failed"
         if isinstance(event, Lost):
             cause = "lost"

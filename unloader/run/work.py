@@ -339,36 +339,33 @@ class Units(Work[TableUnit]):
             retryable=True,
         )
 
-    def verdict_on(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> AttemptFailure:
-        """Return the failure, made final where the snapshot or the output is lost."""
+    def judge(
+        self, attempt: Attempt[TableUnit], failure: AttemptFailure
+    ) -> tuple[AttemptFailure, bool]:
+        """A failure is final where the snapshot or the output is lost."""
         table, lock = self._table(attempt), self.state.catalog_lock
+        ends = self.state.options.on_failure != "continue"
+        if not failure.retryable:
+            return failure, ends
+
+        def final(error: str, message: str, hint: str) -> AttemptFailure:
+            return replace(failure, error=error, message=message, hint=hint, retryable=False)
+
         # A thread that uses the catalog notices the loss, too.
         if is_a(failure, SourceError) and lock.acquire(blocking=False):
             try:
                 self.state.resolved.catalog.check_snapshot()
             except UnloaderError as error:
                 kind = SnapshotGone if isinstance(error, SnapshotGone) else SourceError
-                return replace(
-                    failure,
-                    error=kind.__name__,
-                    message="; ".join(dict.fromkeys((failure.message, error.message))),
-                    hint=error.hint,
-                    retryable=False,
-                )
+                message = "; ".join(dict.fromkeys((failure.message, error.message)))
+                return final(kind.__name__, message, error.hint), ends
             finally:
                 lock.release()
         if why := table.outputs[0].not_repeatable():
-            return replace(
-                failure,
-                error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
-                message=f"{failure.message}; {why}",
-                hint=table.next_step(resumable=self.state.is_resumable),
-                retryable=False,
-            )
-        return failure
-
-    def ends_run(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> bool:
-        return self.state.options.on_failure != "continue"
+            kind_name = OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error
+            step = table.next_step(resumable=self.state.is_resumable)
+            return final(kind_name, f"{failure.message}; {why}", step), ends
+        return failure, ends
 
     def failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
         """Report a failed attempt; if it was the last one of several tables, its table fails."""
@@ -398,7 +395,7 @@ class Units(Work[TableUnit]):
         """Drop a table with an unwritable journal, or raise the error if it ends the run."""
         known = translate(error)
         failure = failure_of(error)
-        if self.ends_run(attempt, failure) or not isinstance(known, UnloaderError):
+        if self.state.options.on_failure != "continue" or not isinstance(known, UnloaderError):
             raise error
         self.give_up(self._table(attempt), failure)
 

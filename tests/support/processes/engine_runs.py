@@ -74,9 +74,11 @@ class RecordedWork(Work[WorkUnit]):
         text = f"{attempt.unit.id} passed {seconds:g} s"
         return AttemptFailure(error=WorkerLost.__name__, message=text, hint="", retryable=True)
 
-    def verdict_on(self, attempt: Attempt[WorkUnit], failure: AttemptFailure) -> AttemptFailure:
+    def judge(
+        self, attempt: Attempt[WorkUnit], failure: AttemptFailure
+    ) -> tuple[AttemptFailure, bool]:
         """Let the test decide."""
-        return self.fatal(attempt, failure) or failure
+        return (failure.retryable and self.fatal(attempt, failure)) or failure, True
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], failure: AttemptFailure) -> None:
         """Keep the failure."""
