@@ -56,6 +56,7 @@ from unloader.redaction import redact
 from unloader.resolve.places import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
+from unloader.selection.listing import TableProblem, joined
 from unloader.sources.registry import cancelled_by
 from unloader.storage.directories.directory_publishing import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
@@ -225,35 +226,19 @@ def check_tables(tables: Sequence[Table], state: RunState, observe: Observer) ->
                     yield table, None
 
 
-MOST_NAMED = 20
-
-MOST_HINTS = 3
-"""Causes whose way out a message names."""
-
-
 def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
+    problems = []
+    why = [(table.name, _why(table.failure), table.failure) for table in failed]
+    for name, text, known in [*why, *((e.table, e.error.message, e.error) for e in state.problems)]:
+        error = PartialUnload(text)
+        error.hint = "" if known is None else known.hint
+        problems.append(TableProblem(table=name, error=error))
     of = len(state.tables) + len(state.problems)
-    named = [f"{table.name}: {_why(table.failure)}" for table in failed]
-    named += [f"{each.table}: {each.error.message}" for each in state.problems]
-    why = [(table.name, table.failure.hint) for table in failed if table.failure is not None]
-    why += [(each.table, each.error.hint) for each in state.problems]
-    hints: dict[str, list[str]] = {}
-    for name, hint in why:
-        hints.setdefault(hint.rstrip(". "), []).append(name)
-    advice = [
-        hint if len(hints) == 1 else f"{', '.join(names[:MOST_NAMED])}: {hint}"
-        for hint, names in list(hints.items())[:MOST_HINTS]
-    ]
-    if len(hints) > MOST_HINTS:
-        advice.append(f"and {len(hints) - MOST_HINTS} more causes, which are in the log")
-    if len(named) < of:
-        advice.append("the other tables are complete")
-    more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
-    return PartialUnload(
-        f"{len(named)} of {counted(of, 'table')} {are(len(named))} not complete: "
-        + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
-        "; ".join(advice) or PartialUnload.usual_hint,
-    )
+    head = f"{len(problems)} of {counted(of, 'table')} {are(len(problems))} not complete"
+    found = joined(problems, head, goes_on=False)
+    if len(problems) < of:
+        found.hint += "; the other tables are complete"
+    return found
 
 
 def abandon(state: RunState, error: UnloaderError | None) -> None:

@@ -257,16 +257,17 @@ def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True
         if unmatched
         else f"{tables} of {counted(of, 'table')} cannot be unloaded"
     )
-    return _joined(problems, head, goes_on=goes_on and tables < of and not unmatched)
+    return joined(problems, head, goes_on=goes_on and tables < of and not unmatched)
 
 
 def lost_error(problems: Sequence[TableProblem], of: int) -> UnloaderError:
     """Return one error for all tables that a resumed run cannot read as before."""
     head = f"{len(problems)} of {counted(of, 'table')} cannot be read as before"
-    return _joined(problems, head, goes_on=False)
+    return joined(problems, head, goes_on=False)
 
 
-def _joined(problems: Sequence[TableProblem], head: str, *, goes_on: bool) -> UnloaderError:
+def joined(problems: Sequence[TableProblem], head: str, *, goes_on: bool) -> UnloaderError:
+    """Return one error for problems, of their kind if they have one kind; each hint comes once."""
     kinds = {type(each.error) for each in problems}
     kind = kinds.pop() if len(kinds) == 1 else PlanFailed
     named = [each.sentence for each in problems[:SHOWN]]
