@@ -119,9 +119,6 @@ class RemoteAgent:
         self.orders: list[tuple[Order, Future[Any]]] = []
         self.is_called = self.is_woken = False
 
-    def below(self, number: int) -> int:
-        return sum(place < number for place in self.places)
-
 
 class _Place(Struct, kw_only=True):
     agent: RemoteAgent | None
@@ -139,11 +136,7 @@ class DaskExecutor(Executor):
     """Processes on seats of other machines. A place has one number in the whole cluster."""
 
     def __init__(self, client: Client, pattern: Opening, source_kind: str, stop: Stop) -> None:
-        """Open nothing yet; `close` ends the work of all agents for this run.
-
-        Agents are opened with the pattern, apart from what differs between them, and must be able
-        to read the kind of source. `stop` is asked several times a second meanwhile.
-        """
+        """Open nothing yet: agents are opened with the pattern, apart from what differs."""
         self.notices: tuple[str, ...] = ()
         """Notes on requested seats that machines do not have."""
         self._client, self._pattern, self._kind, self._stop = client, pattern, source_kind, stop
@@ -201,16 +194,14 @@ class DaskExecutor(Executor):
 
         async def open_all() -> None:
             each = ((known[address], share) for address, share in shares.items())
-            await _all(self._open(home, share, totals[home.machine], 1) for home, share in each)
+            await _all(self._open(home, share, totals[home.machine]) for home, share in each)
             self._keep(self._look_for_more())
 
         self._used = self._of = places
         self._sync(open_all)
         return tuple(self._places[place].seat for place in sorted(self._places))
 
-    async def _open(
-        self, home: Home, share: tuple[tuple[int, int], ...], total: int, begin: int
-    ) -> None:
+    async def _open(self, home: Home, share: tuple[tuple[int, int], ...], total: int) -> None:
         self._number += 1
         opening = replace(
             self._pattern,
@@ -230,7 +221,6 @@ class DaskExecutor(Executor):
                 known.agent, known.home, known.seat = agent, home, seat
             notices = (f"{home.host}: {text}" for text in answer.notices)
             self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
-        self._post(agent, "use", begin, len(share))
         self._keep(self._converse(agent))
 
     async def _look_for_more(self) -> None:
@@ -268,8 +258,7 @@ class DaskExecutor(Executor):
         if share:
             total = max([*taken, *(number for _, number in share)]) + 1
             with suppress(UnloaderError):
-                begin = sum(place < self._used for place, _ in share)
-                await self._open(home, share, total, begin)
+                await self._open(home, share, total)
 
     def prove(self, *proof: object) -> None:
         """Have each Dask worker show that it can read units; a failure names the machine."""
@@ -311,27 +300,18 @@ class DaskExecutor(Executor):
     # The engine's calls.
 
     def use(self, places: int, of: int) -> None:
+        """Use the first `places`; the processes of all are up, and take little while idle."""
         self._used, self._of = places, of
-        for agent in self._alive():
-            agent.free = {place for place in agent.free if place < places}
-            self._post(agent, "use", agent.below(places), agent.below(of))
 
     def start(self, places: int) -> None:
-        """Keep processes at the places below a number, and keep the processes that there are.
-
-        Others are used in place of vacant ones. A run that starts with few workers would wait for
-        the machines of these, if they are lost, while others have nothing to do.
-        """
+        """Use others in place of vacant ones, or a run with few workers would wait for machines."""
         held = sorted(place for agent in self._alive() for place in agent.places)
         held = [place for place in held if place < self._of]
-        wanted = max(places, held[:places][-1] + 1 if held else 0)
-        if wanted > self._used:
-            self._used = wanted
-            for agent in self._alive():
-                self._post(agent, "start", agent.below(wanted))
+        self._used = max(self._used, places, held[:places][-1] + 1 if held else 0)
 
     def places(self) -> Collection[int]:
-        return {place for agent in self._alive() for place in agent.free}
+        free = {place for agent in self._alive() for place in agent.free}
+        return {place for place in free if place < self._used}
 
     def send(self, place: int, task: object) -> None:
         agent = self._places[place].agent
@@ -459,7 +439,7 @@ class DaskExecutor(Executor):
             return  # Another agent has it now.
         if not isinstance(event, Message):
             agent.free.discard(place)
-            if report.is_free and place < self._used:
+            if report.is_free:
                 agent.free.add(place)
         if isinstance(event, Lost) and event.cause is None:
             failure = failure_in(event)
