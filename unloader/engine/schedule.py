@@ -8,8 +8,7 @@ Not every failure is the unit's own, and only what may be is counted against its
     failed      the attempt itself failed: counted
     connecting  no session could be opened: counted, and the place waits as long as the unit
     refused     the source takes no more sessions: not counted while other places have one
-    lost        the place's process ended: counted, unless it loses one unit after the other while
-                other places do not: then the place waits longer and longer
+    lost        the place's process ended: counted, and another place tries the unit next
 """
 
 from __future__ import annotations
@@ -156,56 +155,6 @@ class Capacity(Struct):
             self.limit, self._changed = limit, now
 
 
-_SUSPECT_LOSSES = 2
-"""Different units that a place loses in a row until it is thought to be at fault itself."""
-
-_MOST_FORGIVEN = 10
-"""From this number on every loss counts again: a run must end, also where a place is at fault."""
-
-
-class Reliability(Struct):
-    """What places have lost since they last finished a unit, and which of them had better wait.
-
-    A unit that ends each process it meets is lost at different places, one attempt each; a place
-    that ends each process, such as one whose memory is bad, loses different units. Only the second
-    kind is seen here, and only while another place, which has finished units, is better.
-    """
-
-    _lost: dict[int, dict[str, None]] = field(default_factory=dict)
-    """By place: the different units, in the order of their loss."""
-    _proven: set[int] = field(default_factory=set)
-    """Places that have finished a unit."""
-    _rests: dict[int, float] = field(default_factory=dict)
-    """By place: when it may work again."""
-
-    def may_work(self, place: int, now: float) -> bool:
-        return now >= self._rests.get(place, now)
-
-    def worked(self, place: int) -> None:
-        self._proven.add(place)
-        self._lost.pop(place, None)
-        self._rests.pop(place, None)
-
-    def rest(self, place: int, until: float) -> None:
-        self._rests[place] = until
-
-    def lost(self, place: int, unit: str, now: float, retry: RetryOptions) -> bool:
-        """Note a unit lost with its process; return whether the place is thought to be at fault."""
-        units = self._lost.setdefault(place, {})
-        units[unit] = None
-        is_suspect = _SUSPECT_LOSSES <= len(units) <= _MOST_FORGIVEN
-        others = self._proven - {place}
-        are_suspect = (len(self._lost.get(each, ())) >= _SUSPECT_LOSSES for each in others)
-        if not is_suspect or all(are_suspect):
-            return False
-        # A delay of 0 is for who wants no pause between attempts, not a loop of dying processes.
-        patient = RetryOptions(
-            delay_seconds=max(retry.delay_seconds, 1.0), delay_max_seconds=retry.delay_max_seconds
-        )
-        self.rest(place, now + delay_seconds(patient, len(units) - _SUSPECT_LOSSES + 1))
-        return True
-
-
 class Schedule(Struct, Generic[U]):
     """Hands out units in plan order (largest first); failed ones again after a delay."""
 
@@ -235,7 +184,8 @@ class Schedule(Struct, Generic[U]):
     """No attempt begins any more."""
     _connected: set[int] = field(default_factory=set)
     """Places that have finished a unit and kept their session."""
-    _places: Reliability = field(default_factory=Reliability)
+    _rests: dict[int, float] = field(default_factory=dict)
+    """By place that could open no session: when it may work again."""
     _rest_until: float = -math.inf
     """No place could open a session, so none tries before that time."""
 
@@ -253,7 +203,7 @@ class Schedule(Struct, Generic[U]):
 
     def take(self, place: int, now: float) -> Attempt[U] | None:
         """Return what an idle place does next, None if there is nothing now."""
-        if not self._places.may_work(place, now) or not self.gives(now):
+        if now < self._rests.get(place, now) or not self.gives(now):
             return None
         assignment = self._due(place, now)
         if assignment is None and self._has_fresh():
@@ -285,7 +235,7 @@ class Schedule(Struct, Generic[U]):
     def finished(self, place: int) -> Attempt[U]:
         """Record that the unit at a place is done; return the unit."""
         self._connected.add(place)
-        self._places.worked(place)
+        self._rests.pop(place, None)
         self.held.discard(place)
         return self._running.pop(place)
 
@@ -306,8 +256,6 @@ class Schedule(Struct, Generic[U]):
         if cause == "lost":
             # The unit comes back to the place that lost it only if there is nothing else to do.
             attempt = replace(attempt, lost_at=place)
-            unit = attempt.unit.id
-            is_counted = not (failure.retryable and self._places.lost(place, unit, now, self.retry))
         elif cause == "refused" and failure.retryable:
             # Places that have a session do the units.
             others = len(self._running.keys() | self._connected)
@@ -320,7 +268,7 @@ class Schedule(Struct, Generic[U]):
             # seconds would use up the attempts of one unit after the other.
             until = now + self._delay(attempt)
             if self._running or self._connected:
-                self._places.rest(place, until)
+                self._rests[place] = until
             else:
                 self._rest_until = until
         if parts := self.parts(attempt.unit):

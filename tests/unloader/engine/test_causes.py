@@ -174,24 +174,6 @@ def test_nobody_tries_while_nobody_can_connect(cause: Cause) -> None:
     assert begun(schedule, 4, 1.0)
 
 
-def test_a_place_that_loses_whatever_it_gets_costs_one_unit_one_attempt() -> None:
-    """After the first loss the place is at fault, not the units, while another one works."""
-    schedule = schedule_of(20, retries=0)
-    begun(schedule, 2, 0.0)
-    schedule.finished(0)
-    now, counted = 0.0, []
-    while not schedule.over:
-        for place in begun(schedule, 2, now):
-            if place == 0 and schedule.running(0):
-                schedule.finished(0)
-        if schedule.running(1):
-            counted.append(schedule.failed(1, LOST, now, "lost").counted)
-        now += 0.5
-    assert counted.count(True) == 1
-    assert len(counted) < 10, "it waits longer and longer"
-    assert len(schedule.given_up) == 1
-
-
 def test_a_unit_that_ends_each_process_uses_up_its_own_attempts_alone() -> None:
     """It is lost at several places, which do other units in between; only it is given up."""
     schedule = schedule_of(30, retries=3, delay=0.1)
