@@ -107,17 +107,13 @@ class LoadWatch:
         self._reader: LoadReader | None = open_reader()
         self._over = threading.Event()
         self._counts: list[int] = []
-        self._heard = time.monotonic()
+        self.heard = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="load", daemon=True)
         self._thread.start()
 
     def taken(self) -> list[int]:
         found, self._counts = self._counts, []
         return found
-
-    @property
-    def is_silent(self) -> bool:
-        return time.monotonic() - self._heard > _SILENT_SECONDS
 
     def close(self) -> None:
         self._over.set()
@@ -136,7 +132,7 @@ class LoadWatch:
                 self._drop()
                 wait = _AGAIN_SECONDS
             else:
-                self._heard = time.monotonic()
+                self.heard = time.monotonic()
                 self._counts = [*self._counts[-10:], count]
         self._drop()
 
@@ -253,7 +249,7 @@ class RunSteering(Struct, kw_only=True):
         )
 
     def begin(self, options: ConcurrencyOptions) -> Concurrency:
-        self._from_s, self._options = self.seconds(), options
+        self._from_s = self.seconds()
         first = _FEWEST
         if options.adaptive:
             # Few for this machine: the best number is to be found.
@@ -266,19 +262,15 @@ class RunSteering(Struct, kw_only=True):
             first=first,
             count=self.count,
         )
-        self._follow_options()
+        self._follow(options)
         return self.control
 
     def _take(self, wish: Wish, control: Concurrency) -> None:
+        names = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
         changes = {
-            name: getattr(wish, name) or None
-            for name in ("max_sessions", "max_cpu", "slow_between")
-            if getattr(wish, name) is not None
+            name: getattr(wish, name) or None for name in names if getattr(wish, name) is not None
         }
-        if wish.slow_parallelism is not None:
-            changes["slow_parallelism"] = wish.slow_parallelism
-        self._options = replace(self._options, **changes)
-        self._follow_options()
+        self._follow(replace(self._options, **changes))
         now = time.monotonic()
         if wish.parallelism is not None:
             named = {"adaptive": None, "auto": self.most}
@@ -315,8 +307,8 @@ class RunSteering(Struct, kw_only=True):
             return str(error)
         return ""
 
-    def _follow_options(self) -> None:
-        known = self._options
+    def _follow(self, known: ConcurrencyOptions) -> None:
+        self._options = known
         if known.max_cpu is None:
             self._cpu = None
         elif self._cpu is None:
@@ -336,7 +328,7 @@ class RunSteering(Struct, kw_only=True):
         if self._load_limit is not None and self.load is not None:
             for count in self.load.taken():
                 self._load_limit.take(count)
-            if self.load.is_silent:
+            if time.monotonic() - self.load.heard > _SILENT_SECONDS:
                 self._load_limit.unknown()
             found["max-db-load"] = self._load_limit.held
         known = self._options

@@ -177,24 +177,20 @@ class DaskExecutor(Executor):
             )
             return await _all(asked)
 
-        homes = tuple(self._sync(ask_all))
-        if not homes:
-            raise ConfigError(
-                "the cluster has no Dask worker", "start some with: dask worker ADDRESS"
-            )
-        return homes
+        if homes := tuple(self._sync(ask_all)):
+            return homes
+        raise ConfigError("the cluster has no Dask worker", "start some with: dask worker ADDRESS")
 
     def open(self, places: int, homes: Iterable[Home]) -> tuple[Seat, ...]:
         """Open an agent on each Dask worker that has a share of the places; return their seats."""
         known = {home.address: home for home in homes}
-        shares = shared(tuple(known.values()), places)
+        shares = [(known[at], share) for at, share in shared([*known.values()], places).items()]
         totals: Counter[str] = Counter()
-        for address, share in shares.items():
-            totals[known[address].machine] += len(share)
+        for home, share in shares:
+            totals[home.machine] += len(share)
 
         async def open_all() -> None:
-            each = ((known[address], share) for address, share in shares.items())
-            await _all(self._open(home, share, totals[home.machine]) for home, share in each)
+            await _all(self._open(home, share, totals[home.machine]) for home, share in shares)
             self._keep(self._look_for_more())
 
         self._used = self._of = places
@@ -235,13 +231,13 @@ class DaskExecutor(Executor):
 
     async def _try_to_open(self, address: str, threads: int) -> None:
         def vacant() -> dict[int, str]:
-            # Each vacant place with the machine that it was on.
-            places = self._places.items()
-            return {at: p.home.machine for at, p in places if p.agent is None and at < self._of}
+            """Return each vacant place with the machine that it was on."""
+            with self._lock:
+                places = self._places.items()
+                return {at: p.home.machine for at, p in places if p.agent is None and at < self._of}
 
-        with self._lock:
-            if not vacant():
-                return
+        if not vacant():
+            return
         try:
             asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
             home = await asyncio.wait_for(asked, _LATER_SECONDS)
@@ -253,9 +249,8 @@ class DaskExecutor(Executor):
             return
         with self._lock:
             here = [each for each in self._agents.values() if each.home.machine == home.machine]
-            taken = {number for each in here for number in each.seats}
-            share = vacant_for(home, vacant(), taken)
-        if share:
+        taken = {number for each in here for number in each.seats}
+        if share := vacant_for(home, vacant(), taken):
             total = max([*taken, *(number for _, number in share)]) + 1
             with suppress(UnloaderError):
                 await self._open(home, share, total)
