@@ -424,10 +424,8 @@ class FileOutput(RunOutput):
         if not self.run.output.options.direct_io:
             return
         for place, staging in zip(self._storage.places, self._stagings(), strict=True):
-            if is_location(staging):
-                why: str | None = "it is in an object store"
-            else:
-                why = why_not_direct(Path(staging))
+            stored = "it is in an object store" if is_location(staging) else None
+            why = stored or why_not_direct(Path(staging))
             if why is not None:
                 text = f"{place}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))
@@ -490,8 +488,7 @@ class FileOutput(RunOutput):
         directory = self._stripes[unit.unit]
         files = tuple(replace(file, directory=directory) for file in unit.files)
         unit = replace(unit, files=files)
-        if self._synced_from:
-            self._sync_later(unit)
+        self._sync_later(unit)
         self._storage.append(staged_line(unit))
         return self._fill(unit)
 
@@ -529,9 +526,6 @@ class FileOutput(RunOutput):
             some_of,
         )
 
-        def part_of(unit: FinishedUnit) -> str:
-            return TABLE if self._one else f"unit {unit.unit}"
-
         def compare(
             units: Sequence[FinishedUnit], fetched: Fetched | None, *, header: bool = True
         ) -> None:
@@ -540,7 +534,7 @@ class FileOutput(RunOutput):
                     path=self._storage.staged_file(self._stripes[unit.unit], file.path),
                     written=file,
                     header=header,
-                    part=part_of(unit),
+                    part=TABLE if self._one else f"unit {unit.unit}",
                 )
                 for unit in units
                 for file in unit.files
@@ -562,7 +556,8 @@ class FileOutput(RunOutput):
         contents: dict[str, list[ContentSums]] = {}
         for unit in units:
             if unit.content is not None:
-                contents.setdefault(part_of(unit), []).append(unit.content)
+                part = TABLE if self._one else f"unit {unit.unit}"
+                contents.setdefault(part, []).append(unit.content)
         fetched = fetched_of(
             self.written.schema,
             tuple(column.name for column in self.written.columns),

@@ -274,20 +274,23 @@ class Table(Struct, kw_only=True):
         try:
             return do()
         except Exception as error:
-            self._drop_for(output, error)
+            self._drop(output, error)
         return None
 
-    def _drop_for(self, output: RunOutput, error: Exception) -> None:
-        """Continue without an output if that is asked for; otherwise raise its error."""
-        drops = len(self.outputs) > 1 and self.run.request.on_route_failure == "drop"
-        if not drops or not isinstance(translate(error), (OutputFailed, VerifyMismatch)):
-            raise error
-        self._drop(output, failure_of(error))
+    def _drop(self, output: RunOutput, error: Exception | AttemptFailure) -> None:
+        """Continue without an output; raise its error if it is the last one, or not to be dropped.
 
-    def _drop(self, output: RunOutput, failure: AttemptFailure) -> None:
-        """Continue without an output, or raise its failure if it is the last one."""
+        A worker reports only the failures of outputs that are dropped.
+        """
         if output.failure is not None:
             return
+        if isinstance(error, AttemptFailure):
+            failure = error
+        else:
+            drops = len(self.outputs) > 1 and self.run.request.on_route_failure == "drop"
+            if not drops or not isinstance(translate(error), (OutputFailed, VerifyMismatch)):
+                raise error
+            failure = failure_of(error)
         output.failure = failure
         if not self._open():
             raise error_of(failure)
@@ -444,7 +447,7 @@ class Table(Struct, kw_only=True):
                 try:
                     output.manifest = yield from output.publishing(units, make, stop, then)
                 except Exception as error:
-                    self._drop_for(output, error)
+                    self._drop(output, error)
             elif output.manifest is not None:
                 then(output.manifest)  # The process that published it may have died just there.
             # A route that an earlier process published is reported, too: it is a part of this run.

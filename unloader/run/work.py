@@ -415,8 +415,7 @@ class Units(Work[TableUnit]):
 
 
 def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
-    parts = attempt.unit.parts
-    return tuple(replace(attempt, unit=each) for each in parts) if parts else (attempt,)
+    return tuple(replace(attempt, unit=each) for each in attempt.unit.parts) or (attempt,)
 
 
 def _results(result: object) -> Mapping[int, UnitResult]:
@@ -451,8 +450,7 @@ class RoomWatch(Struct, kw_only=True):
         self._heard, self._heard_of = self.clock(), what
 
     def has_room(self) -> bool:
-        now = self.clock()
-        if now - self._looked >= _LOOK_SECONDS:
+        if (now := self.clock()) - self._looked >= _LOOK_SECONDS:
             self._looked = now
             self._look(now)
         return self._since is None
