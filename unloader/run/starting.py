@@ -20,7 +20,7 @@ from numa.model import ProcessLimits
 from unloader.engine.executor import Executor, LocalExecutor
 from unloader.errors import OutputFailed, SnapshotGone, UsageError
 from unloader.events import Notice, Observer, SettingUsed
-from unloader.lakehouse.lake_formats import absolute_name, lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest
 from unloader.manifest.read import home_manifest, read_manifest
 from unloader.model import (
@@ -32,7 +32,7 @@ from unloader.model import (
     Setting,
 )
 from unloader.placement.seating import SeatPlan, seat_request
-from unloader.redaction import holds_sql_password, redact
+from unloader.redaction import holds_sql_password
 from unloader.request.name_templates import existing, has_fields, home_template
 from unloader.resolve.places import home_above, is_finished
 from unloader.resolve.planning import digest_of_job, digest_of_tables_job, is_of_plan
@@ -377,14 +377,8 @@ def _is_finished_job(
         if same and wanted is not None and wanted.is_same(manifest.snapshot):
             return True
     # A run for a table of a lakehouse that is perhaps not part of the table yet.
-    return (
-        lake_kind(to) is not None
-        and manifest.lake_table is not None
-        and manifest.lake_table.name == absolute_name(to)
-        and manifest.source.location == redact(request.source.location)
-        and [(each.name, each.value) for each in manifest.settings]
-        == [(each.name, each.value) for each in request.settings]
-    )
+    is_lake = lake_kind(to) is not None and manifest.lake_table is not None
+    return is_lake and manifest.job == digest_of_job(request)
 
 
 def _other_route(place: str) -> BrokenRun | None:

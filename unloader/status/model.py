@@ -132,18 +132,11 @@ class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1)
         return all(getattr(self, name) is None for name in names)
 
 
-_STATUS, _WISH = Decoder(LiveStatus), Decoder(Wish)
+_STATUS = Decoder(LiveStatus)
 
 
 def parse_status(data: bytes) -> LiveStatus | None:
     """Return the record in these bytes; None for other bytes or another version."""
     with suppress(ValueError, RecursionError):
         return _STATUS.decode(data)
-    return None
-
-
-def parse_wish(data: bytes) -> Wish | None:
-    """Return the wish in these bytes; None for other bytes or another version."""
-    with suppress(ValueError, RecursionError):
-        return _WISH.decode(data)
     return None

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct, field
-from msgspec.json import encode
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from numa.model import Seat
@@ -48,7 +48,6 @@ from unloader.status.model import (
     UnitCounts,
     Wish,
     WorkerStatus,
-    parse_wish,
 )
 from unloader.storage.storage_protocol import RunStorage, boot_id
 
@@ -367,11 +366,11 @@ class LiveRun:
             found = next((each.change.encode() for each in requests if each.change), b"")
             if found != self._wish_read:
                 self._wish_read = found
-                wish = parse_wish(found)
-                if wish is not None:
-                    self.wishes.append(wish)
-                elif found:
-                    self._notices.append("the request to change the run cannot be read")
+                try:
+                    self.wishes.append(decode(found, type=Wish))
+                except (ValueError, RecursionError):
+                    if found:
+                        self._notices.append("the request to change the run cannot be read")
             self._show()
 
     def _show(self, error: BaseException | None = None) -> None:
@@ -437,8 +436,7 @@ class LiveRun:
 
 def _worker(tally: Tally, seat: Seat, now: float) -> WorkerStatus:
     idle = WorkerStatus(worker=seat.worker, node=seat.node, cpus=seat.cpus)
-    running = tally.running.get(seat.worker)
-    if running is not None:
+    if running := tally.running.get(seat.worker):
         return replace(
             idle,
             unit=running.unit,
@@ -450,10 +448,9 @@ def _worker(tally: Tally, seat: Seat, now: float) -> WorkerStatus:
             waits_for=running.waits_for,
             waits_detail=_shown(running.waiting_for),
         )
-    retry_at = min(tally.retry_at.values(), default=None)
-    if retry_at is None:
+    if not tally.retry_at:
         return idle
-    wait = round(max(0.0, retry_at - now), 1)
+    wait = round(max(0.0, min(tally.retry_at.values()) - now), 1)
     return replace(idle, waits_for="retry", retry_in_seconds=wait)
 
 
