@@ -118,8 +118,7 @@ async def open_agent(opening: Opening) -> Seating | AttemptFailure:
     """Open an agent; return its seats with the numbers of its places, or why it has none."""
     logging.getLogger("distributed.worker").addFilter(_is_news)
     try:
-        agent, count = await asyncio.to_thread(Agent, opening), len(opening.places)
-        await asyncio.wrap_future(agent.thread.submit(agent.executor.use, count, count))
+        agent = await asyncio.to_thread(Agent, opening)
     except Exception as error:
         return failure_of(error)
     _agents[opening.agent] = agent

@@ -119,6 +119,9 @@ class RemoteAgent:
         self.orders: list[tuple[Order, Future[Any]]] = []
         self.is_called = self.is_woken = False
 
+    def below(self, number: int) -> int:
+        return sum(place < number for place in self.places)
+
 
 class _Place(Struct, kw_only=True):
     agent: RemoteAgent | None
@@ -136,7 +139,11 @@ class DaskExecutor(Executor):
     """Processes on seats of other machines. A place has one number in the whole cluster."""
 
     def __init__(self, client: Client, pattern: Opening, source_kind: str, stop: Stop) -> None:
-        """Open nothing yet: agents are opened with the pattern, apart from what differs."""
+        """Open nothing yet; `close` ends the work of all agents for this run.
+
+        Agents are opened with the pattern, apart from what differs between them, and must be able
+        to read the kind of source. `stop` is asked several times a second meanwhile.
+        """
         self.notices: tuple[str, ...] = ()
         """Notes on requested seats that machines do not have."""
         self._client, self._pattern, self._kind, self._stop = client, pattern, source_kind, stop
@@ -190,14 +197,16 @@ class DaskExecutor(Executor):
             totals[home.machine] += len(share)
 
         async def open_all() -> None:
-            await _all(self._open(home, share, totals[home.machine]) for home, share in shares)
+            await _all(self._open(home, share, totals[home.machine], 1) for home, share in shares)
             self._keep(self._look_for_more())
 
         self._used = self._of = places
         self._sync(open_all)
         return tuple(self._places[place].seat for place in sorted(self._places))
 
-    async def _open(self, home: Home, share: tuple[tuple[int, int], ...], total: int) -> None:
+    async def _open(
+        self, home: Home, share: tuple[tuple[int, int], ...], total: int, begin: int
+    ) -> None:
         self._number += 1
         opening = replace(
             self._pattern,
@@ -217,6 +226,7 @@ class DaskExecutor(Executor):
                 known.agent, known.home, known.seat = agent, home, seat
             notices = (f"{home.host}: {text}" for text in answer.notices)
             self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
+        self._post(agent, "use", begin, len(share))
         self._keep(self._converse(agent))
 
     async def _look_for_more(self) -> None:
@@ -253,7 +263,8 @@ class DaskExecutor(Executor):
         if share := vacant_for(home, vacant(), taken):
             total = max([*taken, *(number for _, number in share)]) + 1
             with suppress(UnloaderError):
-                await self._open(home, share, total)
+                begin = sum(place < self._used for place, _ in share)
+                await self._open(home, share, total, begin)
 
     def prove(self, *proof: object) -> None:
         """Have each Dask worker show that it can read units; a failure names the machine."""
@@ -295,18 +306,27 @@ class DaskExecutor(Executor):
     # The engine's calls.
 
     def use(self, places: int, of: int) -> None:
-        """Use the first `places`; the processes of all are up, and take little while idle."""
         self._used, self._of = places, of
+        for agent in self._alive():
+            agent.free = {place for place in agent.free if place < places}
+            self._post(agent, "use", agent.below(places), agent.below(of))
 
     def start(self, places: int) -> None:
-        """Use others in place of vacant ones, or a run with few workers would wait for machines."""
+        """Keep processes at the places below a number, and keep the processes that there are.
+
+        Others are used in place of vacant ones. A run that starts with few workers would wait for
+        the machines of these, if they are lost, while others have nothing to do.
+        """
         held = sorted(place for agent in self._alive() for place in agent.places)
         held = [place for place in held if place < self._of]
-        self._used = max(self._used, places, held[:places][-1] + 1 if held else 0)
+        wanted = max(places, held[:places][-1] + 1 if held else 0)
+        if wanted > self._used:
+            self._used = wanted
+            for agent in self._alive():
+                self._post(agent, "start", agent.below(wanted))
 
     def places(self) -> Collection[int]:
-        free = {place for agent in self._alive() for place in agent.free}
-        return {place for place in free if place < self._used}
+        return {place for agent in self._alive() for place in agent.free}
 
     def send(self, place: int, task: object) -> None:
         agent = self._places[place].agent
@@ -434,7 +454,7 @@ class DaskExecutor(Executor):
             return  # Another agent has it now.
         if not isinstance(event, Message):
             agent.free.discard(place)
-            if report.is_free:
+            if report.is_free and place < self._used:
                 agent.free.add(place)
         if isinstance(event, Lost) and event.cause is None:
             failure = failure_in(event)
