@@ -156,13 +156,7 @@ class RunOutput:
     """An earlier process of the run may have staged some units there."""
 
     def __init__(self, run: ResolvedTable, number: int = 0, route: str = "") -> None:
-        """Take nothing yet.
-
-        Args:
-            run: The table, as if this output were the only one.
-            number: Among the outputs of the table, from 0.
-            route: Its name, if the table has several outputs.
-        """
+        """Take a table with this output alone, its number of the table's, and its name if any."""
         self.run, self.number, self.route = run, number, route
         self.destination = run.output.options.destination
         """Where its manifest goes."""

@@ -21,7 +21,6 @@ from unloader.errors import ConfigError, OutputFailed, UnloaderError
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import is_published, read_index, read_manifest
-from unloader.model import TablesOptions
 from unloader.nouns import counted
 from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, first_of, of_output, record_of, recorded_tables
@@ -117,17 +116,6 @@ def _keep_record(state: RunState, abandoned: Iterable[tuple[str, str]]) -> None:
                 storage.clear((place,), dry_run=False)
                 if not is_location(place):
                     os.rmdir(place)
-
-
-def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
-    """Return the options with the broken runs that the run replaces; none in another directory."""
-    if not options.replaces or options.home or is_dropped(home):
-        return options
-    with suppress(OSError, OutputFailed):
-        record = storage_at(home).record(home, RUN_RECORD)
-        if first_of(record, home).run_id in options.replaces:
-            return options
-    return replace(options, replaces=())
 
 
 def take_tables(

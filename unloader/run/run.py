@@ -49,9 +49,9 @@ from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
 from unloader.model import AttemptFailure, Request, TableCounts
 from unloader.nouns import counted
-from unloader.resolve.places import home_of
+from unloader.resolve.places import home_of, is_dropped
 from unloader.resolve.resolution import OpenRun
-from unloader.resolve.resolved import missing_libraries, output_notices
+from unloader.resolve.resolved import first_of, missing_libraries, output_notices
 from unloader.retention import Following
 from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import (
@@ -64,12 +64,13 @@ from unloader.run.ending import (
     partial_error,
 )
 from unloader.run.outputs import check_stop, continued
-from unloader.run.places import Left, TablePlaces, take_home, take_tables, with_what_it_replaces
+from unloader.run.places import Left, TablePlaces, take_home, take_tables
 from unloader.run.table import RunState, Table
 from unloader.run.work import TableUnit, Units, bundled, largest_first, room_watch, size_of
 from unloader.status.recording import LiveRun
 from unloader.storage.place_names import is_kept
 from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import RUN_RECORD
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 
@@ -98,25 +99,22 @@ def run(
 ) -> Manifests:
     """Execute a run; return its manifest, or a manifest for each route of a single table.
 
-    Args:
-        left: The remains of each table of a resumed run.
-
-    Raises:
-        OutputFailed: A destination refused, or a value does not fit the format; or the files are
-            complete, and the table of a lakehouse that they are for has refused them.
-        SourceError: The source failed for good.
-        PartialUnload: Some units failed after all attempts, or some tables are not complete; the
-            finished units stay staged for `resume`.
-        VerifyMismatch: Rows written and rows counted by the source differ.
-        Interrupted: `stop` returned True, or `unloader stop` asked for the end.
-        FollowUpFailed: All is published, but `--latest-link` could not be switched.
+    `left` has the remains of each table of a resumed run. After a `PartialUnload` the finished
+    units stay staged for `resume`. After a `FollowUpFailed` all is published, but `--latest-link`
+    could not be switched.
     """
     first, options = resolved.tables[0], resolved.options
     if resolved.is_single:
         home = first.output.options.destination
     else:
         home = resolved.resumed_in or options.home or home_of(options.destination, resolved.tables)
-        options = with_what_it_replaces(options, home)
+        if options.replaces and not options.home and not is_dropped(home):
+            # With `{run_id}` or on another day the run has its own directory and replaces nothing.
+            is_there = False
+            with suppress(OSError, OutputFailed):
+                record = storage_at(home).record(home, RUN_RECORD)
+                is_there = first_of(record, home).run_id in options.replaces
+            options = options if is_there else replace(options, replaces=())
     state = RunState(
         resolved=resolved,
         options=options,

@@ -41,14 +41,9 @@ class Pump(Generic[T]):
         waits: Waits = lambda what: None,
         gate: Callable[[threading.Event], None] = lambda over: None,
     ) -> None:
-        """Start nothing yet.
+        """Start nothing yet; `gate` may wait in the fetch thread until its event is set.
 
-        Args:
-            items: Makes the generator, in the fetch thread.
-            size: Returns the bytes that an item takes.
-            most_bytes: With this number of bytes in items not yet consumed, the fetch waits.
-            waits: Called with the reason of a wait, from either thread.
-            gate: Called in the fetch thread before each item; may wait until its event is set.
+        With `most_bytes` in items not yet consumed the fetch waits; `waits` takes the reason.
         """
         self._items, self._most_bytes = items, most_bytes
         self._size: Callable[[T], int] = size or (lambda item: 0)
