@@ -289,14 +289,8 @@ def _chosen(
     for column in _of_names(columns, output.columns):
         text = output.text
         use: Use = "parquet" if text is None else "encoded" if encoded else "text"
-        if text is not None and not encoded:
-            masks = {
-                None: None,
-                "date": text.date_format,
-                "timestamp": text.timestamp_format,
-                "timestamp_tz": text.timestamp_tz_format,
-            }
-            use = "text" if masks[column.mask] is None else "masked"
+        if use == "text" and column.mask and getattr(text, f"{column.mask}_format") is not None:
+            use = "masked"
         asked = (column.beside or column.name) in texts
         reading = _first(column.readings, use, output, asked=asked)
         if column.name in output.values and not column.beside:

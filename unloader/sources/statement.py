@@ -1,12 +1,9 @@
 """SQL that the sources share: identifiers, select lists, conditions, samples of keys, checksums.
 
-Only the key decides whether it is in a sample, not its table, its source or the other rows. So rows
-that refer to each other by the key are sampled together, and each run samples the same rows.
-docs/subsets.md explains this to users.
-
-The text of a number is its decimal digits without redundant zeros. The text of a CHAR has no
-padding. A UUID and the hexadecimal digits of bytes are in lower case. A row whose key is NULL or
-empty is in no sample.
+Only the key decides whether it is in a sample, so rows that refer to each other by the key are
+sampled together, in each run and source (docs/subsets.md). The text of a number is its decimal
+digits without redundant zeros. The text of a CHAR has no padding. A UUID and the hexadecimal digits
+of bytes are in lower case. A row whose key is NULL or empty is in no sample.
 
 docs/verification.md defines the checksum of a column. A source has SQL for the text to hash of each
 column, or reports that SQL cannot make it. The rest is the same for all sources.

@@ -14,13 +14,12 @@ import pickle
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from threading import Thread
 from typing import Any
 
 import msgspec
@@ -486,30 +485,25 @@ def _check_columns(case: Case, expected: Rows) -> None:
 def _check_partitions(case: Case) -> None:
     """Read some partitions in every way the planner knows: always the same rows, and as counted."""
     names = [part.name for part in case.table.partitions]
-    for name in names[:2]:
-        _check_chosen(case, matching_partitions(names, (name,)))
-    if len(names) > 1:
-        _check_chosen(case, matching_partitions(names, names[1:]))
     counts = [case.catalog.count(case.extract(PARQUET, partitions=(name,))) for name in names]
     overlap = any(len(matching_partitions(names, (name,))) > 1 for name in names)
     ensure(
         not names or overlap or sum(counts) == case.rows,
         f"the partitions have {sum(counts)} rows, not {case.rows}",
     )
-
-
-def _check_chosen(case: Case, chosen: frozenset[str]) -> None:
-    extract = case.extract(PARQUET, partitions=tuple(sorted(chosen)))
-    counted = case.catalog.count(extract)
-    for limits in limits_for(case.table):
-        units = plan(case.table, limits, chosen).units
-        _plan_statements(case, extract, units)
-        read = sum(batch.num_rows for batch in case.batches(extract, units))
-        ensure(
-            read == counted,
-            f"{read} rows, not {counted}, are read of partitions {', '.join(sorted(chosen))} in "
-            f"{len(units)} units of split {limits.split}",
-        )
+    for some in [(name,) for name in names[:2]] + [tuple(names[1:])] * (len(names) > 1):
+        chosen = matching_partitions(names, some)
+        extract = case.extract(PARQUET, partitions=tuple(sorted(chosen)))
+        counted = case.catalog.count(extract)
+        for limits in limits_for(case.table):
+            units = plan(case.table, limits, chosen).units
+            _plan_statements(case, extract, units)
+            read = sum(batch.num_rows for batch in case.batches(extract, units))
+            ensure(
+                read == counted,
+                f"{read} rows, not {counted}, are read of partitions {', '.join(sorted(chosen))} "
+                f"in {len(units)} units of split {limits.split}",
+            )
 
 
 def check_readings(catalog: Catalog, table: TableInfo) -> None:
@@ -577,22 +571,13 @@ def check_query(case: Case) -> None:
 
 def check_cancel(case: Case, extract: Extract) -> None:
     """Cancel from another thread, twice, with and without a call that waits, which never hangs."""
-    problems: list[str] = []
-
-    def cancel_twice() -> None:
-        for _ in range(2):
-            try:
-                case.catalog.cancel()
-            except Exception as error:  # the test names any error
-                problems.append(repr(error))
-
     for waiting in (False, True):
-        thread = Thread(target=cancel_twice)
-        thread.start()
-        if waiting:
-            with suppress(Exception):
-                case.catalog.count(extract)
-        thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            cancelled = [pool.submit(case.catalog.cancel) for _ in range(2)]
+            if waiting:
+                with suppress(Exception):
+                    case.catalog.count(extract)
+        problems = [repr(each.exception()) for each in cancelled if each.exception()]
         ensure(not problems, f"cancel raised: {', '.join(problems)}")
 
 

@@ -4,9 +4,6 @@ DuckDB keeps no partitions. A file whose tables are written partition by partiti
 a table `unloader_partitions` (table_schema, table_name, partition_name, position, first_rowid,
 last_rowid; both rowids inclusive). The map only names ranges and is used only while it covers the
 table without gap or overlap: a stale map can cost names, never rows.
-
-The parent and the workers use the same statements for a selector's rows, for checksums and for
-samples of keys. DuckDB's errors are put into words of this program here.
 """
 
 from __future__ import annotations
@@ -30,14 +27,7 @@ from partition_planner.model import (
     TableInfo,
     WholeTable,
 )
-from unloader.errors import (
-    ConfigError,
-    SnapshotGone,
-    SourceError,
-    TransientSourceError,
-    UnloaderError,
-    ValueRefused,
-)
+from unloader import errors
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -50,28 +40,12 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions
+from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.file_state import FileCatalog, database_path, header_of, state_of
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.registry import missing_driver
-from unloader.sources.statement import (
-    Hasher,
-    Hashing,
-    below,
-    check_distinct,
-    derived_table,
-    limit_clause,
-    literal,
-    qualified,
-    query_table,
-    quoted,
-    relation_of,
-    row_conditions,
-    select,
-    select_count,
-    select_list,
-)
 
 PARTITION_MAP = "unloader_partitions"
 EXTENT = "SELECT count(*), coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0) FROM "
@@ -137,7 +111,7 @@ class DuckDBCatalog(FileCatalog):
 
     def plain_tables(
         self, keys: Sequence[_Key], observe: Observer = silent
-    ) -> dict[_Key, TableInfo | SourceError]:
+    ) -> dict[_Key, TableInfo | errors.SourceError]:
         observe(PhaseStarted(phase="columns"))
         columns: dict[_Key, list[ColumnInfo]] = {}
         one = len(keys) == 1
@@ -149,10 +123,10 @@ class DuckDBCatalog(FileCatalog):
             columns.setdefault((schema, table), []).append(column)
         observe(PhaseStarted(phase="extents"))
         mapped = self._map()
-        infos: dict[_Key, TableInfo | SourceError] = {}
+        infos: dict[_Key, TableInfo | errors.SourceError] = {}
         for key in keys:
-            found = result_or_error(partial(self.rows, EXTENT + qualified(*key)))
-            if isinstance(found, SourceError):
+            found = result_or_error(partial(self.rows, EXTENT + common.qualified(*key)))
+            if isinstance(found, errors.SourceError):
                 infos[key] = found
                 continue
             count, first, last = found[0]
@@ -173,11 +147,11 @@ class DuckDBCatalog(FileCatalog):
         return infos
 
     def derived_columns(self, schema: str, name: str) -> tuple[ColumnInfo, ...]:
-        return self._columns(f"SELECT * FROM {qualified(schema, name)}")
+        return self._columns(f"SELECT * FROM {common.qualified(schema, name)}")
 
     def _columns(self, query: str) -> tuple[ColumnInfo, ...]:
         rows = self.rows(f"DESCRIBE {query}")
-        check_distinct([row[0] for row in rows])
+        common.check_distinct([row[0] for row in rows])
         return tuple(
             ColumnInfo(name=row[0], native_type=row[1], nullable=row[2] == "YES") for row in rows
         )
@@ -188,7 +162,7 @@ class DuckDBCatalog(FileCatalog):
         # DuckDB takes 8 ms to refuse a table that is not there: it looks for similar names.
         if self.rows(HAS_MAP)[0][0]:
             # A table of that name with other columns is not a map.
-            with suppress(SourceError):
+            with suppress(errors.SourceError):
                 for schema, name, partition, first, last in self.rows(MAP):
                     one = (str(partition), int(first), int(last))
                     found.setdefault((schema, name), []).append(one)
@@ -198,8 +172,8 @@ class DuckDBCatalog(FileCatalog):
         # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
         self.explain(query)
         # Bare again: as a table the query has its second `a` renamed. DuckDB ignores case in names.
-        check_distinct([row[0].casefold() for row in self.rows(f"DESCRIBE {query}")])
-        return query_table(self._columns(f"SELECT * FROM {derived_table(query)}"))
+        common.check_distinct([row[0].casefold() for row in self.rows(f"DESCRIBE {query}")])
+        return common.query_table(self._columns(f"SELECT * FROM {common.derived_table(query)}"))
 
     def explain(self, sql: str) -> None:
         # DuckDB runs all statements of a text; more than one here is always a mistake.
@@ -208,7 +182,9 @@ class DuckDBCatalog(FileCatalog):
         except Exception as error:
             raise translated(error) from error
         if len(found) != 1:
-            raise SourceError("it contains more than one statement", "give one without a semicolon")
+            raise errors.SourceError(
+                "it contains more than one statement", "give one without a semicolon"
+            )
         self.rows(f"EXPLAIN {sql}")
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
@@ -217,7 +193,7 @@ class DuckDBCatalog(FileCatalog):
 
     def check_snapshot(self) -> None:
         if not os.path.isfile(self.path):
-            raise SnapshotGone(
+            raise errors.SnapshotGone(
                 f"{self.path} does not exist any more", "restore the file and run again"
             )
 
@@ -227,12 +203,14 @@ class DuckDBCatalog(FileCatalog):
         """Return the readings under the types that DuckDB's Arrow export reports for the result."""
         columns = tuple(duckdb_types.readings_of(column) for column in table.columns)
         items = ", ".join(each.expression for column in columns for each in column.readings)
-        read_from = derived_table(query) if query else qualified(table.schema, table.name)
-        nothing = relation(self._connection, select(items, read_from, ["false"]))
+        read_from = (
+            common.derived_table(query) if query else common.qualified(table.schema, table.name)
+        )
+        nothing = relation(self._connection, common.select(items, read_from, ["false"]))
         return duckdb_types.with_types(columns, nothing.to_arrow_reader(1).schema.types)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        value, kind = quoted(column.name), column.native_type
+        value, kind = common.quoted(column.name), column.native_type
         text = f"CAST({value} AS VARCHAR)"
         if kind == "VARCHAR":
             text = value
@@ -242,18 +220,18 @@ class DuckDBCatalog(FileCatalog):
             text = decimal_text(text, int(match[1]), int(match[2]))
         elif not (kind == "UUID" or kind.startswith("ENUM(") or re.fullmatch(_INTEGERS, kind)):
             return None
-        condition = f"sha256(nullif({text}, '')) < {literal(below(share))}"
+        condition = f"sha256(nullif({text}, '')) < {common.literal(common.below(share))}"
         return SampledKeys(column=column.name, share=share, text=text, condition=condition)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        return selector_statement(select_list(extract.projection.columns), extract, selector)
+        return selector_statement(common.select_list(extract.projection.columns), extract, selector)
 
     def count_statement(self, extract: Extract, selector: Selector) -> str:
         return selector_statement("count(*)", extract, selector)
 
     def count(self, extract: Extract) -> int:
         """Return the rows asked for: by partition, where some were, as the file maps them now."""
-        conditions = row_conditions(extract)
+        conditions = common.row_conditions(extract)
         if extract.partitions:
             key = (extract.table.schema or "main", extract.table.name)
             ranges = self._map().get(key, [])
@@ -262,16 +240,18 @@ class DuckDBCatalog(FileCatalog):
                 f"rowid BETWEEN {first} AND {last}" for name, first, last in ranges if name in asked
             ]
             conditions.append(f"({' OR '.join(wanted) or 'false'})")
-        counted = self.rows(select_count(relation_of(extract), conditions, extract.limit_rows))
+        counted = self.rows(
+            common.select_count(common.relation_of(extract), conditions, extract.limit_rows)
+        )
         return int(counted[0][0])
 
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
         return HASHING.unhashed(extract)
 
-    def open_hasher(self, extract: Extract) -> Hasher:
+    def open_hasher(self, extract: Extract) -> common.Hasher:
         """Open another connection to the same open file; DuckDB uses all cores."""
         connection = self._connection.cursor()
-        return Hasher(
+        return common.Hasher(
             hashing=HASHING,
             rows=partial(_all_rows, connection),
             cancel=connection.interrupt,
@@ -329,8 +309,10 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
             conditions.append(f"rowid < {selector.last}")
     else:
         assert isinstance(selector, WholeTable), "the source describes only these kinds"
-    conditions += row_conditions(extract)
-    return select(columns, relation_of(extract), conditions) + limit_clause(extract.limit_rows)
+    conditions += common.row_conditions(extract)
+    return common.select(columns, common.relation_of(extract), conditions) + common.limit_clause(
+        extract.limit_rows
+    )
 
 
 _ARROW_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
@@ -372,7 +354,7 @@ def decimal_text(shown: str, precision: int, scale: int) -> str:
     return f"CASE WHEN {trimmed} IN ('', '-') THEN '0' ELSE replace({trimmed}, '.', '0.') END"
 
 
-HASHING = Hashing(
+HASHING = common.Hashing(
     text=_hashed_text,
     sum="sum(CAST('0x' || left(md5({}), 16) AS UBIGINT))",
     statement=selector_statement,
@@ -412,30 +394,30 @@ def connect(
     if int(duckdb.__version__.partition(".")[0]) < OLDEST_VERSION:
         # Temporary files of its older versions have the same names in all processes, so that
         # workers overwrote each other's.
-        raise ConfigError(
+        raise errors.ConfigError(
             f"DuckDB {duckdb.__version__} is installed, and at least {OLDEST_VERSION}.0 is needed",
             "pip install 'unloader[duckdb]'",
         )
     path = Path(database_path(spec))
     if os.fsencode(path).decode(errors="replace") != str(path):
-        raise SourceError(
+        raise errors.SourceError(
             f"the path in {spec.location} is not UTF-8, and DuckDB opens only UTF-8 paths",
             "rename the file",
         )
     header = read_header(str(path), HEADER_BYTES)
     if header.startswith(SQLITE):
-        raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
+        raise errors.ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
     # Nothing is to be fetched from the network, an extension for another kind of file included.
     config = {**config, "autoinstall_known_extensions": "false"}
     try:
         connection = duckdb.connect(str(path), read_only=True, config=config)
     except duckdb.Error as error:
         if "lock" in str(error).lower():
-            raise TransientSourceError(
+            raise errors.TransientSourceError(
                 f"another process has {path} open for writing: {first_line(error)}",
                 "run again when that process has closed it",
             ) from error
-        raise SourceError(
+        raise errors.SourceError(
             f"cannot open {path}: {first_line(error)}",
             "check the path in the URL, and check that this user may read the file",
         ) from error
@@ -453,21 +435,21 @@ _OF_VALUES = ("Conversion Error: ", "Invalid Input Error: ", "Out of Range Error
 """Errors of expressions on values. Among the rows the text alone has the kind of the error."""
 
 
-def translated(error: Exception) -> UnloaderError:
+def translated(error: Exception) -> errors.UnloaderError:
     """Return the user's error for an error of DuckDB; an `UnloaderError` is returned unchanged."""
-    if isinstance(error, UnloaderError):
+    if isinstance(error, errors.UnloaderError):
         return error
     text = first_line(error)
     if name := duckdb_types.refused_column(text):
         return duckdb_types.refusal([name])
     if is_out_of_memory(error):
-        return SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
+        return errors.SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
     if any(kind in text for kind in _OF_VALUES):
-        return ValueRefused(f"DuckDB: {text}")
+        return errors.ValueRefused(f"DuckDB: {text}")
     hint = ""
     if "max_temp_directory_size" in text or "No space left" in text:
         hint = "free space on the disk of the database file, where DuckDB keeps temporary files"
-    return SourceError(f"DuckDB: {text}", hint)
+    return errors.SourceError(f"DuckDB: {text}", hint)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -1,17 +1,14 @@
 """Fetched batches, converted to batches of the projection's schema: exactly, or with an error.
 
 Most rows are Arrow batches of the driver. Rows of Python values are slower. They are used for LOBs
-of rows without ROWID, and for versions of the driver without exact Arrow batches. They take another
-way through the driver, so the two ways check each other.
+of rows without ROWID, and for versions of the driver without exact Arrow batches, and check the
+other way.
 
-Texts of numbers, dates and zones are converted as whole arrays. Their input is text of `TO_CHAR`:
-numbers with TM9, dates and timestamps with `SYYYY-MM-DD HH24:MI:SS[.FFn]`, zones with ` TZH:TZM
-TZR` after them. The output has the form that `text_class` promises: numbers with a digit before the
-point; timestamps with a minus or nothing before the year (-0001 is 1 BC) and without zeros at the
-end of the fraction.
-
-Oracle uses the Julian calendar before 1582-10-15, with days (1500-02-29) that the Gregorian
-calendar of timestamps does not have.
+Texts are converted as whole arrays: numbers with TM9, dates and timestamps with `SYYYY-MM-DD
+HH24:MI:SS[.FFn]`, zones with ` TZH:TZM TZR` after them. The output has the form that `text_class`
+promises: numbers with a digit before the point; timestamps with a minus or nothing before the year
+(-0001 is 1 BC) and without zeros at the end of the fraction. Oracle uses the Julian calendar before
+1582-10-15, with days (1500-02-29) that timestamps do not have.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from unloader.model import (
 )
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
+from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, Catalog, LoadReader
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle import statement as statements
@@ -55,16 +56,6 @@ from unloader.sources.oracle.types import (
 )
 from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.statement import (
-    Hasher,
-    below,
-    check_condition,
-    check_distinct,
-    literal,
-    qualified,
-    query_table,
-    quoted,
-)
 
 _WHO = (
     "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "
@@ -177,12 +168,12 @@ class OracleCatalog(Catalog):
         self._session.parse(f"SELECT * FROM {statements.query_relation(query)}")
         found = self._session.parse(query.strip().rstrip(";"))
         names = [info.name for info in found]
-        check_distinct(names)
+        common.check_distinct(names)
         for name in names:
             if '"' in name:
                 # An expression is named by its text, and no name can hold a double quote.
                 raise SourceError(f"the column {name} has no name", "give it an alias")
-        return query_table([described_column(info) for info in found])
+        return common.query_table([described_column(info) for info in found])
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
         """Return the grants that would make the SCN exact and the ranges of ROWIDs even."""
@@ -201,7 +192,7 @@ class OracleCatalog(Catalog):
             missing.append(
                 f"the SCN comes from TIMESTAMP_TO_SCN and may be three seconds old: {grant}"
             )
-        name = qualified(owned.owner, owned.name)
+        name = common.qualified(owned.owner, owned.name)
         try:
             self._check_readable(name, f" AS OF SCN {scn}", name)
         except SourceError as error:
@@ -299,7 +290,7 @@ class OracleCatalog(Catalog):
     ) -> tuple[ColumnReadings, ...]:
         """Return how columns can be read; the right to read them at the SCN is certain by then."""
         made = tuple(each for column in table.columns for each in readings_of(column, values))
-        owner_hint = "" if query is not None else qualified(table.schema, table.name)
+        owner_hint = "" if query is not None else common.qualified(table.schema, table.name)
         source = owner_hint if query is None else statements.query_relation(query)
         if source not in self._readable:
             self._check_readable(source, statements.as_of(self._snapshot), owner_hint)
@@ -309,7 +300,7 @@ class OracleCatalog(Catalog):
     def check_where(self, extract: Extract) -> None:
         if extract.where is not None:
             refuse_row_numbers(extract.where)
-            check_condition(self._session.parse, relation(extract, None), extract.where)
+            common.check_condition(self._session.parse, relation(extract, None), extract.where)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Check that no part was truncated, exchanged or moved since it was described or planned.
@@ -347,7 +338,7 @@ class OracleCatalog(Catalog):
                     )
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        value, kind = quoted(column.name), parse_native(column.native_type).name
+        value, kind = common.quoted(column.name), parse_native(column.native_type).name
         text = {
             "NUMBER": statements.plain_digits(number_text(value)),
             "FLOAT": statements.plain_digits(number_text(value)),
@@ -360,7 +351,7 @@ class OracleCatalog(Catalog):
         if text is None:
             return None
         # NULL and an empty text have the same hash.
-        hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{below(share).upper()}')"
+        hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{common.below(share).upper()}')"
         condition = f"{text} IS NOT NULL AND {hashed}"
         return SampledKeys(column=column.name, share=share, text=text, condition=condition)
 
@@ -402,10 +393,10 @@ class OracleCatalog(Catalog):
                     )
         return found
 
-    def open_hasher(self, extract: Extract) -> Hasher:
+    def open_hasher(self, extract: Extract) -> common.Hasher:
         """Connect once more; the SCN is in the statements."""
         session = Session(self._spec, action="checksums", scans=True)
-        return Hasher(
+        return common.Hasher(
             hashing=statements.HASHING, rows=session.run, cancel=session.cancel, close=session.close
         )
 
@@ -413,7 +404,7 @@ class OracleCatalog(Catalog):
         """Return a block that kills the run's sessions on all instances, for a DBA."""
         if not self._spec.session.run_id:
             return ""
-        name = literal(client_identifier(self._spec))
+        name = common.literal(client_identifier(self._spec))
         return (
             "BEGIN FOR s IN (SELECT sid, serial#, inst_id FROM gv$session "
             f"WHERE module = '{PROGRAM}' AND client_identifier = {name}) LOOP BEGIN "
@@ -426,7 +417,7 @@ class OracleCatalog(Catalog):
     def open_load(self) -> LoadReader:
         """Count sessions in V$SESSION: of the instance that it is connected to, not of others."""
         session = Session(self._spec, action="load", scans=False)
-        name = literal(client_identifier(self._spec))
+        name = common.literal(client_identifier(self._spec))
         ours = f"{_ACTIVE} AND MODULE = '{PROGRAM}' AND CLIENT_IDENTIFIER = {name}"
 
         def others() -> int:

@@ -1,14 +1,11 @@
 """Questions to Oracle's data dictionary: names, synonyms, columns and keys of tables.
 
-Source of truth: the static views of the Database Reference. ALL_ views show the objects on which
-the user has any right. Rows, blocks and row lengths come from the statistics; they are missing if
-no statistics were gathered.
+Source of truth: the static views of the Database Reference, as they are now, also if the run has an
+earlier SCN. ALL_ views show the objects on which the user has any right. Rows, blocks and row
+lengths come from the statistics, which may be missing.
 
-The dictionary is read as it is now, also if the run has an earlier SCN. Tables on which the user
-has no right are not in its list.
-
-A question asks for one table or for many tables in one statement. Its callers ask for one table
-and do not see the difference, so a table is described in the same way alone and among others.
+A question asks for one table or for many tables in one statement, so a table is described in the
+same way alone and among others.
 """
 
 from __future__ import annotations

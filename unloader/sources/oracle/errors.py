@@ -10,16 +10,7 @@ from __future__ import annotations
 
 import re
 
-from unloader.errors import (
-    ConfigError,
-    ConnectFailed,
-    SessionsRefused,
-    SnapshotGone,
-    SnapshotTooOld,
-    SourceError,
-    TransientSourceError,
-    UnloaderError,
-)
+from unloader import errors
 
 _CODE = re.compile(r"\b(ORA|TNS|DPY|DPI)-(\d{4,5})\b")
 _NOISE = re.compile(r"^(Help: |https?://|ORA-06512: )")
@@ -189,29 +180,29 @@ def one_line(error: BaseException) -> str:
     return _CONNECTION_ID.sub("", text) or type(error).__name__
 
 
-def translated(error: BaseException, *, connecting: bool = False) -> UnloaderError:
+def translated(error: BaseException, *, connecting: bool = False) -> errors.UnloaderError:
     """Return the user's error for a driver error; `connecting`: no session was open yet."""
-    if isinstance(error, UnloaderError):
+    if isinstance(error, errors.UnloaderError):
         return error
     code = code_of(error)
     message = f"Oracle: {one_line(error)}"
     if code in CONFIGURATION:
-        return ConfigError(message, HINTS.get(code, ""))
+        return errors.ConfigError(message, HINTS.get(code, ""))
     hint = HINTS.get(code, _HOST if _is_lost(error) else "")
     if _TIMED_OUT in message:
         hint = _CALL_TIMEOUT
     return _kind(error, code, connecting)(message, hint)
 
 
-def _kind(error: BaseException, code: str, connecting: bool) -> type[SourceError]:
+def _kind(error: BaseException, code: str, connecting: bool) -> type[errors.SourceError]:
     if code in REFUSED:
-        return SessionsRefused
+        return errors.SessionsRefused
     if code in TOO_OLD:
-        return SnapshotTooOld
+        return errors.SnapshotTooOld
     # A connection may also be lost for a reason that stays, such as a wallet that is not there.
     if code in TRANSIENT or (is_dead(error) and code not in HINTS):
-        return ConnectFailed if connecting else TransientSourceError
-    return SnapshotGone if code in GONE else SourceError
+        return errors.ConnectFailed if connecting else errors.TransientSourceError
+    return errors.SnapshotGone if code in GONE else errors.SourceError
 
 
 def _is_lost(error: BaseException) -> bool:

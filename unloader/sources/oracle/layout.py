@@ -2,12 +2,8 @@
 
 The order of attempts: the extents in DBA_EXTENTS; a sample of the blocks, which needs only the
 right to read the table; partitions without details; the whole table. An index-organized table has
-no ROWIDs of a segment, so its keys are sampled. The statements write nothing and work on a standby.
-
-A sample has a fixed seed: while the table does not change, two plans are the same.
-
-ALL_ views show the objects on which the user has any right, USER_ views the user's objects; DBA_
-views need a grant.
+no ROWIDs of a segment, so its keys are sampled. A sample has a fixed seed: while the table does not
+change, two plans are the same. The statements write nothing and work on a standby.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """A worker's side of an Oracle database: one unit at a time into batches of the projection.
 
-The driver makes Arrow batches of most rows. It cannot make dates before the year 1, or days that
-only the Julian calendar has; a unit with such a value is read once more, with dates as text.
+The driver cannot make dates before the year 1, or days that only the Julian calendar has; a unit
+with such a value is read once more, with dates as text.
 
-A LOB that is not fetched with its row is found again by ROWID or locator and read in pieces. Its
-row is yielded separately. The writer reads the LOB on the reader's connection, at the snapshot of
-the run; the driver makes the two threads take turns.
-
-Oracle counts a CLOB in UTF-16 units, so a character beyond the first 65,536 has two. The driver
-cannot make text of one half: such a piece is read once more with one unit less.
+A LOB that is not fetched with its row is found again by ROWID or locator. Its row is yielded
+separately. The writer reads the LOB in pieces on the reader's connection, at the snapshot of the
+run; the driver makes the two threads take turns. Oracle counts a CLOB in UTF-16 units, and the
+driver cannot make text of half a character: such a piece is read once more with one unit less.
 """
 
 from __future__ import annotations

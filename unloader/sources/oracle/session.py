@@ -4,21 +4,10 @@ The settings make the texts of values and the order of keys independent of the u
 the server's defaults and logon triggers. After an error that cost the connection nothing of it is
 touched any more: the driver has been seen to crash the process where that was done.
 
-A URL names a database in one of these ways:
-
-    oracle://USER@HOST:PORT/SERVICE        also HOST1,HOST2:1522/SERVICE and SERVICE:pooled
-    oracle://USER@ALIAS                    from tnsnames.ora in TNS_ADMIN or ?config_dir=
-    oracle://USER@(DESCRIPTION=...)        a whole connect descriptor
-    oracle://PROXY[TARGET]@...             a proxy user, brackets percent-encoded or not
-    oracle://@...                          no user: a token, a wallet or the operating system
-
-Settings follow a question mark, with the names of Oracle's Easy Connect Plus and `&` between them;
-`protocol=tcps` asks for TLS. The settings of an alias or a descriptor have priority. Any part may
-be percent-encoded. A URL is read without the driver.
-
-Secrets come from the environment or from files, never from the URL. The private key of an IAM token
-is in the file that UNLOADER_ORACLE_TOKEN_KEY_FILE names; OAuth 2.0 needs none. A token has priority
-over a password.
+docs/oracle.md has the forms of a URL. Its settings have the names of Oracle's Easy Connect Plus;
+the settings of an alias or a descriptor have priority. Any part may be percent-encoded. A URL is
+read without the driver. Secrets come from the environment or from files, never from the URL. A
+token has priority over a password; OAuth 2.0 tokens need no key.
 """
 
 from __future__ import annotations
@@ -426,25 +415,7 @@ def parse_location(location: str) -> OracleAddress:
         raise ConfigError(f"{location} does not name a database", _EXAMPLE)
     if re.search(r":\d+$", target) and "/" not in target:
         raise ConfigError(f"{location} does not name a service", f"write {location}/SERVICE")
-    passed, settings = _settings(query)
-    protocol = settings.pop("protocol", "")
-    # What only an Easy Connect string can carry is put into it.
-    if protocol or passed:
-        if "/" not in target or target.startswith("("):
-            what = passed[0].partition("=")[0] if passed else "protocol"
-            raise ConfigError(
-                f"the URL's setting {what} cannot be used with an alias or a descriptor",
-                "put the setting into the descriptor",
-            )
-        if protocol and "://" not in target:
-            target = f"{protocol}://{target}"
-        if passed:
-            target += "?" + "&".join(passed)
-    return OracleAddress(user=user, connect_string=target, settings=tuple(settings.items()))
-
-
-def _settings(query: str) -> tuple[list[str], dict[str, str]]:
-    """Return the settings for the Easy Connect string, and those for the driver."""
+    # What the Easy Connect string carries, and what the driver takes.
     passed: list[str] = []
     settings: dict[str, str] = {}
     for item in filter(None, query.split("&")):
@@ -463,4 +434,17 @@ def _settings(query: str) -> tuple[list[str], dict[str, str]]:
         else:
             known = ", ".join(sorted({*URL_SETTINGS, *_IN_STRING, "protocol"}))
             raise ConfigError(f"the URL's setting {name} is unknown", f"use one of: {known}")
-    return passed, settings
+    protocol = settings.pop("protocol", "")
+    # What only an Easy Connect string can carry is put into it.
+    if protocol or passed:
+        if "/" not in target or target.startswith("("):
+            what = passed[0].partition("=")[0] if passed else "protocol"
+            raise ConfigError(
+                f"the URL's setting {what} cannot be used with an alias or a descriptor",
+                "put the setting into the descriptor",
+            )
+        if protocol and "://" not in target:
+            target = f"{protocol}://{target}"
+        if passed:
+            target += "?" + "&".join(passed)
+    return OracleAddress(user=user, connect_string=target, settings=tuple(settings.items()))

@@ -2,23 +2,21 @@
 
 A selector is a table, one of its partitions or sub-partitions, a range of ROWIDs or a range of
 keys. ROWIDs are ordered by segment, file, block and row in the database only: their texts are made
-here from numbers and never compared. Ranges are half-open and the outermost ends stay open. So
+here from numbers and never compared. Ranges are half-open and the outermost ends stay open, so
 together they have every row, even if the extents were wrong.
 
-All workers read at one SCN. No session holds it: the database can read at it while its undo reaches
-back. So a later process can read at it, too. A standby that is open for reading also gives an SCN.
+All workers read at one SCN, which a standby also gives. No session holds it: a later process can
+read at it while the database's undo reaches back.
 
-STANDARD_HASH accepts no LOB and no LONG, and it hashes bytes of the database's character set: text
-is compared only with AL32UTF8. It may hash NULL, so the statements leave NULLs out.
+STANDARD_HASH accepts no LOB and no LONG, and hashes bytes of the database's character set: text is
+compared only with AL32UTF8. It may hash NULL, so the statements leave NULLs out.
 
-A column is one item of the SELECT list, except a LOB: a small value is fetched with its row, a
-large one only by its place. A value of length 0 would be fetched as NULL, so the length is another
-item.
+A column is one item of the SELECT list, except a LOB: its value if small, else its place, and its
+length, since a value of length 0 would be fetched as NULL.
 
-The versions of the driver with exact Arrow batches are known from tests: tables that repeat values,
-NULLs and whole rows on both sides of every batch boundary, as Arrow and as tuples, in batches of 1,
-2, 3, 7 and 1000 rows. 26.1.0 is exact. 26.0.0 loses rows of dates and crashes on decimals
-(python-oracledb issues 605 and 606). 4.0.1 also crashes on a column with only NULLs (597).
+Versions of the driver were tested with values, NULLs and rows that repeat on both sides of every
+batch boundary. 26.1.0 makes exact Arrow batches. 26.0.0 loses rows of dates and crashes on decimals
+(python-oracledb issues 605 and 606); 4.0.1 also crashes on a column with only NULLs (597).
 """
 
 from __future__ import annotations
@@ -40,15 +38,7 @@ from partition_planner.model import (
 )
 from unloader.model import Extract, ReadColumn, Snapshot
 from unloader.sources.base import SHARES
-from unloader.sources.oracle.types import (
-    ROWID,
-    Form,
-    form_of,
-    fraction_digits,
-    moment_text,
-    number_text,
-    parse_native,
-)
+from unloader.sources.oracle import types
 from unloader.sources.statement import (
     Hashing,
     literal,
@@ -166,18 +156,18 @@ UTF_8 = "AL32UTF8"
 
 def _text(column: ReadColumn, text_class: str) -> str | None:
     kind, value = column.output_type, column.expression
-    native = parse_native(column.source_type)
+    native = types.parse_native(column.source_type)
     if kind == "string":
-        form = form_of(column)
+        form = types.form_of(column)
         if form == "number":
             return plain_digits(value)
         if text_class == "timestamp" and form in ("moment", "utc"):
-            return _moment(value, value, fraction_digits(native), utc=form == "utc")
+            return _moment(value, value, types.fraction_digits(native), utc=form == "utc")
         if form != "plain" or native.name == "LONG":
             return None
         return f"TO_CHAR({value})" if native.name in _NATIONAL else value
     if _INTEGER.fullmatch(kind) or kind.startswith("decimal128"):
-        return plain_digits(number_text(value))
+        return plain_digits(types.number_text(value))
     if kind in ("float", "double"):
         if _REALS.get(native.name) != kind:
             return None
@@ -185,8 +175,8 @@ def _text(column: ReadColumn, text_class: str) -> str | None:
         pairs = ", ".join(f"'{each}', 'NaN'" for each in _NOT_NUMBERS)
         return f"DECODE({bits}, {pairs}, {bits})"
     if kind.startswith("timestamp["):
-        text = moment_text(value, native)
-        return _moment(value, text, fraction_digits(native), utc="tz=" in kind)
+        text = types.moment_text(value, native)
+        return _moment(value, text, types.fraction_digits(native), utc="tz=" in kind)
     if kind == "binary":
         return value if native.name == "RAW" else None
     if kind == "bool":
@@ -243,7 +233,7 @@ class Item(Struct, frozen=True, kw_only=True):
     """The Arrow type asked of the driver."""
     column: int
     """Index of the column it belongs to."""
-    form: Form
+    form: types.Form
     part: Part = "value"
 
 
@@ -268,7 +258,7 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
 def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
     """Return the plan that fetches an extract, with moments as themselves or as text."""
     rowid = extract.query is None and not any(
-        dict(column.attributes).get(ROWID) == "no" for column in extract.table.columns
+        dict(column.attributes).get(types.ROWID) == "no" for column in extract.table.columns
     )
     columns = extract.projection.columns
     items = tuple(
@@ -290,7 +280,7 @@ def ordinary_fetch() -> Literal["arrow", "tuples"]:
 def _items(
     column: ReadColumn, index: int, *, rowid: bool, moments_as_text: bool
 ) -> tuple[Item, ...]:
-    form, output, expression = form_of(column), column.output_type, column.expression
+    form, output, expression = types.form_of(column), column.output_type, column.expression
     if form == "lob":
         # Not DBMS_LOB.GETLENGTH: hardened databases take that package away from PUBLIC, and a call
         # of PL/SQL costs more. LENGTH is the same number, 0 where the LOB is empty, and knows BLOBs
@@ -317,7 +307,10 @@ def _items(
     elif form == "real":
         fetched = "float" if column.source_type == "BINARY_FLOAT" else "double"
     elif form == "plain" and output.startswith("timestamp") and moments_as_text:
-        expression, form = moment_text(expression, parse_native(column.source_type)), "moment"
+        expression, form = (
+            types.moment_text(expression, types.parse_native(column.source_type)),
+            "moment",
+        )
     elif form == "plain":
         fetched = output.partition(", tz")[0].rstrip("]") + "]" if ", tz" in output else output
     return (Item(expression=expression, fetched=fetched, column=index, form=form),)
@@ -328,7 +321,7 @@ def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
     widest = lobs = 0
     for item in plan.items:
         column = plan.columns[item.column]
-        native = parse_native(column.source_type)
+        native = types.parse_native(column.source_type)
         width = _NO_LENGTH
         if item.part == "value":
             lobs += item.form in ("lob", "document") or column.source_type in _LONGS

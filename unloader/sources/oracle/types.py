@@ -57,12 +57,8 @@ _MOMENTS = ("TIMESTAMP", _ZONED, _LOCAL)
 PARQUET: frozenset[Use] = frozenset(("parquet",))
 
 
-class Output(Struct, frozen=True, kw_only=True):
-    """What a column becomes."""
-
-    kind: str
-    note: str = ""
-    lossless: bool = True
+Output = tuple[str, str, bool]
+"""What a column becomes: its Arrow type, a note for the user, and whether it is lossless."""
 
 
 def _output(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
@@ -71,17 +67,17 @@ def _output(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
         precision, scale = decimal_digits(native)
         if precision is not None and scale >= 0 and max(precision, scale) <= _MAX_DECIMAL:
             if scale == 0 and precision <= 18:
-                return Output(kind="int32" if precision <= 9 else "int64")
-            return Output(kind=f"decimal128({max(precision, scale)}, {scale})")
+                return "int32" if precision <= 9 else "int64", "", True
+            return f"decimal128({max(precision, scale)}, {scale})", "", True
         why = "more digits than decimal(38)"
         if precision is None or scale < 0:
             why = "no precision" if precision is None else "negative scale"
         form = values.number_without_precision
         if not parquet or form == "string":
-            return Output(kind="string", note=f"{why}: exact text")
+            return "string", f"{why}: exact text", True
         if form == "double":
             note = f"{why}: nearest double, because of --number-without-precision"
-            return Output(kind="double", note=note, lossless=False)
+            return "double", note, False
         match = _DECIMAL.fullmatch(form)
         if match is None:
             raise SourceError(
@@ -89,21 +85,21 @@ def _output(native: NativeType, parquet: bool, values: ValueOptions) -> Output:
                 "give string, double or decimal(PRECISION,SCALE)",
             )
         digits = f"decimal128({match[1]}, {match[2]})"
-        return Output(kind=digits, note=f"{why}: a value that does not fit is refused")
+        return digits, f"{why}: a value that does not fit is refused", True
     if native.name not in _MOMENTS:
         note = "exact text" if native.name in _TEXT_OF else ""
-        return Output(kind=TYPES[native.name][0], note=note)
+        return TYPES[native.name][0], note, True
     if native.name == _ZONED and not parquet:
-        return Output(kind="string", note="exact text with offset, and region if there is one")
+        return "string", "exact text with offset, and region if there is one", True
     utc, note = ("", "") if native.name == "TIMESTAMP" else (", tz=UTC", "instant in UTC")
     unit = "us"
     if fraction_digits(native) > 6:
         if not parquet or values.nanoseconds != "timestamp":
-            return Output(kind="string", note="7 to 9 digits of a second: exact text")
+            return "string", "7 to 9 digits of a second: exact text", True
         unit, note = "ns", f"{note}, years 1677 to 2262".removeprefix(", ")
     kept = native.name != _ZONED or values.zone_columns
     note = note if kept else f"{note}; its zone with --zone-columns"
-    return Output(kind=f"timestamp[{unit}{utc}]", note=note, lossless=kept)
+    return f"timestamp[{unit}{utc}]", note, kept
 
 
 def decimal_digits(native: NativeType) -> tuple[int | None, int]:
@@ -180,14 +176,14 @@ def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReading
             _reading(column, native, text, TEXT, as_text=False),
             _reading(column, native, parquet, PARQUET, as_text=False),
         )
-    exact = Output(kind="string", note="exact text, as requested")
+    exact = ("string", "exact text, as requested", True)
     found = ColumnReadings(
         name=column.name,
         source_type=column.native_type,
         nullable=column.nullable,
         readings=(*usual, _reading(column, native, exact, BATCHES, as_text=True)),
     )
-    if values.zone_columns and native.name == _ZONED and parquet.kind != "string":
+    if values.zone_columns and native.name == _ZONED and parquet[0] != "string":
         source_type = ZONE_OF + column.native_type
         zone = Reading(
             expression=f"TO_CHAR({quoted(column.name)},'TZR')",
@@ -211,18 +207,19 @@ def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReading
 def _reading(
     column: ColumnInfo, native: NativeType, output: Output, serves: frozenset[Use], *, as_text: bool
 ) -> Reading:
+    kind, note, is_lossless = output
     metadata = {"source_type": column.native_type}
     # The type that a column's text represents, for the encoder. A timestamp that the user wants as
     # exact text has no type: no mask may change it.
-    if output.kind != "string":
+    if kind != "string":
         if native.name == "DATE":
             metadata["text_class"] = "date"
-    elif _form(native, output.kind) in ("number", "real"):
+    elif _form(native, kind) in ("number", "real"):
         metadata["text_class"] = "number"
     elif native.name in _MOMENTS and not as_text:
         metadata["text_class"] = "timestamp"
     expression = _TEXT_OF.get(native.name, "{}").format(quoted(column.name))
-    form = _form(native, output.kind)
+    form = _form(native, kind)
     if form == "number":
         expression = number_text(expression)
     elif form == "zoned":
@@ -237,11 +234,11 @@ def _reading(
             expression = moment_text(expression, native)
     return Reading(
         expression=expression,
-        output_type=output.kind,
+        output_type=kind,
         serves=serves,
         as_text=as_text,
-        lossless=output.lossless,
-        note=output.note,
+        lossless=is_lossless,
+        note=note,
         metadata=tuple(metadata.items()),
     )
 

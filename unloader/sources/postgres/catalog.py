@@ -32,6 +32,7 @@ from unloader.selection.listing import (
     UnreadableColumn,
     family_of,
 )
+from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, result_or_error
 from unloader.sources.postgres import relations
 from unloader.sources.postgres import statement as statements
@@ -54,20 +55,6 @@ from unloader.sources.postgres.session import (
 )
 from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.statement import (
-    Hasher,
-    check_condition,
-    check_distinct,
-    derived_table,
-    literal,
-    qualified,
-    query_table,
-    quoted,
-    row_conditions,
-    select,
-    select_count,
-    select_list,
-)
 
 if TYPE_CHECKING:
     from unloader.sources.postgres.keeping import Kept
@@ -134,8 +121,8 @@ class PostgresCatalog(Catalog):
         self._session.value(relations.SEE_CHANGES)
         found = []
         for row in self._session.rows(relations.TABLES, None):
-            name = qualified(row.schema, row.name)
-            grant = f"GRANT SELECT ON TABLE {name} TO {quoted(row.reader)}"
+            name = common.qualified(row.schema, row.name)
+            grant = f"GRANT SELECT ON TABLE {name} TO {common.quoted(row.reader)}"
             what = f"may not be read by user {row.reader}"
             hidden = row.hidden_columns if row.read_some and not row.gone else None
             table = ListedTable(
@@ -182,25 +169,25 @@ class PostgresCatalog(Catalog):
             with self._session.users_path():
                 # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
                 self._session.column_names(query)
-                found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
+                found = self._session.column_names(f"SELECT * FROM {common.derived_table(query)}")
             oids = [oid for _, oid in found]
             types = {row.oid: row.name for row in self._session.rows(relations.TYPES, oids)}
-        check_distinct([name for name, _ in found])
+        common.check_distinct([name for name, _ in found])
         # A description has no precision for numerics: they stay exact text.
-        return query_table(
+        return common.query_table(
             [ColumnInfo(name=name, native_type=types[oid], nullable=None) for name, oid in found]
         )
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
         if table.schema is None:
             return ()
-        relation = qualified(table.schema, table.name)
+        relation = common.qualified(table.schema, table.name)
         with self._apart():
             oid = self._session.value("SELECT $1::text::regclass::oid", relation)
             leaves = relations.leaves_of(self._session, [oid]).get(oid, ())
             found = relations.policies(self._session, [(table.schema, table.name)])
         missing = [
-            f"SELECT on {qualified(leaf.schema, leaf.relation)} is missing: "
+            f"SELECT on {common.qualified(leaf.schema, leaf.relation)} is missing: "
             "without it the table is one unit"
             for leaf in leaves
             if not leaf.granted
@@ -285,7 +272,9 @@ class PostgresCatalog(Catalog):
                 self._session.rows(f"EXPLAIN {sql}")
 
             with self._apart(), self._session.users_path():
-                check_condition(plan, statements.relation_of(extract, WholeTable()), extract.where)
+                common.check_condition(
+                    plan, statements.relation_of(extract, WholeTable()), extract.where
+                )
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         # An error releases the locks of this table, so later checks see other tables' locks only.
@@ -369,8 +358,9 @@ class PostgresCatalog(Catalog):
         others, known = dict[str, None](), set(locked)
         with self._session.users_path():
             for extract, selector in read:
-                columns = select_list(extract.projection.columns)
-                sql = f"EXPLAIN {select(columns, statements.relation_of(extract, selector), ())}"
+                columns = common.select_list(extract.projection.columns)
+                relation = statements.relation_of(extract, selector)
+                sql = f"EXPLAIN {common.select(columns, relation, ())}"
                 if extract.query is not None:
                     self._session.rows(sql)  # It takes one statement only, whatever the text is.
                 elif statements.relation_name(extract, selector) not in known:
@@ -399,17 +389,19 @@ class PostgresCatalog(Catalog):
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return the SELECT that workers wrap into `COPY (...) TO STDOUT`."""
         return statements.selector_statement(
-            select_list(extract.projection.columns), extract, selector
+            common.select_list(extract.projection.columns), extract, selector
         )
 
     def count(self, extract: Extract) -> int:
         session = self._session
-        conditions, most = row_conditions(extract), extract.limit_rows
+        conditions, most = common.row_conditions(extract), extract.limit_rows
         key = (extract.table.schema or "", extract.table.name)
-        name = qualified(*key)
+        name = common.qualified(*key)
         with self._apart():
             if extract.query is not None:
-                sql = select_count(derived_table(extract.query), conditions, most, ROWS)
+                sql = common.select_count(
+                    common.derived_table(extract.query), conditions, most, ROWS
+                )
                 rows = relations.number(session, sql)
             else:
                 oid = session.value("SELECT $1::text::regclass::oid", name)
@@ -432,14 +424,16 @@ class PostgresCatalog(Catalog):
                 else:
                     alone = [(leaf.schema, leaf.relation) for leaf in leaves]
                 if alone is None:
-                    rows = relations.number(session, select_count(name, conditions, most, ROWS))
+                    rows = relations.number(
+                        session, common.select_count(name, conditions, most, ROWS)
+                    )
                 else:
-                    alias = quoted(extract.table.name)
+                    alias = common.quoted(extract.table.name)
                     rows = summed(
                         session,
                         [
-                            select_count(
-                                f"ONLY {qualified(*each)} AS {alias}", conditions, most, ROWS
+                            common.select_count(
+                                f"ONLY {common.qualified(*each)} AS {alias}", conditions, most, ROWS
                             )
                             for each in alone
                             if each is not None
@@ -462,10 +456,13 @@ class PostgresCatalog(Catalog):
                 leaves = relations.leaves_of(session, list(oids.values()))
                 for place, oid in oids.items():
                     if [leaf.oid for leaf in leaves.get(oid, ())] == [oid]:
-                        relation = f"ONLY {qualified(*keys[place])} AS {quoted(keys[place][1])}"
+                        alias = common.quoted(keys[place][1])
+                        relation = f"ONLY {common.qualified(*keys[place])} AS {alias}"
                         items = f"{some[place]} AS at, {ROWS} AS rows"
                         counts.append(
-                            select(items, relation, row_conditions(extracts[some[place]]))
+                            common.select(
+                                items, relation, common.row_conditions(extracts[some[place]])
+                            )
                         )
                 with session.users_path():
                     rows = session.rows(" UNION ALL ".join(counts)) if counts else ()
@@ -485,7 +482,7 @@ class PostgresCatalog(Catalog):
     def unhashed(self, extract: Extract) -> Mapping[int, str]:
         return statements.HASHING.unhashed(extract)
 
-    def open_hasher(self, extract: Extract) -> Hasher:
+    def open_hasher(self, extract: Extract) -> common.Hasher:
         session = session_in(extract.source, extract.snapshot)
         # The server knows no encoding for texts in SQL_ASCII, and sends their bytes unchanged.
         plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
@@ -494,7 +491,7 @@ class PostgresCatalog(Catalog):
             with session.users_path():
                 return session.rows(sql)
 
-        return Hasher(
+        return common.Hasher(
             hashing=statements.HASHING if plain else statements.HASHING_IN_UTF8,
             rows=rows,
             cancel=session.cancel,
@@ -504,14 +501,14 @@ class PostgresCatalog(Catalog):
     def end_sessions_sql(self) -> str:
         return (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            f"WHERE application_name = {literal(session_name(self._spec))}"
+            f"WHERE application_name = {common.literal(session_name(self._spec))}"
         )
 
     def open_load(self) -> LoadReader:
         """Connect once more, outside of the snapshot."""
         session = Session(self._spec, program=LOAD_PROGRAM)
         names = (session_name(self._spec, each) for each in ("unloader", LOAD_PROGRAM))
-        active = _ACTIVE.format(ours=", ".join(map(literal, names)))
+        active = _ACTIVE.format(ours=", ".join(map(common.literal, names)))
         try:
             ((user, may_see),) = session.rows(_MAY_SEE)
             if not may_see:
@@ -565,7 +562,9 @@ class PostgresCatalog(Catalog):
         Another spelling in its search path counts only if the server finds nothing.
         """
         text = ".".join(
-            part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
+            part.text
+            if not part.quoted and _PLAIN.fullmatch(part.text)
+            else common.quoted(part.text)
             for part in (table.schema, table.name)
             if part is not None
         )

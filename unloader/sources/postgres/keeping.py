@@ -1,13 +1,10 @@
 """Keepers, processes that hold the snapshot of a run that has died, seen from a run or a user.
 
-Each keeper has a record: one file in a directory of the user, locked by the keeper.
-
-The lock shows whether a keeper lives, as the lock ends with the process in every case. A process id
-alone proves nothing, as another process may have it by now. Each record has a second file. Every
-run that reads at the snapshot locks it: a snapshot in use is not released.
-
-The run starts a keeper, or uses the keeper that kept the snapshot of the earlier run. Messages go
-over a pipe that only the run and the keeper have.
+Each keeper has a record: a file in a directory of the user, which the keeper locks. The lock ends
+with the process in every case; a process id proves nothing, as another process may have it by now.
+Each record has a second file, which every run that reads at the snapshot locks: a snapshot in use
+is not released. The run starts a keeper and has a pipe to it, or uses the keeper of the earlier
+run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The tables of a PostgreSQL database: listed, described, counted and locked at the snapshot.
 
-Source of truth: pg_class, pg_inherits, pg_attribute, pg_type, pg_am (chapter "System Catalogs").
-Row counts are the planner's statistics (`reltuples`); bytes are the current sizes of the files.
-The rows of the catalogs are the rows of the snapshot: the tables, their names and kinds. Functions
-answer for the present: rights, and whether a name still means the same table.
+Source of truth: pg_class, pg_inherits, pg_attribute, pg_type, pg_am. Row counts are the planner's
+statistics (`reltuples`); bytes are the current sizes of the files. The rows of the catalogs are the
+rows of the snapshot: the tables, their names and kinds. Functions answer for the present: rights,
+and whether a name still means the same table.
 
-A table has the leaves that pg_inherits has at the snapshot: a partition attached later is not part
-of it, a partition detached later is. So its leaves are counted. If the user may read them through
-the table only, its rows in these leaves are counted.
+A table has the leaves that pg_inherits has at the snapshot: a partition detached later is part of
+it, a partition attached later is not. So its leaves are counted, through the table if the user may
+read them in no other way.
 """
 
 from __future__ import annotations

@@ -4,15 +4,13 @@ The habits of psql work here: service files, `.pgpass`, `PG...` variables, sever
 `target_session_attrs`, keepalives. The socket is read only while its owner waits, so a slow
 consumer stops the server and needs no memory.
 
-One session exports a snapshot. Others enter it while the first session's transaction is open. After
-a restart the server numbers exported snapshots from the start, so a number may mean another state.
-A session that enters a snapshot therefore compares the start time of the server, and the
-transactions that the snapshot sees.
+Other sessions enter an exported snapshot while the first session's transaction is open. After a
+restart the server numbers snapshots from the start, so a session that enters one compares the start
+time of the server, and the transactions that the snapshot sees.
 
-TLS to a server on the network is verified by default. libpq's default is `sslmode=prefer`, which
-checks no certificate: any host that answers gets the password or the rows. Here the default is
-`verify-full`, with the CAs of the system if no file of CAs is named. Sockets and addresses of this
-machine need no TLS.
+TLS to a server on the network is verified by default, with the CAs of the system if no file of CAs
+is named. libpq's own default, `sslmode=prefer`, checks no certificate: any host that answers gets
+the password or the rows. Sockets and addresses of this machine need no TLS.
 """
 
 from __future__ import annotations

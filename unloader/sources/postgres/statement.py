@@ -1,15 +1,12 @@
 """PostgreSQL types, each read so that no value changes, and the statements that read them.
 
-Every value leaves the server through COPY, so what a type's own output function prints
-is its exact text. For text outputs, a batch carries this text, so that values and bytes equal
-COPY's own CSV in every dialect. Parquet, and a date under a mask, need the value: the text is
-parsed into an Arrow type. A value that the type cannot hold (`infinity`, `NaN` in a numeric) is
-refused by name, never changed.
+Every value leaves the server through COPY, so what a type's own output function prints is its exact
+text. For text outputs, a batch carries this text, so that values and bytes equal COPY's own CSV in
+every dialect. Parquet, and a date under a mask, need the value: the text is parsed into an Arrow
+type. A value that the type cannot hold (`infinity`, `NaN` in a numeric) is refused by name.
 
-The statements over a selector's rows are word for word as a worker sends them. Among them are the
-checksums of columns and the rows of a sample of keys, see `unloader.sources.statement`. The text of
-a value that is hashed is what its type's output function prints, as COPY has it. A cast to text has
-the same for most types, but takes the blanks off a `char(n)`; `concat` takes the output function.
+The text of a value that is hashed is what its type's output function prints. A cast to text has the
+same for most types, but takes the blanks off a `char(n)`; `concat` takes the output function.
 """
 
 from __future__ import annotations
@@ -23,18 +20,7 @@ from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, NamedPartition, RowRange, Selector, WholeTable
 from unloader.model import Extract, ReadColumn, SampledKeys
-from unloader.sources.readings import (
-    ENCODED_TYPE,
-    TEXT,
-    ColumnReadings,
-    Declared,
-    Mask,
-    Reading,
-    Use,
-    decimal_digits,
-    one_of,
-    text_length,
-)
+from unloader.sources import readings
 from unloader.sources.statement import (
     Hashing,
     below,
@@ -52,7 +38,7 @@ _INTEGERS = {"smallint": "int16", "integer": "int32", "bigint": "int64", "oid": 
 _FLOATS = {"real": "float", "double precision": "double"}
 _NUMBERS = {*_INTEGERS, *_FLOATS, "numeric", "money"}
 _DATE, _TIMESTAMP, _ZONED = "date", "timestamp without time zone", "timestamp with time zone"
-_MASKS: dict[str, Mask] = {_DATE: "date", _TIMESTAMP: "timestamp", _ZONED: "timestamp_tz"}
+_MASKS: dict[str, readings.Mask] = {_DATE: "date", _TIMESTAMP: "timestamp", _ZONED: "timestamp_tz"}
 """Types whose text may follow a format of the user."""
 _ARROW = {
     **_INTEGERS,
@@ -88,18 +74,18 @@ def is_number(column: ColumnInfo) -> bool:
 
 
 @lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
-def readings_of(column: ColumnInfo) -> ColumnReadings:
+def readings_of(column: ColumnInfo) -> readings.ColumnReadings:
     base, native = base_type(column), column.native_type
     plain = _TYPMOD.sub("", base)
     # For Parquet, under a mask, and where the type has only the server's text.
     value = _value(quoted(column.name), base)
     values = [replace(value, serves=frozenset(("parquet", "masked")), as_text=False)]
-    values += [replace(value, serves=TEXT)] if base in _TYPED else []
+    values += [replace(value, serves=readings.TEXT)] if base in _TYPED else []
     types = (("source_type", native), ("base_type", base))[: 1 + (base != native)]
     # Whether the text of a field is a number or moment.
     text_class = "number" if is_number(column) else "moment" if plain in _MASKS else None
     of_text = (*types, ("text_class", text_class)) if text_class else types
-    return ColumnReadings(
+    return readings.ColumnReadings(
         name=column.name,
         source_type=native,
         nullable=column.nullable,
@@ -111,14 +97,14 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
     )
 
 
-def _texts(column: ColumnInfo) -> Iterator[Reading]:
+def _texts(column: ColumnInfo) -> Iterator[readings.Reading]:
     base = base_type(column)
     for expression, note, forms in _text_expressions(column):
         for asked in (False, True):
             shown_note = _AS_ASKED if asked else note
-            encoded = Reading(
+            encoded = readings.Reading(
                 expression=expression,
-                output_type=ENCODED_TYPE,
+                output_type=readings.ENCODED_TYPE,
                 serves=frozenset(("encoded",)),
                 as_text=asked,
                 forms=forms,
@@ -126,9 +112,9 @@ def _texts(column: ColumnInfo) -> Iterator[Reading]:
             )
             yield encoded
             if base not in _TYPED:
-                serves: frozenset[Use] = TEXT if asked else frozenset(("text",))
+                serves: frozenset[readings.Use] = readings.TEXT if asked else frozenset(("text",))
                 yield replace(encoded, output_type="string", serves=serves)
-    yield Reading(
+    yield readings.Reading(
         # No option of text applies in Parquet.
         expression=next(sql for sql, _, forms in _text_expressions(column) if forms <= _IN_PARQUET),
         output_type="string",
@@ -153,16 +139,16 @@ def _text_expressions(column: ColumnInfo) -> list[tuple[str, str, frozenset[str]
     return [(name, "", frozenset())]
 
 
-def _value(name: str, base: str) -> Reading:
+def _value(name: str, base: str) -> readings.Reading:
     """Return the column's values under an Arrow type."""
     plain = _TYPMOD.sub("", base)
     if plain in _ARROW:
-        return Reading(expression=name, output_type=_ARROW[plain])
+        return readings.Reading(expression=name, output_type=_ARROW[plain])
     if base == "bytea":
-        return Reading(expression=_BINARY_TEXTS["hex"].format(name), output_type="binary")
+        return readings.Reading(expression=_BINARY_TEXTS["hex"].format(name), output_type="binary")
     if plain == _ZONED:
         instant = _utc(name, "Z")
-        return Reading(
+        return readings.Reading(
             expression=instant, output_type="timestamp[us, tz=UTC]", note="instant in UTC"
         )
     expression = name
@@ -176,9 +162,11 @@ def _value(name: str, base: str) -> Reading:
         if match := _NUMERIC.fullmatch(base):
             precision, scale = int(match[1]), int(match[2])
             if precision <= _MAX_DECIMAL and 0 <= scale <= precision:
-                return Reading(expression=name, output_type=f"decimal128({precision}, {scale})")
+                return readings.Reading(
+                    expression=name, output_type=f"decimal128({precision}, {scale})"
+                )
             note = "does not fit decimal(38): exact text"
-    return Reading(expression=expression, output_type="string", note=note)
+    return readings.Reading(expression=expression, output_type="string", note=note)
 
 
 def _utc(name: str, offset: str) -> str:
@@ -198,17 +186,17 @@ _LONGEST = {
 }
 
 
-def declared(source_type: str) -> Declared:
+def declared(source_type: str) -> readings.Declared:
     if source_type == "NAME":
-        return Declared(utf8_bytes=_NAME_BYTES)
+        return readings.Declared(utf8_bytes=_NAME_BYTES)
     if source_type == "DATE":
-        return Declared(dated=True)
+        return readings.Declared(dated=True)
     if source_type.startswith("TIMESTAMP"):
-        return Declared(zone="offset" if "WITH TIME ZONE" in source_type else None)
+        return readings.Declared(zone="offset" if "WITH TIME ZONE" in source_type else None)
     return (
-        text_length(source_type, _TEXTS, _PADDED)
-        or decimal_digits(source_type)
-        or one_of(source_type, _LONGEST)
+        readings.text_length(source_type, _TEXTS, _PADDED)
+        or readings.decimal_digits(source_type)
+        or readings.one_of(source_type, _LONGEST)
     )
 
 

@@ -27,20 +27,11 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
+from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.file_state import FileCatalog, header_of, inode_of, state_of
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite import statement as statements
-from unloader.sources.statement import (
-    derived_table,
-    is_sampled,
-    qualified,
-    query_table,
-    quoted,
-    relation_of,
-    select,
-    select_count,
-)
 
 ROWID_NAMES = ("rowid", "_rowid_", "oid")
 MAX_WALKED_BYTES = 256 * 1024 * 1024
@@ -239,7 +230,8 @@ class SQLiteCatalog(FileCatalog):
                     strict.add(name)
         else:
             for name, rowid in rowids.items():
-                sql = f"SELECT {quoted(name)}.{rowid} FROM {qualified('main', name)} LIMIT 0"
+                table = common.qualified("main", name)
+                sql = f"SELECT {common.quoted(name)}.{rowid} FROM {table} LIMIT 0"
                 if rowid and isinstance(result_or_error(partial(self.rows, sql)), SourceError):
                     rowids[name] = None
         observe(PhaseStarted(phase="extents"))
@@ -307,8 +299,8 @@ class SQLiteCatalog(FileCatalog):
             reading = statements.reading_of(declared)
             if reading == "blob":
                 value = statements.value_of(column, name)
-                first = f"SELECT typeof({value}) AS class FROM {quoted(name)} LIMIT {SAMPLED_ROWS}"
-                found = self.rows(f"SELECT DISTINCT class FROM ({first})")
+                first = f"SELECT typeof({value}) AS class FROM {common.quoted(name)}"
+                found = self.rows(f"SELECT DISTINCT class FROM ({first} LIMIT {SAMPLED_ROWS})")
                 if {"blob"} != {storage for (storage,) in found} - {"null"}:
                     reading = "exact"
             columns.append(
@@ -335,19 +327,19 @@ class SQLiteCatalog(FileCatalog):
         """Return the range of rowids of a table, from both ends of its tree."""
         # A query for each end: SQLite walks the whole table where one asks for both.
         ends = (
-            f"(SELECT {end}({quoted(name)}.{rowid}) FROM {qualified('main', name)})"
+            f"(SELECT {end}({common.quoted(name)}.{rowid}) FROM {common.qualified('main', name)})"
             for end in ("min", "max")
         )
         ((first, last),) = self.rows(f"SELECT {', '.join(ends)}")
         return (RowExtent(first=first or 0, last=0 if last is None else last + 1),)
 
     def describe_query(self, query: str) -> TableInfo:
-        view = quoted(QUERY_VIEW)
+        view = common.quoted(QUERY_VIEW)
         # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
         self.explain(query)
         # In memory: a temporary file would be one more thing that can fail or be left behind.
         self.rows("PRAGMA temp_store = memory")
-        self.rows(f"CREATE TEMP VIEW {view} AS SELECT * FROM {derived_table(query)}")
+        self.rows(f"CREATE TEMP VIEW {view} AS SELECT * FROM {common.derived_table(query)}")
         try:
             columns = self.derived_columns("temp", QUERY_VIEW)
         finally:
@@ -361,7 +353,7 @@ class SQLiteCatalog(FileCatalog):
                     f"two columns of the query are named {same[1]!r}",
                     "give each column a different name with AS",
                 )
-        return query_table(columns)
+        return common.query_table(columns)
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Keep every writer out until `close`, except with the consistency `none`.
@@ -426,7 +418,7 @@ class SQLiteCatalog(FileCatalog):
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
         if statements.attribute(column, statements.READING) == "real":
             return None
-        value = quoted(column.name)
+        value = common.quoted(column.name)
         whole = f"CAST({value} AS INTEGER)"
         real = f"CAST(CASE WHEN {value} = {whole} THEN {whole} ELSE {value} END AS TEXT)"
         text = (
@@ -443,15 +435,17 @@ class SQLiteCatalog(FileCatalog):
     def count(self, extract: Extract) -> int:
         rows_asked, keys = statements.conditions(extract, None), extract.keys
         if keys is not None:
-            self._connection.create_function(_FUNCTION, 2, is_sampled, deterministic=True)
+            self._connection.create_function(_FUNCTION, 2, common.is_sampled, deterministic=True)
             rows_asked.append(f"{_FUNCTION}(CAST({keys.text} AS BLOB), {keys.share!r})")
-        sql = select_count(relation_of(extract), rows_asked, extract.limit_rows)
+        sql = common.select_count(common.relation_of(extract), rows_asked, extract.limit_rows)
         rows = int(self.rows(sql)[0][0])
         self.check_snapshot()
         return rows
 
     def count_statement(self, extract: Extract, selector: Selector) -> str:
-        return select("count(*)", relation_of(extract), statements.conditions(extract, selector))
+        return common.select(
+            "count(*)", common.relation_of(extract), statements.conditions(extract, selector)
+        )
 
     def cancel(self) -> None:
         with suppress(sqlite3.ProgrammingError):  # The file is closed.

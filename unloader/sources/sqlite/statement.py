@@ -1,16 +1,14 @@
 """The statements over a selector's rows, and how they read values of a column without changing any.
 
-SQLite types values, not columns: a column declared INTEGER may hold text. The declared type gives
-the reading of a column by SQLite's rules of affinity (https://www.sqlite.org/datatype3.html). The
-driver would convert any other value without a word, so the statement lets none reach it: a value
-of another storage class stops the unit, unless the column is read as exact text, which holds all.
-
-Exact text leaves the database in two columns, for SQLite has no exact text for a real: the texts,
-and the reals, which then become the texts that the encoder gives reals of a typed column.
+SQLite types values, not columns. The declared type gives the reading of a column by SQLite's rules
+of affinity (https://www.sqlite.org/datatype3.html). The driver would convert any other value
+without a word, so a value of another storage class stops the unit, unless the column is read as
+exact text. Exact text leaves the database in two columns, for SQLite has no exact text for a real:
+the texts, and the reals, which then become the texts that the encoder gives reals of a typed
+column.
 
 SQLite has no hash. A worker reads the keys of a sample beside the columns asked for, and leaves
-rows out as they come; the parent counts by a function of its connection. See
-`unloader.sources.statement`.
+rows out as they come; the parent counts by a function of its connection.
 """
 
 from __future__ import annotations
