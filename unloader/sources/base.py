@@ -111,10 +111,10 @@ class Catalog(Protocol):
         """Return the tables and views the user may read, by schema and name."""
 
     def list_tables(self) -> Listing:
-        """Return all tables and views, also known ones that the user may not read.
+        """Return all tables and views, also those that the user may not read, without partitions.
 
-        Partitions are not listed. A source that reads its catalogue at the snapshot lists the
-        tables of that time, with the rights of the present. Optional: the result of `tables`.
+        A source that reads its catalogue at the snapshot lists the tables of that time, with the
+        rights of the present. Optional: the result of `tables`.
         """
         return Listing.of(
             [ListedTable.of(table) for table in self.tables()],
@@ -136,10 +136,9 @@ class Catalog(Protocol):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return for each table of the listing, in order, the result of `describe`.
+        """Return for each table of the listing, in order, the result of `describe` or an obstacle.
 
-        An obstacle takes the place of a table that cannot be described. An error concerns all
-        tables. Optional: tables are described one by one.
+        An error concerns all tables. Optional: tables are described one by one.
         """
         return tuple(
             described_or_obstacle(self, quoted_name(table.schema, table.name), observe)
@@ -395,8 +394,7 @@ class Source(Protocol):
         """Return the length of values that a column's type declares, for `--fixed`.
 
         The type is the column's own, or the type of its domain (`base_type` in the metadata of its
-        Arrow field), in capitals and with single blanks. Optional: nothing, so that the user has to
-        give widths of texts.
+        Arrow field), in capitals and with single blanks. Optional: the user gives widths of texts.
         """
         return Declared()
 
@@ -404,7 +402,7 @@ class Source(Protocol):
         """Return the source with which `open_catalog` reads at the snapshot of an earlier run.
 
         `kind` and `value` are from the run's `Snapshot`. The catalog's `snapshot` then returns the
-        same if that state still exists. If not, it raises `SnapshotGone` or returns another value.
+        same if that state still exists; if not, it raises `SnapshotGone` or returns another value.
         This method does not connect. Optional: None, as the source cannot go back to a snapshot.
         """
         return None

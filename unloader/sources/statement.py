@@ -125,8 +125,7 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
 def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
     """Return the database's error on SQL of the user as an error of the option `given`.
 
-    A lost connection or snapshot has nothing to do with the SQL and is returned unchanged. `hint`
-    is used if the database's error has no better one.
+    A lost connection or snapshot is returned unchanged. A better hint of the database wins.
     """
     if error.retryable or isinstance(error, SnapshotGone):
         return error

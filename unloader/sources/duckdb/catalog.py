@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from partition_planner.model import (
     ColumnInfo,
     PartitionInfo,
@@ -201,13 +203,24 @@ class DuckDBCatalog(FileCatalog):
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
         """Return the readings under the types that DuckDB's Arrow export reports for the result."""
-        columns = tuple(duckdb_types.readings_of(column) for column in table.columns)
+        import pyarrow as pa
+
+        columns = [duckdb_types.readings_of(column) for column in table.columns]
         items = ", ".join(each.expression for column in columns for each in column.readings)
-        read_from = (
-            common.derived_table(query) if query else common.qualified(table.schema, table.name)
-        )
+        read_from = common.qualified(table.schema, table.name)
+        if query:
+            read_from = common.derived_table(query)
         nothing = relation(self._connection, common.select(items, read_from, ["false"]))
-        return duckdb_types.with_types(columns, nothing.to_arrow_reader(1).schema.types)
+        kinds, found = iter(nothing.to_arrow_reader(1).schema.types), []
+        for column in columns:
+            typed = []
+            for reading in column.readings:
+                kind = next(kinds)
+                if pa.types.is_timestamp(kind) and kind.tz:
+                    kind = pa.timestamp(kind.unit, "UTC")
+                typed.append(replace(reading, output_type=str(kind), arrow_type=kind))
+            found.append(replace(column, readings=tuple(typed)))
+        return tuple(found)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
         value, kind = common.quoted(column.name), column.native_type

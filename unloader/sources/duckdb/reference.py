@@ -138,15 +138,11 @@ def build_reference_table(
 ) -> None:
     """Make the DuckDB file `path` with the reference table, or keep one that is already right.
 
-    A file built before with the same rows, partitions, table name and generator is left as it is;
-    another reference table is replaced. The file is built beside its place, as `<path>.building`,
-    and renamed when it is complete; an interrupted build leaves the earlier file in place. Memory
-    stays under about 3 GB for any number of rows. Row r is in partition `hash(key) % partitions` (1
-    to 256), counted from 0. A few times a second `observe` gets the number of rows written so far,
-    and True of `stop` ends the build.
-
-    `OutputFailed`: `path` is something else, another process is building it, or the directory
-    refuses or is full.
+    Another reference table at `path` is replaced when the new one, `<path>.building`, is complete.
+    Memory stays under about 3 GB. Row r is in partition `hash(key) % partitions` (1 to 256),
+    counted from 0. A few times a second `observe` gets the rows written so far, and True of `stop`
+    ends the build. `OutputFailed`: `path` is something else, another process is building it, or the
+    directory refuses or is full.
     """
     if rows < 1:
         raise UsageError(f"cannot build a reference table of {rows} rows", "give --rows 1 or more")

@@ -60,7 +60,7 @@ _INEXACT_INSIDE = re.compile(
 
 
 def readings_of(column: ColumnInfo) -> ColumnReadings:
-    """Return how a column can be read; `output_type` is filled in by `with_types`."""
+    """Return how a column can be read; the catalog fills in `output_type`."""
     name, kind = quoted(column.name), column.native_type
     metadata = (("source_type", kind),)
     unquoted = re.sub("'[^']*'|\"[^\"]*\"", "", kind)
@@ -109,28 +109,6 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
         nullable=column.nullable,
         readings=(*readings, as_text),
         mask=_MASKS.get(kind),
-    )
-
-
-def with_types(
-    columns: tuple[ColumnReadings, ...], types: Sequence[pa.DataType]
-) -> tuple[ColumnReadings, ...]:
-    """Return the columns with the Arrow types that DuckDB gives their readings, in their order."""
-    import pyarrow as pa
-
-    given = (
-        pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
-        for kind in types
-    )
-    return tuple(
-        replace(
-            column,
-            readings=tuple(
-                replace(reading, output_type=str(kind), arrow_type=kind)
-                for reading, kind in zip(column.readings, given, strict=False)
-            ),
-        )
-        for column in columns
     )
 
 

@@ -108,7 +108,7 @@ class OracleCatalog(Catalog):
         found = find(self._session, table, self._schema, self._where)
         observe(PhaseStarted(phase="columns"))
         asked = Dictionary(self._session, [(found.owner, found.name)])
-        return self._info(asked, found, dictionary.columns(asked, found), observe)
+        return self._info(asked, found, observe)
 
     def list_tables(self) -> Listing:
         at_scn = bool(statements.as_of(self._snapshot))
@@ -129,18 +129,13 @@ class OracleCatalog(Catalog):
         for table in tables:
             kind = table.kind if table.kind in ("view", "materialized view") else "table"
             found = dictionary.relation(together, *table.key, kind)
-            columns = dictionary.columns(together, found)
-            made.append(self._info(together, found, columns, silent) if columns else GONE)
+            has_columns = bool(dictionary.columns(together, found))
+            made.append(self._info(together, found, silent) if has_columns else GONE)
         return tuple(made)
 
-    def _info(
-        self,
-        asked: Dictionary,
-        found: Relation,
-        columns: tuple[ColumnInfo, ...],
-        observe: Observer,
-    ) -> TableInfo:
+    def _info(self, asked: Dictionary, found: Relation, observe: Observer) -> TableInfo:
         """Describe a table, and store its layout for `hold` and the other methods."""
+        columns = dictionary.columns(asked, found)
         layout = lay_out(asked, found, columns, self._user, observe)
         self._described[found.owner, found.name] = (found, layout)
         only = None if layout.partitioned else layout.parts[0]

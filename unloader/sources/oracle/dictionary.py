@@ -11,7 +11,7 @@ same way alone and among others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -331,53 +331,43 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
     # Rights on all tables, on all tables of a schema, or on one.
     rights: set[Row] = {*session.run(IN_GENERAL), *session.run(ON_TABLES)}
     if session.version[0] >= SCHEMA_PRIVILEGES_VERSION:
-        found = session.allowed(partial(session.run, ON_SCHEMAS))
-        rights.update(() if isinstance(found, SourceError) else found)
+        allowed = session.allowed(partial(session.run, ON_SCHEMAS))
+        rights.update(() if isinstance(allowed, SourceError) else allowed)
     unreadable: dict[Key, list[UnreadableColumn]] = {}
     for owner, table, name, data_type, type_owner, length, *facts in session.run(UNUSUAL_COLUMNS):
         native = column_type(data_type, type_owner, length, facts)
         if parse_native(native).name not in TYPES:
             unreadable.setdefault((owner, table), []).append(of_unread_type(name, native))
-    return [
-        ListedTable(
-            schema=table.schema,
-            name=table.name,
-            kind=table.kind,
-            family=family_of(table.kind),
-            system=table.name.startswith(_SERVING),
-            obstacles=tuple(_obstacles(table, user, rights, at_scn=at_scn)),
-            unreadable=tuple(unreadable.get((table.schema or "", table.name), ())),
-        )
-        for table in tables(session)
-    ]
 
-
-def _obstacles(
-    table: TableSummary, user: str, rights: set[Row], *, at_scn: bool
-) -> Iterator[Obstacle]:
-    """Yield the missing rights; the owner of a table needs no rights."""
-    if table.schema == user:
-        return
-    name, grantee = qualified(table.schema, table.name), quoted(user)
-
-    def may(word: str) -> bool:
+    def may(schema: str, name: str, word: str) -> bool:
         by_all = f"{word} ANY TABLE"
-        ways = {(by_all,), (table.schema, by_all), (table.schema, table.name, word)}
-        return not rights.isdisjoint(ways)
+        return not rights.isdisjoint({(by_all,), (schema, by_all), (schema, name, word)})
 
-    if not (may("SELECT") or may("READ")):
-        yield Obstacle(
-            kind="no right",
-            what=f"user {user} may not read it",
-            mend=(f"GRANT SELECT ON {name} TO {grantee}",),
+    found = []
+    for each in tables(session):
+        key, obstacles = (each.schema or "", each.name), list[Obstacle]()
+        name, grantee = qualified(*key), quoted(user)
+        # The owner of a table needs no rights.
+        if each.schema != user and not (may(*key, "SELECT") or may(*key, "READ")):
+            what = f"user {user} may not read it"
+            grant = f"GRANT SELECT ON {name} TO {grantee}"
+            obstacles.append(Obstacle(kind="no right", what=what, mend=(grant,)))
+        if each.schema != user and at_scn and not may(*key, "FLASHBACK"):
+            what = f"user {user} may not read it as of an SCN"
+            grant = f"GRANT FLASHBACK ON {name} TO {grantee}"
+            hint = "run with --consistency none, if only this right is missing"
+            obstacles.append(Obstacle(kind="no right", what=what, mend=(grant,), hint=hint))
+        listed = ListedTable(
+            schema=each.schema,
+            name=each.name,
+            kind=each.kind,
+            family=family_of(each.kind),
+            system=each.name.startswith(_SERVING),
+            obstacles=tuple(obstacles),
+            unreadable=tuple(unreadable.get(key, ())),
         )
-    if at_scn and not may("FLASHBACK"):
-        yield Obstacle(
-            kind="no right",
-            what=f"user {user} may not read it as of an SCN",
-            mend=(f"GRANT FLASHBACK ON {name} TO {grantee}",),
-            hint="run with --consistency none, if only this right is missing",
-        )
+        found.append(listed)
+    return found
 
 
 FOLDING: Folding = "upper"

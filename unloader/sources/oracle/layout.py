@@ -112,7 +112,27 @@ def lay_out(
     if not (table.has_rowids or table.is_index):
         return Layout(parts=(whole,), partitioned=False)
     observe(PhaseStarted(phase="partitions"))
-    leaves = partition_leaves(asked, table)
+    # The partitions, or their sub-partitions where they have some, in table order.
+    children: dict[str, list[tuple[Any, ...]]] = {}
+    rows = asked.rows(PARTITIONS, table.owner, table.name)
+    if any(row[1] for row in rows):
+        for parent, *child in asked.rows(SUBPARTITIONS, table.owner, table.name):
+            children.setdefault(parent, []).append(tuple(child))
+    found_leaves: list[PartitionInfo] = []
+    for parent, _, *statistics in rows:
+        below = children.get(parent)
+        for name, *facts in below if below else [(parent, *statistics)]:
+            number, blocks, row_length = facts
+            found_leaves.append(
+                PartitionInfo(
+                    name=partition_name(parent, name) if below else partition_name(name),
+                    kind="subpartition" if below else "partition",
+                    position=len(found_leaves),
+                    rows=integer(number),
+                    bytes=statistical_bytes(number, blocks, row_length),
+                )
+            )
+    leaves = tuple(found_leaves)
     layout = Layout(parts=leaves or (whole,), partitioned=bool(leaves))
     observe(PhaseStarted(phase="extents"))
     if table.is_index:
@@ -333,30 +353,6 @@ def key_literal(value: Any) -> str | None:
         return str(value)
     fits = isinstance(value, str) and "\0" not in value and len(value) <= MAX_LITERAL
     return literal(value) if fits else None
-
-
-def partition_leaves(dictionary: Dictionary, table: Relation) -> tuple[PartitionInfo, ...]:
-    """Return the partitions, or their sub-partitions where they have some, in table order."""
-    children: dict[str, list[tuple[Any, ...]]] = {}
-    rows = dictionary.rows(PARTITIONS, table.owner, table.name)
-    if any(row[1] for row in rows):
-        for parent, *child in dictionary.rows(SUBPARTITIONS, table.owner, table.name):
-            children.setdefault(parent, []).append(tuple(child))
-    found: list[PartitionInfo] = []
-    for parent, _, *statistics in rows:
-        below = children.get(parent)
-        for name, *facts in below if below else [(parent, *statistics)]:
-            number, blocks, row_length = facts
-            found.append(
-                PartitionInfo(
-                    name=partition_name(parent, name) if below else partition_name(name),
-                    kind="subpartition" if below else "partition",
-                    position=len(found),
-                    rows=integer(number),
-                    bytes=statistical_bytes(number, blocks, row_length),
-                )
-            )
-    return tuple(found)
 
 
 def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]:

@@ -110,11 +110,36 @@ class PostgresCatalog(Catalog):
         return tuple(_summary(row, sizes.get(row.oid)) for row in found)
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
-        """Return columns, leaf partitions and heap blocks; any relation, partitions included."""
+        """Return columns, leaf partitions and heap blocks; any relation, partitions included.
+
+        Another spelling of the name in the search path counts only if the server finds nothing.
+        """
+        text = ".".join(
+            part.text
+            if not part.quoted and _PLAIN.fullmatch(part.text)
+            else common.quoted(part.text)
+            for part in (table.schema, table.name)
+            if part is not None
+        )
         with self._apart():
-            oid, schema, name = self._resolve(table)
+            with self._session.users_path():
+                oid = self._session.value(_MEANT, text)
+            rows = relations.readable(self._session, oid)
+            if oid is None:
+                listed = [_summary(row) for row in rows]
+                found = resolve(
+                    table,
+                    listed,
+                    folding=self.capabilities.folding,
+                    default_schemas=relations.users_schemas(self._session, implicit=False),
+                    where=self._where,
+                )
+                rows = [rows[listed.index(found)]]
+            elif not rows:
+                raise no_such_table(table, (), self.capabilities.folding, self._where)
+            oid, key = int(rows[0].oid), (rows[0].schema, rows[0].name)
             observe(PhaseStarted(phase="columns"))
-            return described(self._session, {oid: (schema, name)}, observe)[oid]
+            return described(self._session, {oid: key}, observe)[oid]
 
     def list_tables(self) -> Listing:
         """Return all tables as of the snapshot, also the database's own; rights are as of now."""
@@ -555,36 +580,6 @@ class PostgresCatalog(Catalog):
         self._session.close()
         if self._kept is not None:
             self._kept.close()
-
-    def _resolve(self, table: TableName) -> tuple[int, str, str]:
-        """Return oid, schema and name of the relation that the server finds under a name.
-
-        Another spelling in its search path counts only if the server finds nothing.
-        """
-        text = ".".join(
-            part.text
-            if not part.quoted and _PLAIN.fullmatch(part.text)
-            else common.quoted(part.text)
-            for part in (table.schema, table.name)
-            if part is not None
-        )
-        with self._session.users_path():
-            oid = self._session.value(_MEANT, text)
-        rows = relations.readable(self._session, oid)
-        if oid is not None:
-            if not rows:
-                raise no_such_table(table, (), self.capabilities.folding, self._where)
-            return int(oid), rows[0].schema, rows[0].name
-        listed = [_summary(row) for row in rows]
-        found = resolve(
-            table,
-            listed,
-            folding=self.capabilities.folding,
-            default_schemas=relations.users_schemas(self._session, implicit=False),
-            where=self._where,
-        )
-        row = rows[listed.index(found)]
-        return row.oid, row.schema, row.name
 
 
 def _summary(row: Any, size: Any = None) -> TableSummary:

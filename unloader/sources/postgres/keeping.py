@@ -55,7 +55,7 @@ class Record(Struct, frozen=True, kw_only=True):
     """Its value, as in the manifest."""
     taken_at: str
     kept_until: str
-    """The same. A run that is in progress keeps it longer."""
+    """In ISO 8601. A run that is in progress keeps it longer."""
     server_process: int
     """Of the session on the server, as in pg_stat_activity."""
     process: int

@@ -109,13 +109,11 @@ class Rows:
         return it to the kernel each time. A row too long for a buffer is a view of libpq's memory.
         """
         most = self._chunk_bytes
-        buffer = pa.allocate_buffer(min(self._buffer_bytes, most))
-        size = 0
+        buffer, size = pa.allocate_buffer(min(self._buffer_bytes, most)), 0
         while not self._ended:
             status = self._loop.fill(buffer, size, most)
-            filled = self._loop.filled
-            size = filled.size
-            self.count += filled.rows
+            size = self._loop.filled.size
+            self.count += self._loop.filled.rows
             if status == _NO_MEMORY:
                 raise MemoryError("not enough memory for a row of COPY")
             if status == _WIDE:
@@ -127,8 +125,7 @@ class Rows:
                 # Most tables are small.
                 larger = pa.allocate_buffer(min(4 * buffer.size, most))
                 _view(larger)[:size] = _view(buffer)[:size]
-                buffer = larger
-                self._buffer_bytes = buffer.size
+                buffer, self._buffer_bytes = larger, larger.size
                 continue
             self._ended = status in (_DONE, _BROKEN, _WOKEN)
             self.was_woken = status == _WOKEN
