@@ -13,7 +13,7 @@ import pytest
 import sanitized
 
 from unloader.sources.oracle.native import decoder as fetch
-from unloader.sources.postgres.libpq import copying
+from unloader.sources.postgres.libpq import connection as copying
 from writers.native import encoder as encoder
 from writers.parquet.native import pages
 

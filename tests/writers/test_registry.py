@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from unloader.sources.oracle.native import decoder as fetch
-from unloader.sources.postgres.libpq import copying
+from unloader.sources.postgres.libpq import connection as copying
 from writers import built_library, registry
 from writers.built_library import Unusable
 from writers.content import sums

@@ -4,6 +4,12 @@ DuckDB keeps no partitions. A file whose tables are written partition by partiti
 a table `unloader_partitions` (table_schema, table_name, partition_name, position, first_rowid,
 last_rowid; both rowids inclusive). The map only names ranges and is used only while it covers the
 table without gap or overlap: a stale map can cost names, never rows.
+
+Source of truth for types: DuckDB's own Arrow export, tried type by type. A type that it cannot
+carry exactly (HUGEINT, INTERVAL, TIMETZ, BIT, unions, ...) is cast to DuckDB's own exact text. A
+date or timestamp may be infinite: DuckDB exports it as the end of the type's range, a finite value
+to Arrow. Columns that are written as text without a mask are marked for the encoder, which knows
+the ends; for Parquet, and under a mask, such a value stops the unit by name.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -44,10 +50,13 @@ from unloader.model import (
 from unloader.request.names import matching_partitions
 from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, result_or_error
-from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.file_state import FileCatalog, database_path, header_of, state_of
-from unloader.sources.readings import ColumnReadings
+from unloader.sources.readings import ColumnReadings, Mask, Reading
 from unloader.sources.registry import missing_driver
+from writers.schema import INFINITE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PARTITION_MAP = "unloader_partitions"
 EXTENT = "SELECT count(*), coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0) FROM "
@@ -205,7 +214,7 @@ class DuckDBCatalog(FileCatalog):
         """Return the readings under the types that DuckDB's Arrow export reports for the result."""
         import pyarrow as pa
 
-        columns = [duckdb_types.readings_of(column) for column in table.columns]
+        columns = [readings_of(column) for column in table.columns]
         items = ", ".join(each.expression for column in columns for each in column.readings)
         read_from = common.qualified(table.schema, table.name)
         if query:
@@ -453,8 +462,8 @@ def translated(error: Exception) -> errors.UnloaderError:
     if isinstance(error, errors.UnloaderError):
         return error
     text = first_line(error)
-    if name := duckdb_types.refused_column(text):
-        return duckdb_types.refusal([name])
+    if name := refused_column(text):
+        return refusal([name])
     if is_out_of_memory(error):
         return errors.SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
     if any(kind in text for kind in _OF_VALUES):
@@ -475,3 +484,117 @@ def relation(connection: Any, sql: str) -> Any:
         return connection.sql(sql)
     except Exception as error:
         raise translated(error) from error
+
+
+REFUSED = "unloader refuses "
+
+_PLAIN = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT",
+    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+    "FLOAT", "DOUBLE", "VARCHAR", "BLOB", "TIME",
+}  # fmt: skip
+_INSTANTS = {
+    "DATE": "",
+    "TIMESTAMP": "",
+    "TIMESTAMP WITH TIME ZONE": "",
+    "TIMESTAMP_NS": "",
+    "TIMESTAMP_S": "::TIMESTAMP",
+    "TIMESTAMP_MS": "::TIMESTAMP",
+}
+"""Types that may be infinite, and the exact cast to microseconds where one is needed."""
+_MASKS: dict[str, Mask] = {
+    kind: "timestamp_tz" if kind.endswith("TIME ZONE") else "timestamp" for kind in _INSTANTS
+} | {"DATE": "date"}
+_TEXT_NOTES = {
+    "HUGEINT": "wider than decimal(38): exact text",
+    "UHUGEINT": "wider than decimal(38): exact text",
+    "INTERVAL": "months, days and microseconds: exact text",
+    "TIME WITH TIME ZONE": "keeps its offset: exact text",
+    "UUID": "canonical text",
+    "JSON": "text as stored",
+}
+_INEXACT_INSIDE = re.compile(
+    r"HUGEINT|INTERVAL|TIME WITH TIME ZONE|\bBIT\b|UNION|DATE|TIMESTAMP|BIGNUM|VARINT|VARIANT"
+    r"|GEOMETRY|ENUM|UUID|JSON|\[\d+\]"
+)
+
+
+def readings_of(column: ColumnInfo) -> ColumnReadings:
+    """Return how a column can be read; the catalog fills in `output_type`."""
+    name, kind = common.quoted(column.name), column.native_type
+    metadata = (("source_type", kind),)
+    unquoted = re.sub("'[^']*'|\"[^\"]*\"", "", kind)
+    as_text = Reading(
+        expression=f"CAST({name} AS VARCHAR)",
+        output_type="",
+        as_text=True,
+        # Two values of a UNION have one text: 1 and '1'.
+        lossless=not re.search(r"\b(UNION\(|VARIANT\b)", unquoted),
+        note="exact text, as requested",
+        metadata=metadata,
+    )
+    usual = replace(as_text, as_text=False)
+    if kind in _INSTANTS:
+        value, message = name + _INSTANTS[kind], common.literal(REFUSED + column.name)
+        finite = (
+            f"CASE WHEN isfinite({name}) THEN {value} "
+            f"WHEN {name} IS NOT NULL THEN error({message}) END"
+        )
+        # One reading has infinite values, which only text can show; the other one stops there.
+        infinite = (*metadata, *INFINITE.items())
+        shown = replace(usual, expression=value, lossless=True, note="")
+        readings = [
+            replace(shown, serves=frozenset(("text",)), metadata=infinite),
+            replace(shown, expression=finite, serves=frozenset(("parquet", "masked"))),
+        ]
+    else:
+        nested = kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
+        if (
+            kind in _PLAIN
+            or _DECIMAL.fullmatch(kind)
+            or (nested and not _INEXACT_INSIDE.search(kind))
+        ):
+            readings = [replace(usual, expression=name, lossless=True, note="")]
+        else:
+            note = _TEXT_NOTES.get(kind, "exact text")
+            if not as_text.lossless:
+                note = (
+                    "text without the type of each value: the number 1 and the text '1' are "
+                    "written the same"
+                )
+            readings = [replace(usual, note=note)]
+    return ColumnReadings(
+        name=column.name,
+        source_type=kind,
+        nullable=column.nullable,
+        readings=(*readings, as_text),
+        mask=_MASKS.get(kind),
+    )
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch under the run's schema; only names of zones and metadata may differ."""
+    import pyarrow as pa
+
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def refusal(names: Sequence[str]) -> errors.OutputFailed:
+    columns, them = (f"column {names[0]} holds", "the column")
+    if len(names) > 1:
+        columns, them = f"columns {', '.join(names)} hold", "the columns"
+    listed = ",".join(names)
+    return errors.OutputFailed(
+        f"{columns} an infinite date or timestamp, which neither Parquet nor a date mask can show",
+        f"write {them} as exact text with --as-text {listed}, or leave {them} out with --exclude "
+        f"{listed}",
+    )
+
+
+def refused_column(text: str) -> str:
+    """Return the column that a guard of ours names in an error text, empty if none does."""
+    return text.partition(REFUSED)[2].strip()

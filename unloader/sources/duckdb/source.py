@@ -15,7 +15,6 @@ from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, Reader, Source, batch_rows
 from unloader.sources.duckdb import catalog
-from unloader.sources.duckdb.types import REFUSED, conform, refusal, refused_column
 from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of, state_of
 from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
@@ -148,11 +147,11 @@ class DuckDBReader(Reader):
                             again -= known
                             if known < batch.num_rows:
                                 yielded += batch.num_rows - known
-                                yield conform(batch.slice(known), schema)
+                                yield catalog.conform(batch.slice(known), schema)
                             del batch
                     return
                 except Exception as error:
-                    if name := refused_column(catalog.first_line(error)):
+                    if name := catalog.refused_column(catalog.first_line(error)):
                         raise self._refusal(extract, piece, name) from error
                     if not (is_scan and catalog.is_out_of_memory(error)):
                         raise catalog.translated(error) from error
@@ -174,15 +173,15 @@ class DuckDBReader(Reader):
     def _refusal(self, extract: Extract, piece: Piece, first: str) -> OutputFailed:
         """Return the error for all columns with a refused value; `first` stopped the reading."""
         columns = extract.projection.columns
-        guarded = [each.name for each in columns if REFUSED in each.expression]
+        guarded = [each.name for each in columns if catalog.REFUSED in each.expression]
         items = ", ".join(f"bool_or(NOT isfinite({quoted(name)}))" for name in guarded)
         try:
             sql = catalog.selector_statement(items, extract, piece.selector)
             (row,) = self._connection.execute(sql).fetchall()
         except Exception:  # The error at hand says more.
-            return refusal([first])
+            return catalog.refusal([first])
         found = [name for name, holds in zip(guarded, row, strict=True) if holds]
-        return refusal(found or [first])
+        return catalog.refusal(found or [first])
 
     def close(self) -> None:
         self._connection.close()

@@ -30,7 +30,7 @@ from unloader.sources.base import Reader, Text
 from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.postgres import relations
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
-from unloader.sources.postgres.libpq.copying import native
+from unloader.sources.postgres.libpq.connection import native
 from unloader.sources.postgres.session import session_in
 from unloader.sources.postgres.statement import (
     CopyDialect,

@@ -41,8 +41,7 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.redaction import learn
 from unloader.sources.base import Text
 from unloader.sources.postgres import errors
-from unloader.sources.postgres.libpq.connection import Connection
-from unloader.sources.postgres.libpq.copying import native
+from unloader.sources.postgres.libpq.connection import Connection, native
 from unloader.sources.postgres.statement import (
     EXPORTED,
     SNAPSHOT_VALUE,

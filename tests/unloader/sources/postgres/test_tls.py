@@ -18,7 +18,7 @@ from processes.command import PATIENCE_SECONDS
 
 from unloader.errors import SourceError, TransientSourceError, UnloaderError
 from unloader.model import SourceSpec
-from unloader.sources.postgres.libpq import copying
+from unloader.sources.postgres.libpq import connection as copying
 from unloader.sources.postgres.session import Session, verified
 
 HOST = socket.gethostname()

@@ -185,8 +185,7 @@ def test_another_libpq_works(postgres: Any, release: str) -> None:
         pytest.skip(f"the test server's package has no {release}")
     program = """
 import sys, threading
-from unloader.sources.postgres.libpq.connection import Connection
-from unloader.sources.postgres.libpq.copying import native
+from unloader.sources.postgres.libpq.connection import Connection, native
 from unloader.sources.postgres.errors import Cancelled
 connection = Connection(sys.argv[1])
 over = threading.Event()

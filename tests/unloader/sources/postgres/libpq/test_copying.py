@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unloader.sources.postgres.errors import Broken, ServerError
-from unloader.sources.postgres.libpq import copying
+from unloader.sources.postgres.libpq import connection as copying
 from unloader.sources.postgres.libpq.connection import Connection
 
 LOOPS = ("native", "plain")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unloader.errors import UnloaderError
-from unloader.sources.postgres.libpq import copying
+from unloader.sources.postgres.libpq import connection as copying
 from unloader.sources.postgres.reader import CopyParser, Decoder
 
 pytestmark = pytest.mark.skipif(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
 from unloader.sources.postgres.errors import Malformed
-from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.libpq.copying import c_dialect
+from unloader.sources.postgres.libpq import connection as copying
+from unloader.sources.postgres.libpq.connection import c_dialect
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.statement import CopyDialect, TextForm
 
