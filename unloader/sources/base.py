@@ -111,7 +111,7 @@ class Catalog(Protocol):
         """Return the tables and views the user may read, by schema and name."""
 
     def list_tables(self) -> Listing:
-        """Return all tables and views, also those that the user may not read, without partitions.
+        """Return tables and views without partitions, also ones that the user may not read.
 
         A source that reads its catalogue at the snapshot lists the tables of that time, with the
         rights of the present. Optional: the result of `tables`.

@@ -77,7 +77,7 @@ def describe_tables(
 def hold_tables(
     catalog: Catalog, tables: Sequence[Held], observe: Observer = silent
 ) -> tuple[SourceError | None, ...]:
-    """Hold each table unchanged, observe what is not held, return the error of each, or None."""
+    """Hold each table unchanged and observe kinds that are not held; return the errors or None."""
     found = catalog.hold_tables(tables)
     for text in catalog.unheld():
         observe(Notice(text=text))

@@ -180,7 +180,7 @@ def build_reference_table(
 def is_current(
     path: Path, rows: int, *, partitions: int = 32, table: str = "HASH_PART_0160"
 ) -> bool:
-    """Return whether a build would keep the file; `OutputFailed` where it is no reference table."""
+    """Return whether a build would keep the file; `OutputFailed` for any other file."""
     if not path.exists():
         return False
     duckdb = _driver()

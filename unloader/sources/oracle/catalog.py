@@ -356,7 +356,7 @@ class OracleCatalog(Catalog):
         )
 
     def count(self, extract: Extract) -> int:
-        """Count what was described: a later partition has no rows at the SCN."""
+        """Count the described parts or the query; a later partition has no rows at the SCN."""
         most = extract.limit_rows
         if not extract.partitions:
             return self._counted(statements.count_statement(extract, None))

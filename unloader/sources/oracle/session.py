@@ -415,7 +415,7 @@ def parse_location(location: str) -> OracleAddress:
         raise ConfigError(f"{location} does not name a database", _EXAMPLE)
     if re.search(r":\d+$", target) and "/" not in target:
         raise ConfigError(f"{location} does not name a service", f"write {location}/SERVICE")
-    # What the Easy Connect string carries, and what the driver takes.
+    # Settings of the Easy Connect string, and of the driver.
     passed: list[str] = []
     settings: dict[str, str] = {}
     for item in filter(None, query.split("&")):

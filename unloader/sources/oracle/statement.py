@@ -90,7 +90,7 @@ def count_statement(extract: Extract, leaf: PartitionInfo | None) -> str:
 
 
 def relation(extract: Extract, part: Selector | PartitionInfo | None) -> str:
-    """Return what is read, with the clauses of a partition and of the snapshot."""
+    """Return the table or query that is read, with its partition and snapshot."""
     at = as_of(extract.snapshot)
     if extract.query is not None:
         return query_relation(extract.query) + at

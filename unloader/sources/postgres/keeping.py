@@ -61,7 +61,7 @@ class Record(Struct, frozen=True, kw_only=True):
     process: int
     host: str
     boundary: str
-    """As `boundary` returned it in the keeper."""
+    """Result of `boundary` in the keeper."""
     marks: tuple[str, ...] = ()
     """Files that name the run while it can be continued."""
 

@@ -7,7 +7,7 @@ and whether a name still means the same table.
 
 A table has the leaves that pg_inherits has at the snapshot: a partition detached later is part of
 it, a partition attached later is not. So its leaves are counted, through the table if the user may
-read them in no other way.
+read them only so.
 """
 
 from __future__ import annotations
