@@ -12,7 +12,7 @@ the same ten columns in your database. Side by side, one process each:
   csv         `unloader run --parallelism 1 --verify none`, dialect `sqlldr-var`, checksum included
   rfc4180     the same in the default dialect
   parquet     the same with `--format parquet`
-  ordinary    as csv, with the driver's own fetch (`--fetch arrow`) in place of the native one
+  ordinary    as csv, with the driver's own fetch (`--fetch arrow`) in place of `--fetch`
   script      what people write: a cursor, `fetchmany(5000)`, `csv.writer` (it changes values)
 
 Start-up is left out, in the same way for all: each runs once over all partitions and once over two,
@@ -80,9 +80,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--table", default=TABLE, help=f"default: {TABLE}")
     parser.add_argument(
         "--fetch",
-        choices=("native", "arrow"),
-        default="native",
-        help="of csv, rfc4180 and parquet; default: native",
+        choices=("auto", "native", "arrow"),
+        default="auto",
+        help="of csv, rfc4180 and parquet; default: auto",
     )
     parser.add_argument("--only", choices=CONTENDERS, action="append", help="can be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
