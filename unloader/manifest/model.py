@@ -255,7 +255,7 @@ class Efficiency(Record, frozen=True, kw_only=True):
 
 
 class RunRecord(Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION):
-    """What the manifests of one table and of several tables have in common."""
+    """The common fields of the manifests of one table and of several tables."""
 
     run_id: str
     unloader_version: str

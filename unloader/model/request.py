@@ -321,7 +321,6 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The columns of the output, among the columns that are read."""
     exclude: tuple[str, ...] = ()
     fixed: Widths | None = None
-    """See `Request.fixed`."""
     settings: tuple[Setting, ...] = ()
     """Settings of this route alone."""
 
