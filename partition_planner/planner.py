@@ -265,7 +265,6 @@ def check_plan(plan: Plan) -> None:
 
 
 def _total(values: Iterable[int | None]) -> int | None:
-    """Return the sum of estimates, None if one of them is not known."""
     every = list(values)
     known = [value for value in every if value is not None]
     return sum(known) if len(known) == len(every) else None

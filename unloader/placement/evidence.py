@@ -164,7 +164,6 @@ class NodeRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 def worker_records(evidence: Evidence, units: Iterable[FinishedUnit]) -> tuple[WorkerRecord, ...]:
-    """Return what each worker did, by number, with where it was."""
     done: dict[int | None, list[FinishedUnit]] = {}
     for unit in units:
         done.setdefault(unit.worker, []).append(unit)
@@ -333,7 +332,6 @@ class Watch:
         self._note_deviations()
 
     def evidence(self, restarts: Mapping[int, int] | None = None) -> Evidence:
-        """Return the evidence up to now."""
         return Evidence(
             workers=tuple(self.worker(seat, restarts or {}) for seat in self._seats),
             machine_pages=self._machine_grown,

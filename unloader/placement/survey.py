@@ -49,7 +49,6 @@ class Survey(Struct, frozen=True, kw_only=True):
         return "local" if self.options.numa == "off" else self.options.memory_policy
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of `unloader topology --json`."""
         return {
             "nodes": to_builtins(self.topology.nodes),
             "seats": to_builtins(self.seats),

@@ -276,7 +276,6 @@ def with_keys_of_plan(
 
 
 def is_of_plan(run: ResolvedTable, planned: ResolvedTable) -> bool:
-    """Return whether a run is of a part of a plan, at its snapshot."""
     part = run.plan.part
     return (
         part is not None

@@ -459,7 +459,6 @@ def prepared_table(
     planned: Plan | None = None,
     unit_bytes: int | None = None,
 ) -> ResolvedTable:
-    """Return a described table with its columns, its formats and its plan."""
     request, selection, table = found.request, found.request.selection, found.table
     read, outputs = columns_of(request, catalog, table)
     split = request.limits.split if planned is None else "auto"

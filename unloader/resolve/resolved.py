@@ -67,8 +67,6 @@ class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One output of a run."""
-
     options: OutputOptions
     """The user's options, with the real places and the proofs of keys."""
     format: TextFormat | ParquetFormat
@@ -473,7 +471,6 @@ def record_of(
 
 
 def single_record(run: ResolvedTable) -> bytes:
-    """Return the record of the run of a single table; see `record_of`."""
     output = run.request.output
     options = TablesOptions(destination=output.destination, overwrite=output.overwrite)
     return record_of((run,), run.output.options.destination, options, is_single=True)
@@ -505,7 +502,6 @@ def read_table(table: Raw, place: str) -> ResolvedTable:
 
 
 def first_of(record: bytes, place: str) -> ResolvedTable:
-    """Return the first table of a record; see `read_table`."""
     return read_table(read_record(record, place).tables[0], place)
 
 

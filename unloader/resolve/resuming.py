@@ -85,7 +85,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> ResolvedTable:
-        """The first table: source and limits are the same for all tables."""
         return self.tables[0]
 
     @property

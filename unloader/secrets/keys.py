@@ -96,7 +96,6 @@ def parquet_key(reference: SecretReference) -> bytes:
 
 
 def identities(reference: SecretReference) -> tuple[str, ...]:
-    """Return private keys of age; empty without a file."""
     if reference.kind == "none":
         return ()
     path = Path(reference.name)
@@ -233,7 +232,6 @@ def masking_key(key: MaskingKey) -> bytes:
 
 
 def masking_keys(keys: Iterable[MaskingKey]) -> Mapping[str, bytes]:
-    """Return keys by their names; see `masking_key`."""
     return {key.name: masking_key(key) for key in keys}
 
 

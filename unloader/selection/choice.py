@@ -228,8 +228,6 @@ def _closed(glob: str) -> str:
 
 
 class TableChoice(Struct, frozen=True, kw_only=True):
-    """The user's choice of tables."""
-
     tables: tuple[TablePattern, ...] = ()
     """The patterns of the command line and of files together."""
     schemas: tuple[PartPattern, ...] = ()
@@ -310,8 +308,6 @@ class TablesRequest(Struct, frozen=True, kw_only=True):
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
-    """The tables that were asked for, each once."""
-
     tables: tuple[ListedTable, ...]
     unlisted: tuple[tuple[TableName, str], ...] = ()
     """Names that the listing does not hold, also as they were typed; the source may know them."""
@@ -347,7 +343,6 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     def take(
         text: str, found: Iterable[ListedTable], origin: str, *, any_family: bool = False
     ) -> None:
-        """Take the tables of the requested families; report the others."""
         kinds: Counter[str] = Counter()
         is_empty = True
         for table in found:

@@ -54,7 +54,6 @@ class UnreadableColumn(Struct, frozen=True, kw_only=True):
 
 
 def of_unread_type(name: str, native_type: str) -> UnreadableColumn:
-    """Return a column whose type has no exact reading."""
     what = f"has the type {native_type}, which cannot be read exactly"
     return UnreadableColumn(name=name, what=what)
 
@@ -75,8 +74,6 @@ def family_of(kind: str) -> Family:
 
 
 class ListedTable(Struct, frozen=True, kw_only=True):
-    """One table or view of a source."""
-
     schema: str | None
     name: str
     kind: str

@@ -83,7 +83,6 @@ def schema_of(columns: Columns) -> pa.Schema:
 
 
 def moment_ticks(array: pa.Array) -> pa.Array:
-    """Return dates or timestamps as whole numbers of their unit."""
     width = pa.int32() if array.type.bit_width == 32 else pa.int64()
     return pc.cast(array.view(width), pa.int64())
 
@@ -96,7 +95,6 @@ def plain_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """Return a field with the type of its values."""
     kind = field.type
     return field.with_type(kind.value_type) if pa.types.is_dictionary(kind) else field
 

@@ -414,7 +414,6 @@ def is_whole_number(kind: pa.DataType) -> bool:
 
 
 def check_encryption(step: Step, field: pa.Field) -> pa.Field:
-    """Return the column that comes out of an encryption."""
     cipher_class()
     if not is_whole_number(field.type):
         check_text(field, "encrypted")

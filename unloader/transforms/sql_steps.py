@@ -408,7 +408,6 @@ def _bound(
     schema: pa.Schema,
     what: str,
 ) -> Any:
-    """Return an expression bound to the columns, without rows."""
     duckdb = driver()
     empty = [pa.array([], field.type) for field in schema]
     try:

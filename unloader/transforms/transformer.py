@@ -54,8 +54,6 @@ class Together:
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """The result of a transform."""
-
     schema: pa.Schema
     """With the metadata that writers look at."""
     columns: tuple[OutputColumn, ...]
@@ -189,6 +187,5 @@ class Transformer:
         return replace(large, row=row, values=values)
 
     def close(self) -> None:
-        """End the session of DuckDB, if there is one."""
         if self._session is not None:
             self._session.close()
