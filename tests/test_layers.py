@@ -33,7 +33,7 @@ DRIVERS = {
 FLOORS = {
     "unloader": (
         {"unloader.__main__"},
-        {"unloader.cli", "unloader.cli.reference"},
+        {"unloader.cli"},
         {"unloader.cli.commands"},
         {"unloader.cli.group"},
         {"unloader.cli.options"},

@@ -12,10 +12,10 @@ from pathlib import Path
 from pkgutil import ModuleInfo, walk_packages
 
 import pytest
+from schemas.option_pages import status_table
 
 from unloader import errors
 from unloader.cli.commands.help import STATUSES
-from unloader.cli.reference import status_table
 from unloader.errors import (
     LEAF_ERRORS,
     ConfigError,
@@ -126,11 +126,11 @@ def test_every_exit_code_has_a_meaning() -> None:
     assert list(STATUSES) == [0, *sorted(EXIT_CODES.values())]
     words = {"SourceError": "source", "PlanFailed": "plan", "Interrupted": "SIGINT"}
     for name, word in words.items():
-        assert word in STATUSES[EXIT_CODES[name]][0]
+        assert word in STATUSES[EXIT_CODES[name]]
 
 
 def test_the_page_of_exit_statuses_has_the_table_of_the_program() -> None:
-    """Make it again with: python -m unloader.cli.reference exit-statuses."""
+    """Make it again with: tests/support/schemas/option_pages.py statuses."""
     assert status_table() in (ROOT / "docs" / "exit-statuses.md").read_text("utf-8")
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from schemas.option_pages import reference
 
 from unloader.cli import main
 from unloader.cli.commands.help import STATUSES
 from unloader.cli.group import COMMANDS, group
 from unloader.cli.options.command import JobOption, examples_with
-from unloader.cli.reference import reference
 from unloader.errors import UsageError
 from unloader.request.job_options import DIALECTS
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from schemas.json_schema import problems
+from schemas.option_pages import job_schema
 
-from unloader.cli.reference import job_schema
 from unloader.request.option import of_scope
 from unloader.request.options import options_of
 
@@ -27,7 +27,7 @@ def wrong(text: str) -> list[str]:
 
 
 def test_the_page_is_made_from_the_options() -> None:
-    """Make it again after a change: python -m unloader.cli.reference job > docs/job.schema.json."""
+    """Make it again after a change: option_pages.py job > docs/job.schema.json."""
     assert PAGE.read_text("utf-8") == job_schema()
 
 

@@ -11,53 +11,26 @@ from unloader.cli.options.command import declared, options_named, part_page, sec
 from unloader.errors import UsageError
 
 STATUSES = {
-    0: ("done", "all files and `_manifest.json`"),
-    1: ("a fault in unloader itself", "no new file has a final name"),
-    2: (
-        "an option is wrong, or two options contradict each other: on the command line, "
-        "in a variable or in a job file",
-        "unchanged",
-    ),
-    3: (
-        "configuration or machine: a driver is missing; a file cannot be read; "
-        "workers cannot be placed as requested; the operating system refuses more memory, open "
-        "files or processes",
-        "no new file has a final name",
-    ),
-    4: ("the source refused, failed or disconnected", "no new file has a final name"),
-    5: (
-        "no plan: the table cannot be split as requested, or the plan file is not valid, or "
-        "the table has changed since the plan",
-        "unchanged",
-    ),
-    6: (
-        "the destination or the output format refused",
-        "no new file has a final name; an earlier run is unchanged",
-    ),
-    7: (
-        "some work units failed after all attempts, or some of several tables are not complete",
-        "finished units in `_run/`; complete tables: see [below](#several-tables)",
-    ),
-    8: (
-        "the numbers of rows in the source and in the files differ, or a file differs from "
-        "its manifest",
-        "after `run`, no new file has a final name; after `verify`, unchanged",
-    ),
-    9: (
-        "done, but the result could not be written to standard output",
-        "all files and `_manifest.json`",
-    ),
-    10: (
-        "done, but a later step failed: `--latest-link`, `--report`, or the command of "
-        "`--on-success`",
-        "all files and `_manifest.json`",
-    ),
-    130: (
-        "stopped by SIGINT, SIGTERM or SIGHUP, or by `unloader stop`",
-        "finished units in `_run/`; no new file has a final name",
-    ),
+    0: "done",
+    1: "a fault in unloader itself",
+    2: "an option is wrong, or two options contradict each other: on the command line, in a "
+    "variable or in a job file",
+    3: "configuration or machine: a driver is missing; a file cannot be read; workers cannot "
+    "be placed as requested; the operating system refuses more memory, open files or "
+    "processes",
+    4: "the source refused, failed or disconnected",
+    5: "no plan: the table cannot be split as requested, or the plan file is not valid, or "
+    "the table has changed since the plan",
+    6: "the destination or the output format refused",
+    7: "some work units failed after all attempts, or some of several tables are not complete",
+    8: "the numbers of rows in the source and in the files differ, or a file differs from "
+    "its manifest",
+    9: "done, but the result could not be written to standard output",
+    10: "done, but a later step failed: `--latest-link`, `--report`, or the command of "
+    "`--on-success`",
+    130: "stopped by SIGINT, SIGTERM or SIGHUP, or by `unloader stop`",
 }
-"""The meaning of each exit status, and the state of the destination after a run."""
+"""The meaning of each exit status."""
 
 _STATUS_WORDS = ("exit-statuses", "exit-status", "exit-codes", "exit-code", "statuses")
 
@@ -107,7 +80,7 @@ def help_page(context: click.Context, /, words: tuple[str, ...]) -> None:
         return
     name, *parts = words
     if name in _STATUS_WORDS:
-        click.echo(render.facts((str(status), text) for status, (text, _) in STATUSES.items()))
+        click.echo(render.facts((str(status), text) for status, text in STATUSES.items()))
         return
     found = parent.command.get_command(parent, name)
     if found is None:

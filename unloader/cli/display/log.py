@@ -3,23 +3,19 @@
 The bar and `unloader status` show the same texts as these lines. The fields of the lines in JSON
 are a contract with the programs that read them. A new event or a new field leaves the version as it
 is, so readers ignore unknown events and fields. A field that is removed, or that changes its
-meaning, makes a new version: `streams.VERSION`. The schema in the docs is made with:
-python -m unloader.cli.display.log > docs/log.schema.json
+meaning, makes a new version: `streams.VERSION`. A test makes docs/log.schema.json from them.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from msgspec import Struct
-from msgspec.json import schema_components
 from msgspec.structs import replace
 
 from unloader.cli import streams
@@ -370,62 +366,3 @@ def rough_seconds(value: float) -> str:
     if value < 90:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
-
-
-_TEXT: Mapping[str, Any] = {"type": "string"}
-_STAMPS = dict.fromkeys(("at", "ts", "run_id"), _TEXT)
-"""`at` is ISO 8601 in UTC with milliseconds, and `ts` the same under its name before there was a
-version. `run_id` is empty until the run is planned, and in commands without a run."""
-
-_OTHERS: Mapping[str, Mapping[str, Any]] = {
-    "stopping": {"text": _TEXT},
-    "hook": {"hook": {"enum": ["on-failure", "on-success"]}, "text": _TEXT},
-    "error": {
-        **dict.fromkeys(("kind", "message", "hint"), _TEXT),
-        "exit_code": {"type": "integer"},
-        "traceback": {"anyOf": [_TEXT, {"type": "null"}]},
-    },
-    "debug": dict.fromkeys(("level", "logger", "text"), _TEXT),
-    "output": {"text": _TEXT},
-}
-"""Lines that no record describes. `error` is the end of a command that failed, always the last
-line, `hook` a line that a command at the end of the run has written, and `output` text that a
-library wrote to stderr."""
-
-
-def schema() -> dict[str, Any]:
-    """Return the schema of one line of a log in JSON."""
-    kinds = {name: kind for kind, name in NAMES.items()}
-    kinds |= {"phase_started": PhaseStarted}
-    kinds |= dict.fromkeys(("progress", "run_finished", "run_stopped"), Progress)
-    refs, found = schema_components(kinds.values(), ref_template="#/$defs/{name}")
-    names = [ref["$ref"].removeprefix("#/$defs/") for ref in refs]
-    lines = dict(_OTHERS)
-    lines |= {event: found[name]["properties"] for event, name in zip(kinds, names, strict=True)}
-    head = {"version": {"enum": [streams.VERSION]}, "event": _TEXT, **_STAMPS}
-    # A field with a default is in each line, except where a record leaves its defaults out.
-    lacking = {event for event, kind in kinds.items() if kind.__struct_config__.omit_defaults}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A line of unloader --log-format json",
-        "anyOf": [
-            {
-                "title": event,
-                "type": "object",
-                "properties": {**properties, "event": {"enum": [event]}},
-                "required": [
-                    name
-                    for name, each in properties.items()
-                    if not (event in lacking and "default" in each)
-                ],
-                "additionalProperties": False,
-            }
-            for event, own in lines.items()
-            for properties in ({**head, **own},)
-        ],
-        "$defs": {name: each for name, each in found.items() if name not in names},
-    }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")

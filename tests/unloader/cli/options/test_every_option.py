@@ -11,9 +11,9 @@ import click
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
+from schemas.option_pages import reference
 
 from unloader import api
-from unloader.cli import reference
 from unloader.cli.commands import run as run_commands
 from unloader.cli.commands.plan import plan
 from unloader.cli.commands.run import run
@@ -212,6 +212,6 @@ def test_declaring_an_option_is_all_it_takes(
         result = CliRunner().invoke(group, ["run", *arguments], env=variables, obj=Invocation())
         assert result.exit_code == 0, result.output
     assert seen == [32 << 20, 3 << 10, 4 << 10, 2 << 10]
-    assert "| `--new-size SIZE` | Something new. | `32MiB` |" in reference.reference()
+    assert "| `--new-size SIZE` | Something new. | `32MiB` |" in reference()
     for cached in (options.shared_options, every_option, options_of):
         cached.cache_clear()

@@ -1,29 +1,35 @@
-"""The generated pages about the options: docs/cli.md and docs/job.schema.json.
+"""The pages that are made from the options, the commands and the events of the program.
 
-Their commands are `python -m unloader.cli.reference > docs/cli.md` and
-`python -m unloader.cli.reference job > docs/job.schema.json`; with the word `exit-statuses` it is
-the first table of docs/exit-statuses.md. The introduction of docs/cli.md is in `reference.md`.
+    python tests/support/schemas/option_pages.py cli > docs/cli.md
+    python tests/support/schemas/option_pages.py job > docs/job.schema.json
+    python tests/support/schemas/option_pages.py log > docs/log.schema.json
 
-The schema is for editors. Keys are spelled with hyphens and in lower case there, which is one of
-the ways that a job file may spell them. It has the values of single keys; `unloader check` checks
-the keys together.
+With the word `statuses`, it is the first table of docs/exit-statuses.md.
+
+The schema of job files is for editors. Keys are spelled with hyphens and in lower case there, which
+is one of the ways that a job file may spell them. It has the values of single keys; `unloader
+check` checks the keys together.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 import msgspec
+from msgspec.json import schema_components
 
+from unloader.cli import streams
 from unloader.cli.commands.help import STATUSES
+from unloader.cli.display import log
 from unloader.cli.group import COMMANDS, group
 from unloader.cli.options.command import JobOption, examples, sections
+from unloader.events import PhaseStarted
 from unloader.request.job_files import DEFAULTS, INCLUDE, NAME, ROUTE, RUN, SHOWN, SOURCE, TABLE
 from unloader.request.option import Option, Scope, of_scope
 from unloader.request.options import options_of
@@ -31,6 +37,22 @@ from unloader.request.settings import ROUTE_NAME
 
 Rows = dict[str, list[str]]
 """The rows of options, by their groups."""
+
+PLACES = {
+    0: "all files and `_manifest.json`",
+    1: "no new file has a final name",
+    2: "unchanged",
+    3: "no new file has a final name",
+    4: "no new file has a final name",
+    5: "unchanged",
+    6: "no new file has a final name; an earlier run is unchanged",
+    7: "finished units in `_run/`; complete tables: see [below](#several-tables)",
+    8: "after `run`, no new file has a final name; after `verify`, unchanged",
+    9: "all files and `_manifest.json`",
+    10: "all files and `_manifest.json`",
+    130: "finished units in `_run/`; no new file has a final name",
+}
+"""The destination after a run with each exit status."""
 
 _HEAD = "| option | meaning | default |\n|---|---|---|"
 
@@ -50,9 +72,9 @@ def reference() -> str:
         for heading, rows in table.items():
             of_group = (row for row in rows if row in shared)
             by_group.setdefault(heading, {}).update(dict.fromkeys(of_group))
-    statuses = [f"| {code} | {meaning} |" for code, (meaning, _) in STATUSES.items()]
+    statuses = [f"| {code} | {meaning} |" for code, meaning in STATUSES.items()]
     parts = [
-        Path(__file__).with_suffix(".md").read_text("utf-8"),
+        Path(__file__).with_name("cli_introduction.md").read_text("utf-8"),
         *("## Before the command\n", _HEAD, *chain(*_rows(group, root).values()), ""),
         *("## Exit status\n", "| status | meaning |\n|---|---|", *statuses, ""),
         "## Shared options\n",
@@ -127,7 +149,7 @@ def _cell(text: str) -> str:
 def status_table() -> str:
     """Return the table of docs/exit-statuses.md."""
     lines = ["| status | meaning | the destination after a run |", "|---|---|---|"]
-    lines += [f"| {code} | {meaning} | {place} |" for code, (meaning, place) in STATUSES.items()]
+    lines += [f"| {code} | {meaning} | {PLACES[code]} |" for code, meaning in STATUSES.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -233,6 +255,63 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
             yield form
 
 
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_STAMPS = dict.fromkeys(("at", "ts", "run_id"), _TEXT)
+"""`at` is ISO 8601 in UTC with milliseconds, and `ts` the same under its name before there was a
+version. `run_id` is empty until the run is planned, and in commands without a run."""
+
+_OTHERS: Mapping[str, Mapping[str, Any]] = {
+    "stopping": {"text": _TEXT},
+    "hook": {"hook": {"enum": ["on-failure", "on-success"]}, "text": _TEXT},
+    "error": {
+        **dict.fromkeys(("kind", "message", "hint"), _TEXT),
+        "exit_code": {"type": "integer"},
+        "traceback": {"anyOf": [_TEXT, {"type": "null"}]},
+    },
+    "debug": dict.fromkeys(("level", "logger", "text"), _TEXT),
+    "output": {"text": _TEXT},
+}
+"""Lines that no record describes. `error` is the end of a command that failed, always the last
+line, `hook` a line that a command at the end of the run has written, and `output` text that a
+library wrote to stderr."""
+
+
+def log_schema() -> str:
+    """Return docs/log.schema.json: the schema of one line of a log in JSON."""
+    kinds = {name: kind for kind, name in log.NAMES.items()}
+    kinds |= {"phase_started": PhaseStarted}
+    kinds |= dict.fromkeys(("progress", "run_finished", "run_stopped"), log.Progress)
+    refs, found = schema_components(kinds.values(), ref_template="#/$defs/{name}")
+    names = [ref["$ref"].removeprefix("#/$defs/") for ref in refs]
+    lines = dict(_OTHERS)
+    lines |= {event: found[name]["properties"] for event, name in zip(kinds, names, strict=True)}
+    head = {"version": {"enum": [streams.VERSION]}, "event": _TEXT, **_STAMPS}
+    # A field with a default is in each line, except where a record leaves its defaults out.
+    lacking = {event for event, kind in kinds.items() if kind.__struct_config__.omit_defaults}
+    made = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of unloader --log-format json",
+        "anyOf": [
+            {
+                "title": event,
+                "type": "object",
+                "properties": {**properties, "event": {"enum": [event]}},
+                "required": [
+                    name
+                    for name, each in properties.items()
+                    if not (event in lacking and "default" in each)
+                ],
+                "additionalProperties": False,
+            }
+            for event, own in lines.items()
+            for properties in ({**head, **own},)
+        ],
+        "$defs": {name: each for name, each in found.items() if name not in names},
+    }
+    return json.dumps(made, indent=2) + "\n"
+
+
+PAGES = {"cli": reference, "statuses": status_table, "job": job_schema, "log": log_schema}
+
 if __name__ == "__main__":
-    pages = {"exit-statuses": status_table, "job": job_schema}
-    sys.stdout.write(pages[sys.argv[1]]() if sys.argv[1:] else reference())
+    sys.stdout.write(PAGES[sys.argv[1]]())
