@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from long_tests import OTHER_ROUTES
 
-from unloader.cli.commands.demo import run_demo
+from unloader.cli.commands.installation import run_demo
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.events import Event, Notice, RunStarted, silent
 

@@ -22,7 +22,7 @@ from unloader.errors import UsageError
 from unloader.request.options import options_of
 
 COMMANDS = {
-    "demo": "demo",
+    "demo": "installation",
     "describe": "plan",
     "init": "jobs",
     "check": "jobs",

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -397,12 +398,21 @@ def draft(url: str, settings: Mapping[str, str], tables: Sequence[api.SchemaTabl
     rows = sum(each.summary.rows or 0 for each in chosen)
     about = f", about {counted(rows, 'row')}" if rows else ""
     more = f"; {counted(len(views), 'view is', 'views are')} commented out" if views else ""
-    lines = [_TOP, f"source = {quoted(url)}"]
-    lines += [f"{key} = {quoted(value)}" for key, value in settings.items()]
-    lines += ["", _TO, f"to = {quoted(_usual(tables))}", "", _SHARED]
+    lines = [_TOP, f"source = {toml(url)}"]
+    lines += [f"{key} = {toml(value)}" for key, value in settings.items()]
+    has_schema = all(each.summary.schema for each in tables)
+    usual = "extract/{date}/{schema}.{table}" if has_schema else "extract/{date}/{table}"
+    lines += ["", _TO, f"to = {toml(usual)}", "", _SHARED]
     lines.append(f"# {counted(len(chosen), 'table')}{about}{more}. Estimates of the source.")
-    for table, to in zip(tables, _destinations(tables), strict=True):
-        summary = table.summary
+    # Two names may give the same directory, since a directory's name cannot hold every character.
+    seen: set[str] = set()
+    for number, table in enumerate(tables, 1):
+        summary, own, place = table.summary, f"extract/{{date}}/table-{number}", ""
+        names = {"schema": summary.schema or "", "table": summary.name}
+        with suppress(ConfigError, OutputFailed):
+            place = directory_name(usual, {**names, "date": "20260131", "run_id": ""})
+        to = "" if place and place not in seen else own
+        seen.add(place)
         size = [summary.kind]  # The word of the source.
         if summary.rows is not None:
             size.append(f"about {counted(summary.rows, 'row')}")
@@ -410,41 +420,20 @@ def draft(url: str, settings: Mapping[str, str], tables: Sequence[api.SchemaTabl
             size.append(render.size(summary.bytes))
         if summary.partitions:
             size.append(counted(summary.partitions, "partition"))
-        keys = [f"# {', '.join(size)}", f"table = {quoted(table.typed)}"]
-        keys += [f"to = {quoted(to)}"] if to else []
+        keys = [f"# {', '.join(size)}", f"table = {toml(table.typed)}"]
+        keys += [f"to = {toml(to)}"] if to else []
         entry = ["", "[[table]]", *keys] if len(tables) > 1 else keys
         lines += [f"# {line}" if line and table in views else line for line in entry]
     return "\n".join(lines) + "\n"
 
 
-def quoted(text: str) -> str:
-    """Return a text as TOML has it, and so that no variable begins in it."""
-    written = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
-    return written.replace("\x7f", "\\u007f")
-
-
-def _usual(tables: Sequence[api.SchemaTable]) -> str:
-    has_schema = all(each.summary.schema for each in tables)
-    return "extract/{date}/{schema}.{table}" if has_schema else "extract/{date}/{table}"
-
-
-def _destinations(tables: Sequence[api.SchemaTable]) -> Iterator[str]:
-    """Yield a directory for each table that would share the usual one, or lacks one; else nothing.
-
-    Two names may give the same directory, since a directory's name cannot hold every character.
-    """
-    seen: set[str] = set()
-    for number, each in enumerate(tables, 1):
-        summary = each.summary
-        values = {
-            "schema": summary.schema or "",
-            "table": summary.name,
-            "date": "20260131",
-            "run_id": "",
-        }
-        try:
-            usual = directory_name(_usual(tables), values)
-        except (ConfigError, OutputFailed):
-            usual = ""
-        yield "" if usual and usual not in seen else f"extract/{{date}}/table-{number}"
-        seen.add(usual)
+def toml(value: Any) -> str:
+    """Return a value of an option as TOML has it, and so that no variable begins in a text."""
+    if isinstance(value, dict):
+        pairs = (f"{toml(str(key))} = {toml(each)}" for key, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(toml, value))}]"
+    plain = value if isinstance(value, (bool, int, float)) else str(value).replace("${", "$${")
+    # Texts and numbers are as in JSON, where one control character may stay as it is.
+    return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")

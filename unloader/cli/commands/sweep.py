@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from msgspec.structs import replace
 
 from numa.model import TopologyError
 from numa.topology import detect
+from unloader.cli.commands.jobs import toml
 from unloader.cli.display import render
 from unloader.cli.display.render import megabytes
 from unloader.cli.options import rules
@@ -109,17 +108,22 @@ def sweep(context: click.Context, /, argument: SourceArgument, **values: Any) ->
         found = _replayed(context, argument, values)
         render.answer(values, found, lambda: _analysis_text(found))
     render.notices(() if values["quiet"] else found.notices)
-    with _after_answer(json=values["json"]):
+    try:
         if values["report"]:
             write_report(values["report"], found)
-        if isinstance(found, SweepDocument):
-            if found.interrupted:
-                raise Interrupted(
-                    "the sweep was stopped by a signal before all points were measured",
-                    "only measured points are shown; sweep again for the rest",
-                )
-            if values["job"]:
-                _write_job(context, argument.url, found.recommended_options, found.doubts)
+        if isinstance(found, SweepDocument) and found.interrupted:
+            raise Interrupted(
+                "the sweep was stopped by a signal before all points were measured",
+                "only measured points are shown; sweep again for the rest",
+            )
+        if isinstance(found, SweepDocument) and values["job"]:
+            _write_job(context, argument.url, found.recommended_options, found.doubts)
+    except UnloaderError as error:
+        if not values["json"]:
+            raise
+        # The answer is the one JSON object of a call, so that an error gets none.
+        click.echo(f"unloader: error: {error}", err=True)
+        context.exit(error.exit_code)
 
 
 def _replayed(
@@ -164,7 +168,26 @@ def _measured(
             "the points have no destination",
             "give a directory with --to, or --to null: to drop the output",
         )
-    _check_files(values)
+    for name in ("csv", "job"):
+        path = Path(values[name]) if values[name] else None
+        if path is None:
+            continue
+        if path.is_dir() or not path.absolute().parent.is_dir() or path.name == MANIFEST:
+            raise OutputFailed(
+                f"--{name} cannot be written to {path}", "give a file in a directory that is there"
+            )
+    if values["job"]:
+        if not str(values["job"]).lower().endswith(JOB_SUFFIX):
+            raise UsageError(
+                f"--job {values['job']} would not be recognized as a job file",
+                f"end its name with {JOB_SUFFIX}",
+            )
+        if any(map(holds_sql_password, values["session_sql"])):
+            raise UsageError(
+                "--job would keep the password of a --session-sql in the job file",
+                "leave --job out, and give run the same options",
+            )
+    check_report(values)
     variants = _variants(context, values)
     # Of the options that vary a session knows none; the first point has one value of each.
     source = connect_to(argument.url, variants[0][1], given(context))
@@ -190,30 +213,6 @@ def _rules(values: Mapping[str, Any]) -> Rules:
         cpu_limit=values["cpu_limit"],
         discount=values["discount"],
     )
-
-
-def _check_files(values: Mapping[str, Any]) -> None:
-    """Refuse files that cannot be written before hours of measuring."""
-    for name in ("csv", "job"):
-        path = Path(values[name]) if values[name] else None
-        if path is None:
-            continue
-        if path.is_dir() or not path.absolute().parent.is_dir() or path.name == MANIFEST:
-            raise OutputFailed(
-                f"--{name} cannot be written to {path}", "give a file in a directory that is there"
-            )
-    if values["job"]:
-        if not str(values["job"]).lower().endswith(JOB_SUFFIX):
-            raise UsageError(
-                f"--job {values['job']} would not be recognized as a job file",
-                f"end its name with {JOB_SUFFIX}",
-            )
-        if any(map(holds_sql_password, values["session_sql"])):
-            raise UsageError(
-                "--job would keep the password of a --session-sql in the job file",
-                "leave --job out, and give run the same options",
-            )
-    check_report(values)
 
 
 def _variants(
@@ -280,21 +279,6 @@ def _usual_levels() -> tuple[int, ...]:
     return (*levels, most)
 
 
-@contextmanager
-def _after_answer(*, json: bool) -> Iterator[None]:
-    """Report what fails once the answer is shown.
-
-    With `--json` the answer is the one JSON object of a call, so that an error gets none.
-    """
-    try:
-        yield
-    except UnloaderError as error:
-        if not json:
-            raise
-        click.echo(f"unloader: error: {error}", err=True)
-        raise click.exceptions.Exit(error.exit_code) from error
-
-
 def _write_job(
     context: click.Context, url: str, recommended: Mapping[str, str], doubts: Sequence[str]
 ) -> None:
@@ -308,7 +292,7 @@ def _write_job(
     lines = [
         "# Recommended by unloader sweep. Run it with: unloader run FILE",
         *(f"# Doubtful: {doubt}" for doubt in doubts),
-        f"source = {_toml(url)}",
+        f"source = {toml(url)}",
     ]
     known = {option.key: option for option in options_of("run")}
     format_name = recommended.get("format") or context.params["format"][0]
@@ -322,23 +306,11 @@ def _write_job(
         if not kept or option.group == _OF_A_CALL or not option.knows(format_name):
             continue
         if option.name not in recommended:
-            lines.append(f"{option.name} = {_toml(value)}")
+            lines.append(f"{option.name} = {toml(value)}")
     for name, text in recommended.items():
         if text != "default":
-            lines.append(f"{name} = {text if name == 'parallelism' else _toml(text)}")
+            lines.append(f"{name} = {text if name == 'parallelism' else toml(text)}")
     _write(path, "\n".join(lines) + "\n", "--job")
-
-
-def _toml(value: Any) -> str:
-    """Return a value of an option as TOML has it."""
-    if isinstance(value, dict):
-        pairs = (f"{_toml(str(key))} = {_toml(each)}" for key, each in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
-    plain = value if isinstance(value, (bool, int, float)) else str(value)
-    # Texts and numbers are as in JSON, where one control character may stay as it is.
-    return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _write(path: Path, text: str, option: str) -> None:

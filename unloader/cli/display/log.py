@@ -107,19 +107,16 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def of(cls, figures: Figures, phase: Phase, verified: Verified | None = None) -> Progress:
         left, speed = figures.seconds_left, figures.bytes_per_second
+        same = ("units_done", "units", "rows", "bytes", "tables")
         return cls(
             phase=phase,
-            units_done=figures.units_done,
-            units=figures.units,
-            rows=figures.rows,
-            bytes=figures.bytes,
+            **{name: getattr(figures, name) for name in same},
             rows_per_second=round(figures.rows_per_second, 1),
             mb_per_second=None if speed is None else round(speed / 1e6, 3),
             percent=round(figures.fraction * 100, 1),
             seconds=round(figures.seconds, 3),
             seconds_left=None if left is None else round(left, 1),
             directories=dict(figures.directories),
-            tables=figures.tables,
             verified=verified,
         )
 
@@ -164,7 +161,24 @@ class LogDisplay(Display):
         self._tally.add(event, now)
         phase = self._tally.phase
         if type(event) in NAMES:
-            if self._is_logged(event):
+            wanted = self._interval is not None
+            match event:
+                case UnitFailed() | Notice():
+                    wanted = True
+                case TableFinished():
+                    few = self._as_json or event.tables.total <= MOST_TABLE_LINES
+                    wanted = bool(event.error) or (wanted and few)
+                case TableStaged():
+                    # In a mail the line on its publication is enough.
+                    wanted = wanted and self._as_json
+                case SettingUsed():
+                    # A variable that selects rows is logged in any case: it may be there by
+                    # accident.
+                    wanted = wanted or (event.selects and event.from_variable)
+                    wanted = wanted and bool(event_text(event))
+                case ParallelismChanged():
+                    wanted = wanted or event.cause in ("limit", "asked")
+            if wanted:
                 self._write(NAMES[type(event)], event_text(event), event)
                 if isinstance(event, RunStarted) and event.end_sessions_sql and not self._as_json:
                     self._write("", f"to end it in the database: {event.end_sessions_sql}", event)
@@ -207,26 +221,6 @@ class LogDisplay(Display):
         figures = self._tally.figures(time.monotonic())
         name = "run_finished" if finished else "run_stopped"
         self._write(name, ended_text(figures, finished), Progress.of(figures, self._tally.phase))
-
-    def _is_logged(self, event: Event) -> bool:
-        """Return whether an event gets a line: each failure and each notice does."""
-        wanted = self._interval is not None
-        match event:
-            case UnitFailed() | Notice():
-                return True
-            case TableFinished():
-                few = self._as_json or event.tables.total <= MOST_TABLE_LINES
-                return bool(event.error) or (wanted and few)
-            case TableStaged():
-                # In a mail the line on its publication is enough.
-                return wanted and self._as_json
-            case SettingUsed():
-                # A variable that selects rows is logged in any case: it may be there by accident.
-                by_accident = event.selects and event.from_variable
-                return bool(event_text(event)) and (wanted or by_accident)
-            case ParallelismChanged():
-                return wanted or event.cause in ("limit", "asked")
-        return wanted
 
     def _write(self, name: str, text: str, facts: Struct) -> None:
         # A lost log must not lose the run.

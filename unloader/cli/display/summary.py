@@ -37,17 +37,15 @@ def show_result(document: dict[str, Any], values: Mapping[str, Any]) -> None:
         run = convert(document, TablesManifest)
         place = run.options.directory
         verified = sorted({each.verified or "not complete" for each in run.tables})
-        text = render.facts(
-            (
-                ("tables", run.totals.tables),
-                *_rows(run.totals.rows, run.settings, run.totals.filtered_rows),
-                *_totals(run.totals),
-                ("snapshot", _snapshot(run.snapshot)),
-                ("verified", ", ".join(verified)),
-                *_places((place,)),
-            )
+        facts = (
+            ("tables", run.totals.tables),
+            *_rows(run.totals.rows, run.settings, run.totals.filtered_rows),
+            *_totals(run.totals),
+            ("snapshot", _snapshot(run.snapshot)),
+            ("verified", ", ".join(verified)),
+            *_places((place,)),
         )
-        done = f"the run is complete in {place}"
+        text, done = render.facts(facts), f"the run is complete in {place}"
     elif ROUTES in document:
         routes = convert(document[ROUTES], list[Manifest])
         totals = totals_of(routes)

@@ -10,7 +10,7 @@ from tomllib import loads
 
 import pytest
 
-from unloader.cli.commands.jobs import quoted
+from unloader.cli.commands.jobs import toml
 from unloader.request.job_files import expanded
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -136,4 +136,4 @@ def test_no_password_is_written(unloader: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_comes_back_as_it_was(name: str) -> None:
     """Through TOML and through the variables of a job file."""
-    assert expanded(loads(f"name = {quoted(name)}")["name"], {"HOME": "wrong"}) == name
+    assert expanded(loads(f"name = {toml(name)}")["name"], {"HOME": "wrong"}) == name
