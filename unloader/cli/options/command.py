@@ -76,17 +76,6 @@ class JobOption(click.Option):
         self.help = self.declared.help
         return super().get_help_record(ctx)
 
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return the variable's text; UNLOADER_NO_HEADER=1 is --no-header, and so on."""
-        if self.envvar is None or self.name in ctx.meta.get(self.WITHOUT_VARIABLE, ()):
-            return None
-        value = super().resolve_envvar_value(ctx)
-        for opposite in self.declared.variables[1:] if value is None else ():
-            text = os.environ.get(opposite)
-            if text:
-                return str(not click.BOOL.convert(text, self, ctx))
-        return value
-
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the meaning of the value, and remember how it was written."""
         place, initial = ctx.get_parameter_source(str(self.name)), self.declared.initial
@@ -108,8 +97,17 @@ class JobOption(click.Option):
         return converted
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
-        """Return the variable's text as one occurrence: blanks do not separate items."""
-        text = self.resolve_envvar_value(ctx)
+        """Return the variable's text; UNLOADER_NO_HEADER=1 is --no-header, and so on.
+
+        Text is one occurrence of a repeated option: blanks do not separate items.
+        """
+        if self.name in ctx.meta.get(self.WITHOUT_VARIABLE, ()):
+            return None
+        name, *opposite = self.declared.variables
+        text = os.environ.get(name) or None
+        for other in opposite if text is None else ():
+            if os.environ.get(other):
+                return str(not click.BOOL.convert(os.environ[other], self, ctx))
         return (text,) if self.multiple and text is not None else text
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
