@@ -65,10 +65,9 @@ NO_PARALLEL_QUERY = "ALTER SESSION DISABLE PARALLEL QUERY"
 DIRECT_READ = 'ALTER SESSION SET "_serial_direct_read" = ALWAYS'
 """A hint: full scans that neither fill nor wait for the buffer cache."""
 
-MAX_MODULE_BYTES = 48
 MAX_ACTION_BYTES = 32
 MAX_IDENTIFIER_BYTES = 64
-"""Widths of MODULE, ACTION and CLIENT_IDENTIFIER in V$SESSION."""
+"""Widths of ACTION and CLIENT_IDENTIFIER in V$SESSION."""
 
 FETCH_ROWS = 5000
 """Rows of one answer to a question about the dictionary."""
