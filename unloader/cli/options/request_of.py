@@ -1,4 +1,4 @@
-"""From the values of options to what is asked: one table, several outputs, or several tables."""
+"""From the values of options to the request: one table, several outputs, or several tables."""
 
 from __future__ import annotations
 

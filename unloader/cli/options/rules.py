@@ -256,7 +256,7 @@ def _single(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageE
 
 
 def _circumstances(values: Mapping[str, Any]) -> frozenset[str]:
-    """Return what the options say together, in the words of the rules."""
+    """Return the circumstances that the options make together, in the words of the rules."""
     places: tuple[str, ...] = values.get("to") or ()
     place, kind = places[0] if places else "", destination_kind(places)
     several = values["query"] is None and "exclude_table" in values and is_of_several(values)
