@@ -30,10 +30,7 @@ ArrowArray = ctypes.c_uint64 * 10
 
 
 def find(name: str, override: str) -> Path | None:
-    """Return the file of a library, None if it was not built; nothing is loaded.
-
-    `override` is the variable that names the file of another build, such as one with a sanitizer.
-    """
+    """Return the built file of a library, or of the build that `override` names; load nothing."""
     if (named := os.environ.get(override)) is not None:
         return Path(named) if named else None
     spec = find_spec(name)

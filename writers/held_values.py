@@ -64,10 +64,7 @@ def may_be_large(field: pa.Field) -> bool:
 
 
 def held_row(row: pa.RecordBatch) -> LargeRow | None:
-    """Return a batch of one row with its long values lent, None without long values.
-
-    The bytes that a writer makes of the two are the same.
-    """
+    """Return a row with long values lent, for the same bytes; None without long values."""
     columns, values = list(row.columns), []
     for index, field in enumerate(row.schema):
         if not may_be_large(field) or not columns[index].is_valid()[0].as_py():

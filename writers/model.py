@@ -172,10 +172,7 @@ class Choice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Encryption(Struct, frozen=True, kw_only=True):
-    """For whom files are encrypted, and the keys where they are at hand.
-
-    The private keys are set in the process that uses them, and are part of nothing that travels.
-    """
+    """The keys that files are encrypted for, and private keys: they never travel."""
 
     recipients: tuple[str, ...] = ()
     """Public keys of age, for text; empty is text that is not encrypted."""

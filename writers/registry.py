@@ -78,11 +78,7 @@ def extension(
     compression: Compression,
     encryption: Encryption = PLAIN,
 ) -> str:
-    """Return the extension of files: `csv`, `csv.gz`, `csv.zst`, `csv.lz4` or `parquet`.
-
-    Text whose fields are separated by tabs has `tsv` in place of `csv`, and encrypted text has
-    `.age` at the end.
-    """
+    """Return `csv`, `csv.gz`, `parquet` and so on; tabs make `tsv`, and encryption `.age`."""
     name = name_of(output_format)
     if name == "csv":
         form = output_format if isinstance(output_format, TextFormat) else TextFormat()

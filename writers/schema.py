@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """Return a schema as an Arrow IPC message in hexadecimal digits.
-
-    Not in base64, in which any word may occur: "pwd=" is taken for a password, and hidden.
-    """
+    """Return a schema in hexadecimal: base64 may contain "pwd=", which is hidden as a password."""
     text: str = schema.serialize().to_pybytes().hex()
     return text
 

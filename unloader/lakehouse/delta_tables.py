@@ -233,11 +233,7 @@ def _transaction(run_id: str) -> str:
 
 
 def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
-    """Return the version that a run has committed; empty without a commit.
-
-    The log is read, newest first. The versions in the library's history are wrong if another
-    program commits meanwhile.
-    """
+    """Return the version of a run's commit, from the log: the library's history may be wrong."""
     if table.transaction_version(_transaction(run_id)) is None:
         return ""
     newest = table.version()
@@ -248,10 +244,7 @@ def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
 
 
 def _commits(address: Address, newest: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the newest commits and the lines of each, the newest first, as far as the log has them.
-
-    A line is an action.
-    """
+    """Yield the newest known commits with their lines (actions), the newest first."""
     store = _store(address)
     for version in range(newest, max(newest - _HISTORY, -1), -1):
         try:

@@ -383,11 +383,7 @@ def _write(lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit
 
 
 def _snapshot_of_run(lake: DuckDBPyConnection, run_id: str) -> str:
-    """Return the snapshot that a run has committed; empty without a commit.
-
-    Snapshots expire together with their properties. The files of a run stay on record while a
-    snapshot has them.
-    """
+    """Return the snapshot that a run has committed; it expires together with its properties."""
     if said := _said_of_run(lake, run_id):
         return said[0]
     files = lake.execute(
@@ -469,10 +465,7 @@ def _log_of_run(lake: DuckDBPyConnection, number: int, run_id: str, names: Seque
 
 
 def _snapshots(lake: DuckDBPyConnection, number: int) -> _Snapshots:
-    """Return the time of each snapshot in microseconds, and its operations on a table.
-
-    `ducklake_snapshots` is not used: in DuckDB 1.4 it leaves out compactions.
-    """
+    """Return snapshots by SQL, as `ducklake_snapshots` of DuckDB 1.4 leaves out compactions."""
     found = lake.execute(
         "SELECT snapshot_id, epoch_us(snapshot_time::TIMESTAMPTZ), changes_made "
         f"FROM {RECORDS}.ducklake_snapshot JOIN {RECORDS}.ducklake_snapshot_changes "

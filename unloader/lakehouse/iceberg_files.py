@@ -299,10 +299,7 @@ def check_filter(text: str, schema: Schema) -> None:
 
 
 def replaced_files(table: Table, target: LakeTable) -> list[DataFile]:
-    """Return the files of the branch to replace; a new branch has the files of main.
-
-    These are all files, or the files whose rows all meet a condition. No file is rewritten.
-    """
+    """Return all files to replace, or those whose rows all meet a condition; rewrite none."""
     refs = table.metadata.refs
     branch = next((each for each in (target.branch, "main") if each in refs), None)
     if branch is None:

@@ -444,9 +444,7 @@ def _log_of_run(table: Table, was: LakeTable, run_id: str, names: Sequence[str])
 def _files_in(
     table: Table, head: Snapshot | None, paths: Mapping[str, str], own: Snapshot | None
 ) -> tuple[set[str], dict[str, int]]:
-    """Return which files a snapshot has, and which it remembers as removed, with the snapshot that
-    removed each.
-    """
+    """Return the files of a snapshot, and the snapshot that removed each of the others."""
     used: set[str] = set()
     removed_by: dict[str, int] = {}
     number = 0 if own is None else own.sequence_number or 0

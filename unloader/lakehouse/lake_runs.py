@@ -167,10 +167,7 @@ def homes(name: str) -> tuple[str, ...]:
 
 
 def uncommitted(name: str) -> Iterator[tuple[str, Manifest | None]]:
-    """Yield the places of runs that are not part of a table, with the manifests of complete runs.
-
-    Only the newest runs are checked, the newest first. An active run is among them.
-    """
+    """Yield the newest places, active ones too, with manifests of complete uncommitted runs."""
     tables = _format_of(name)
     for home in homes(name)[:_LOOKED_AT]:
         storage = storage_at(home)
@@ -195,10 +192,7 @@ def has_begun(home: str) -> bool:
 
 
 def home_of(name: str) -> str:
-    """Return the place of the run that a command means by the name of a table.
-
-    That is the newest run that has begun and is not part of the table, or else the newest run.
-    """
+    """Return the newest run that has begun and is not part of the table, or else the newest."""
     left = dict(uncommitted(name))
     begun = (home for home, manifest in left.items() if manifest is not None or has_begun(home))
     others = homes(name)
@@ -210,10 +204,7 @@ def home_of(name: str) -> str:
 
 
 def removed(place: str, *, dry_run: bool) -> Cleaning | None:
-    """Remove the files of a complete run that is not committed; return None if it is committed.
-
-    An OutputFailed: it is being committed, that is unknown, or the place refused.
-    """
+    """Remove a complete run unless it is committed (None); OutputFailed if that is unknown."""
     manifest = read_manifest(path_of(place))
     table = manifest.lake_table
     if table is None or receipt(place):

@@ -174,10 +174,7 @@ def setting(index: int, made: Callable[[Arrays, int], pa.Array]) -> Work:
 
 
 def found(names: Sequence[str], name: str, what: str) -> int:
-    """Return the place of the column that a name means, or raise UsageError about the step `what`.
-
-    That is the column of exactly this name, else the only one that differs from it in case alone.
-    """
+    """Return the column of exactly this name, else of the only one that differs in case."""
     index = known(names, name, what)
     if index is None:
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -441,10 +441,7 @@ def _is_moment(kind: pa.DataType) -> bool:
 def computed(
     connection: duckdb.DuckDBPyConnection, step: Step, columns: Columns, stages: list[Work]
 ) -> tuple[Columns, tuple[str, ...]]:
-    """Return the columns after a step, and its input columns.
-
-    The step is added to the last stage, or to a new one.
-    """
+    """Return the columns after a step, added to the last or a new stage, and its inputs."""
     index, name = target(columns, step.column, "compute")
     what = f"the SQL of column {name}"
     expression = checked(connection, step.sql, names_of(columns), what)

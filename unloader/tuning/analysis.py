@@ -341,10 +341,7 @@ def _level(
 
 
 def _out_of_order(seconds: Sequence[float], spread: float) -> tuple[int, ...] | None:
-    """Return the places of the fewest levels without which the others are in order.
-
-    None if more than `MOST_OUT_OF_ORDER` are. Levels within the spread are equally fast.
-    """
+    """Return the places of the fewest levels that break the order; None if these are too many."""
     if len(seconds) < FEWEST_FOR_OUTLIERS:
         return ()
     rates = [-math.log(each) for each in seconds]
@@ -528,10 +525,7 @@ def _doubts(
 
 
 def _limit(loads: Sequence[Load], unused: str) -> Limit:
-    """Return what limits the speed at the levels on one side of the knee, from their loads.
-
-    `unused` is the text where nothing is used up, with a place for the figures.
-    """
+    """Return what limits the speed at some levels; `unused` has a place for the figures."""
     medians = {name: _median(getattr(load, name) for load in loads) for name in LOADS}
     known = {
         name: share for name, share in medians.items() if share is not None and name != "queued"

@@ -203,10 +203,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
         return max(self.disks, key=lambda each: each.bytes_per_second, default=None)
 
     def compared(self, run: ResolvedTable, totals: TotalsRecord, *, resumed: bool) -> Efficiency:
-        """Return how near a run came to the ceilings.
-
-        The rates of a resumed run cover the last process alone.
-        """
+        """Return how near a run, or its last process alone, came to the ceilings."""
         parts: list[EfficiencyPart] = []
         was, ours = self.machine, this_machine(detect())
         if (was.name, was.cpus) != (ours.name, ours.cpus):
@@ -268,10 +265,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     def _encoder(
         self, run: ResolvedTable, raw: int | None, totals: TotalsRecord
     ) -> EfficiencyPart | str:
-        """Return the comparison with the cores that the workers could use, or why not.
-
-        `raw` are the bytes before compression.
-        """
+        """Compare `raw` bytes before compression with the workers' cores, or say why not."""
         encoder = self.encoder
         if encoder is None or encoder.bytes_per_cpu_second is None:
             return "encoder: it was not measured"
@@ -367,10 +361,7 @@ def existing_directory(place: str) -> str | None:
 
 
 def mount_of(directory: str) -> Mount | None:
-    """Return the file system of a directory; None if that is not known.
-
-    The last entry of the longest mount point that holds it counts: mounts may lie on mounts.
-    """
+    """Return the file system of a directory, by the last of the longest mount points, if known."""
     real, best = os.path.realpath(directory), None
     for _, point, kind, source, _ in mounts(Path("/proc")):
         inside = real == point or real.startswith(point.rstrip("/") + "/")

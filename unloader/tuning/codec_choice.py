@@ -204,11 +204,7 @@ def every_codec(ready: Sampled) -> tuple[Compression, ...]:
 def chosen(
     ready: Sampled, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
 ) -> Choice:
-    """Return the codec that a preset chooses for the rows of a request, unless `Interrupted`.
-
-    Without rows, or where they cannot be sampled, it is a fixed one: the run finds and retries
-    errors of the source.
-    """
+    """Return the codec of a preset; a fixed one without rows, as the run retries the source."""
     candidates = CANDIDATES[name_of(ready.format)]
     try:
         found = measured_sample(ready, candidates, budget=BEFORE_A_RUN, stop=stop)
@@ -248,10 +244,7 @@ def measured_sample(
     budget: SampleBudget,
     stop: Callable[[], bool],
 ) -> MeasuredSample:
-    """Return a sample with the figures of some codecs, taken by a new process.
-
-    It raises the errors of `report`.
-    """
+    """Return a sample with the figures of some codecs, taken by a new process."""
     units = spread_units(ready.plan.units)
     if not units or not ready.seating.seats:
         return MeasuredSample(sample=Sample(route=ready.extract.projection.route))

@@ -461,10 +461,7 @@ def waits_of(results: Sequence[UnitResult]) -> dict[str, float]:
     waits = dict.fromkeys(("source", "output", "delay"), 0.0)
 
     def divide(waited: float, cause: str, wall: float, busy: float, delayed: float) -> None:
-        """Divide a wait for a stage into a wait for something outside and a wait for a CPU.
-
-        All are seconds: the wall of the stage, its CPU, and the time it was ready and had no CPU.
-        """
+        """Divide a wait for a stage by the stage's seconds: wall, CPU, and ready without a CPU."""
         outside = max(0.0, wall - busy - delayed)
         if whole := outside + busy + delayed:
             waits[cause] = waits.get(cause, 0.0) + waited * outside / whole
@@ -491,10 +488,7 @@ def waits_of(results: Sequence[UnitResult]) -> dict[str, float]:
 
 
 def rounds(points: int, repeats: int, seed: int) -> Iterator[tuple[int, ...]]:
-    """Yield rounds in which each point comes once, each round in another order.
-
-    The same seed gives the same order. A point does not come twice in a row if there are others.
-    """
+    """Yield rounds in the order of a seed; no point comes twice in a row if there are others."""
     shuffler = random.Random(seed)
     last = -1
     for _ in range(repeats):

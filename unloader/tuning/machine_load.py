@@ -100,10 +100,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
 
 
 def disk_of(directory: str) -> str | None:
-    """Return the disk that a directory, or the nearest existing one above it, is on.
-
-    None for a file system without a disk.
-    """
+    """Return the disk of the nearest existing directory, if its file system has one."""
     disk = storage_at(directory).disk(directory)
     if disk is None:
         return None

@@ -188,11 +188,7 @@ def points_text(
     always: Sequence[str] = (),
     others: Sequence[Mapping[str, str]] = (),
 ) -> str:
-    """Return points as CSV that `read_points` reads, with the columns that any of them knows.
-
-    Columns in `always` are written if they are empty, too. `others` are the cells of further
-    columns of each point, the same columns for all.
-    """
+    """Return CSV with the known columns, those in `always`, and cells of `others`, all alike."""
 
     def cell(point: Point, name: str) -> str:
         value = getattr(point.load, name) if name in LOADS else getattr(point, name)

@@ -92,11 +92,7 @@ class Preflight:
     def __init__(
         self, request: Request, budget: Budget, observe: Observer, stop: Callable[[], bool]
     ) -> None:
-        """Measure nothing yet.
-
-        The request has no kind of source, or no destination, where none is given. `observe` is
-        called with each step, and `stop` several times a second.
-        """
+        """Measure nothing yet; `stop` will be called several times a second."""
         self.request = request
         self.budget = budget
         self.observe = observe

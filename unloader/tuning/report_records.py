@@ -143,11 +143,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
 def bars_of(
     units: Iterable[Bar], failed: Sequence[Bar] = (), most: int = MOST_BARS
 ) -> tuple[tuple[Bar, ...], int]:
-    """Return the bars by worker and time, and the most units of one bar.
-
-    Failed attempts always have separate bars. Where there are more units than `most`, several that
-    a worker did in a row share a bar.
-    """
+    """Return bars by worker and time, a failed attempt in each alone, and most units of a bar."""
     by_worker: dict[int, list[Bar]] = defaultdict(list)
     for unit in sorted(units, key=lambda bar: bar.started_s):
         by_worker[unit.worker].append(unit)

@@ -357,11 +357,7 @@ class Reckoning:
         return Needed(workers=workers, cores=cores)
 
     def time_on(self, cores: int) -> OnCores:
-        """Return the time on a number of cores.
-
-        The level is the fastest that had no more cores. Between two levels the higher one is a
-        limit.
-        """
+        """Return the time by the fastest level without more cores; the next level is a limit."""
         question, window = self.question, self.question.window_seconds
         within = [each for each in self.levels if each.cores <= cores]
         level = max(within, key=lambda each: each.rate) if within else self.levels[0]

@@ -219,11 +219,7 @@ def label(settings: Mapping[str, str]) -> str:
 
 
 def points_csv(report: SweepDocument) -> str:
-    """Return the measurements as CSV that `unloader.tuning.points` reads.
-
-    Further columns are for `unloader size`, and for the options that the sweep varies beside
-    parallelism.
-    """
+    """Return CSV for `unloader.tuning.points`, and with further columns for `unloader size`."""
     names = dict.fromkeys(name for point in report.points for name in point.settings)
     names.pop(PARALLELISM, None)
     points, others = [], []
@@ -252,8 +248,7 @@ def point_of(parallelism: int, each: Measurement, cores: int | None = None) -> P
 def curves_of(
     points: Iterable[PointReport], rules: Rules, whole_rows: int | None
 ) -> tuple[Curve, ...]:
-    """Return the analysis of each curve, the fastest first. `whole_rows` is of all that the options
-    select, if it is known."""
+    """Return each curve, the fastest first; `whole_rows` is of all that the options select."""
     members: dict[tuple[tuple[str, str], ...], list[PointReport]] = {}
     for point in points:
         if point.measurements:

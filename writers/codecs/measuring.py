@@ -132,10 +132,7 @@ def _write(
 
 
 def encode_sample(batches: Sequence[pa.RecordBatch], spec: OutputSpec) -> tuple[float, bytes]:
-    """Return the CPU seconds of encoding rows as text, written to a file, and that text.
-
-    The directory of the spec gets the file, which is removed. Nothing is compressed.
-    """
+    """Return the CPU seconds of encoding to a file, which is removed, and the text."""
     seconds, path = _write_file(batches, replace(spec, compression=Compression()))
     text = path.read_bytes()
     path.unlink()

@@ -76,10 +76,7 @@ class Form(Struct, frozen=True, kw_only=True):
 
 
 def form_of(kind: pa.DataType, *, text_class: str = "", infinite: bool = False) -> Form | None:
-    """Return the form of an Arrow type's values, None where their text must be made first.
-
-    `text_class` and `infinite` are the meaning of the field by its metadata.
-    """
+    """Return the form of a type and its metadata; None where the text must be made first."""
     if types.is_string(kind) or types.is_large_string(kind):
         if text_class == "timestamp":
             return None

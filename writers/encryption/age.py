@@ -29,10 +29,7 @@ IDENTITY = "AGE-SECRET-KEY-1"
 
 
 def check_recipients(recipients: Sequence[str]) -> None:
-    """Refuse texts that are not public keys of age, by number.
-
-    They are not shown: they may be private keys.
-    """
+    """Refuse texts that are not public keys of age, by number: they may be private keys."""
     library = _library()
     for number, recipient in enumerate(recipients, 1):
         try:
@@ -52,10 +49,7 @@ def public_keys(identities: Sequence[str]) -> tuple[str, ...]:
 def encrypt(
     pieces: Iterator[BytesLike], put: Callable[[BytesLike], None], recipients: Sequence[str]
 ) -> None:
-    """Encrypt pieces as they come for public keys, at least one; `put` takes the encrypted bytes.
-
-    Errors of both pass through; after one of the pieces' the file has no valid end.
-    """
+    """Encrypt pieces with keys into `put`; after an error of a piece the file has no valid end."""
     library = _library()
     known = [library.x25519.Recipient.from_str(each) for each in recipients]
     relay = _Relay(pieces, put)

@@ -17,10 +17,7 @@ DEFAULT = CHECKSUMS[0]
 
 
 def open_digest(name: str) -> Any:
-    """Begin a checksum, an object with `update` and `hexdigest`.
-
-    Raises FormatError if it does not exist, or its library is not installed.
-    """
+    """Begin a checksum; FormatError if it does not exist, or its library is not installed."""
     if name == "xxh3":
         import xxhash
 

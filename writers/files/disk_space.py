@@ -25,9 +25,7 @@ _MARGIN_SHARE = 10
 
 
 def free_bytes(directory: str | os.PathLike[str]) -> int | None:
-    """Return the bytes that this user may still write in a directory, quotas aside; None if
-    unknown.
-    """
+    """Return the bytes that this user may still write, quotas aside; None if unknown."""
     try:
         status = os.statvfs(directory)
     except OSError:
@@ -36,10 +34,7 @@ def free_bytes(directory: str | os.PathLike[str]) -> int | None:
 
 
 def enough_bytes(min_free_bytes: int) -> int:
-    """Return how many bytes must be free before a waiting write continues.
-
-    It is more than the limit, so that the write does not stop again after a few bytes.
-    """
+    """Return how many bytes must be free to go on, so that a few bytes do not stop it again."""
     return min_free_bytes + min(_MOST_MARGIN_BYTES, min_free_bytes // _MARGIN_SHARE)
 
 
@@ -57,10 +52,7 @@ _listeners: list[Callable[[str], None]] = []
 
 @contextmanager
 def notified_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call a function several times a second during each wait inside the context.
-
-    It is called in the thread that writes, with the directory on the full disk.
-    """
+    """Call a function with the directory of a wait, often, in the thread that writes."""
     _listeners.append(listener)
     try:
         yield

@@ -158,10 +158,7 @@ class _RegularFile:
         os.stat(self._path)  # A file that was unlinked meanwhile can be synced, but is lost.
 
     def _write_guarded(self, view: memoryview) -> int:
-        """Write the beginning of some bytes; return the bytes that were taken, at least 1.
-
-        A full disk is an error only with a limit of 0, or after `interrupt`.
-        """
+        """Write at least 1 byte; a full disk fails with a limit of 0, or after `interrupt`."""
         if not self._min_free:
             return _write_some(self._descriptor, view)
         self._await_space(view.nbytes)

@@ -78,10 +78,7 @@ def check_moves(
 
 
 def write_atomically(path: Path, data: bytes, *, synced: bool = True) -> None:
-    """Replace a small file as a whole: readers see the old bytes or the new ones.
-
-    After a WriteError the file is unchanged.
-    """
+    """Replace a small file as a whole; after a WriteError it is unchanged."""
     staged = f"{path}{PART_SUFFIX}"
     try:
         try:
@@ -151,9 +148,7 @@ def remove_staged(staging: Path, stems: Collection[str]) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two names in one step; OSError if the file system cannot, or a name is a mount
-    point.
-    """
+    """Exchange names in one step; OSError if the system cannot, or one is a mount point."""
     _renameat2(one, other, _RENAME_EXCHANGE)
 
 

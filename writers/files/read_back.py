@@ -296,8 +296,7 @@ def plain_records(path: Readable, text: TextFormat, compression: Compression) ->
 
 
 def _last_end(piece: bytes, mark: bytes, end: bytes, enclosed: bool) -> int:
-    """Return the place after the last record that ends in a piece, 0 if none does; `enclosed` is
-    for the end of the piece."""
+    """Return the place after the last record in a piece, or 0; `enclosed` is for its end."""
     at = len(piece)
     while True:
         if enclosed:

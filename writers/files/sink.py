@@ -250,10 +250,7 @@ class Sink:
             self._hand_over()
 
     def settle(self) -> None:
-        """Wait until all accepted bytes are written, and end the frame there.
-
-        Then `bytes_written` is the same on every run over the same bytes and calls.
-        """
+        """Write all accepted bytes and end the frame: then `bytes_written` repeats every run."""
         self._hand_over()
         self._start()
         with self._change:
@@ -261,10 +258,7 @@ class Sink:
         self._raise_failure()
 
     def close(self) -> tuple[int, str]:
-        """Write the rest and sync; return the size of the file and its checksum, `name:hex`.
-
-        After a WriteError the file is removed.
-        """
+        """Write and sync; return size and checksum, `name:hex`, or remove it: a WriteError."""
         try:
             self._hand_over()
             with self._change:

@@ -43,10 +43,7 @@ Steps = Generator[Sequence[Wanted], None, T]
 
 
 def opened_for_sync(path: Path, opened: ExitStack) -> int:
-    """Open a file that another process has written, until `opened` ends; WriteError if it cannot.
-
-    Its sync reports an error of the earlier writes that was not reported before.
-    """
+    """Open another process's file until `opened` ends; its sync reports new errors of writes."""
     try:
         descriptor = open_regular(path)
     except OSError as exc:
@@ -150,10 +147,7 @@ def _sync_all(left: deque[Wanted], failed: dict[Wanted, Exception]) -> None:
 
 
 def sync(wanted: Wanted) -> None:
-    """Make the bytes of an open file, or the names in a directory, survive a power cut.
-
-    Raises OSError for a file, and WriteError for a directory.
-    """
+    """Make a file (OSError), or names in a directory (WriteError), survive a power cut."""
     if isinstance(wanted, int):
         os.fsync(wanted)
         return

@@ -87,10 +87,7 @@ _UUID_BYTES = 16
 
 
 def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple[Kind | None, ...]]:
-    """Return the description of a format and schema, and the kind of each column.
-
-    The kind is None for a column that the library is to be given as text, string or large_string.
-    """
+    """Describe a format and the kind of each column; None for one that is given as text."""
     # Nothing is enclosed or escaped where places tell the values apart.
     rules = replace(format, enclose="none", escape="none") if format.fixed else format
     enclosing = Enclosing(rules, single=len(schema) == 1)

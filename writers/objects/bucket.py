@@ -336,10 +336,7 @@ class Bucket:
 
 
 def together(act: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the results of a call for each item, with up to 16 calls at the same time.
-
-    The first error is raised; calls that have not begun by then are not made.
-    """
+    """Return results of 16 calls at a time; the first error prevents calls not begun."""
     if len(items) < 2:
         return [act(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="objects") as pool:
@@ -352,10 +349,7 @@ def together(act: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 class _Pieces(io.RawIOBase):
-    """An object of `size` bytes, read with `piece(start, end)` from any position.
-
-    All pieces are of one version of it, which obstore's own reader does not promise.
-    """
+    """An object read with `piece(start, end)`, all of one version, unlike obstore's reader."""
 
     def __init__(self, size: int, piece: Callable[[int, int], bytes]) -> None:
         self._size, self._piece = size, piece

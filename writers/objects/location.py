@@ -52,10 +52,7 @@ class Location(Struct, frozen=True, kw_only=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """Return the location that a text means.
-
-        A FormatError, which does not repeat the text: it is wrong or contains credentials.
-        """
+        """Return the location of a text, or a FormatError that does not repeat the text."""
         return _parsed(text)
 
     def option(self, name: str) -> str:

@@ -57,11 +57,7 @@ def region_of_profile(store: Location) -> str:
 
 
 def client(store: Location, *, sends_parts: bool = False) -> Any:
-    """Return the process's client for a store; any thread may use it.
-
-    With `sends_parts` the checksums of bodies are signed with the headers, so the bodies are not
-    read again for the signature.
-    """
+    """Return a store's client for all threads; `sends_parts` signs checksums and not bodies."""
     with _making:
         return _client(store.store, sends_parts, os.getpid())
 
@@ -237,10 +233,7 @@ def send(
 
 
 def compare(location: Location, upload: UncompletedUpload) -> None:
-    """Compare the parts in the store with the parts that were sent.
-
-    Raises Superseded if they differ or the upload does not exist any more, and StoreFailed.
-    """
+    """Compare parts in the store with the sent ones; Superseded if they differ or are gone."""
     asking = client(location, sends_parts=True)
     no_upload = asking.exceptions.NoSuchUpload
     try:

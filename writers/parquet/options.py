@@ -153,10 +153,7 @@ def bloom_options(table: pa.Table, parquet: ParquetFormat) -> dict[str, Any]:
 
 
 def check_types(schema: pa.Schema, parquet: ParquetFormat) -> list[str]:
-    """Refuse a column that Parquet has no type for, and return the path of every column of a file.
-
-    A nested one has several, joined by dots.
-    """
+    """Refuse a column that Parquet has no type for; return the path of each, also nested ones."""
     import pyarrow as pa
 
     for field in schema:

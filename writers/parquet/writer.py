@@ -215,10 +215,7 @@ class ParquetWriter:
 
 
 class ArrowFile:
-    """Writes one file; the same rows in the same row groups give the same bytes.
-
-    `options` say how the columns are encoded; they are empty in a file without rows.
-    """
+    """Writes one file with encoding `options`: the same row groups give the same bytes."""
 
     holds_batches = True
     """Batches are kept until their row group ends."""

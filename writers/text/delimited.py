@@ -25,10 +25,7 @@ from writers.text.text_values import alphabet_of, check_field, content_of_field,
 
 
 class PlainEncoder:
-    """Encodes the batches of one work unit, in order.
-
-    FormatError: the format contradicts itself, or a column's type has no text form in it.
-    """
+    """Encodes a unit in order; FormatError: a contradiction, or a type without text."""
 
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
         check(format)
@@ -131,10 +128,7 @@ class PlainEncoder:
         return lambda: (piece.translate(table) for piece in pieces())
 
     def _record(self, cells: Sequence[str | Pieces], row: int) -> Iterator[bytes]:
-        """Return a record in the output encoding, after its length if the format has one.
-
-        Large values are read once, and once more before for the length.
-        """
+        """Return a record in the output encoding; its length reads large values twice."""
         if digits := self._format.record_length_digits:
             length = sum(map(len, self._record_pieces(cells, row)))
             yield self._encoding.encode(_length_text(length, digits, row))
@@ -260,11 +254,7 @@ class EncodingStream:
         self._given = self._read = ""
 
     def encode(self, text: str, *, last: bool = False) -> bytes:
-        """Return the next bytes; a codec may hold a character back until it sees the next.
-
-        Raises:
-            UnicodeError: The encoding has no code for a character, or reads it back as another.
-        """
+        """Return the next bytes, perhaps later; UnicodeError: no code, or that of another text."""
         encoded = self._encoder.encode(text, last)
         if self._decoder is not None:
             self._given += text

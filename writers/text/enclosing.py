@@ -157,10 +157,7 @@ class Enclosing:
         always: bool,
         alphabet: frozenset[str] | None = None,
     ) -> Pieces:
-        """Return a reader of the text between two delimiters, for one value that is not NULL.
-
-        The value is refused while it is read, by its place and index.
-        """
+        """Return a reader of the text for a value; it refuses it by its place and index."""
         refuse = partial(place.refusal, index)
         if self.refused:
             pieces = partial(self._allowed, pieces, refuse)
@@ -276,10 +273,7 @@ def _protected(null: str) -> str:
 
 
 def endings(*marks: str) -> tuple[str, ...]:
-    """Return the ends of a value in which a reader would find the beginning of a mark after it.
-
-    Only a mark whose beginning is also its end, such as `~~` or `aba`, has any.
-    """
+    """Return ends of a value that begin a mark whose beginning is also its end, like `~~`."""
     return tuple(
         mark[:size]
         for mark in marks
@@ -329,8 +323,7 @@ _BASE64_LETTERS = frozenset(string.ascii_letters + string.digits + "+/=")
 
 
 def large_text(value: LargeValue, form: BinaryForm, decimal_separator: str = ".") -> Pieces:
-    """Return the text of a large value; only numbers have a decimal separator different from a
-    point."""
+    """Return the text of a large value; only numbers have another decimal separator."""
     if not value.binary:
         if decimal_separator == ".":
             return lambda: cast("Iterator[str]", value.pieces())
@@ -388,8 +381,7 @@ def guarded_name(name: str) -> str:
 
 
 def is_guarded(field: pa.Field) -> bool:
-    """Return whether a column has texts that may be taken for formulas: no numbers, dates or
-    timestamps."""
+    """Return whether texts may be taken for formulas: no numbers, dates or timestamps."""
     return _plain(field.type) in (pa.string(), pa.large_string()) and not text_class(field)
 
 

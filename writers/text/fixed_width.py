@@ -177,10 +177,7 @@ _ESCAPED = 9
 
 
 def most_bytes_of_characters(encoding: str, count: int) -> int:
-    """Return the most bytes that a number of characters takes.
-
-    The eight bytes that Python's EUC-KR gives Hangul outside KS X 1001 are not reckoned with.
-    """
+    """Return the most bytes of characters, without Python's EUC-KR of Hangul outside KS X 1001."""
     codec = codecs.lookup(encoding).name
     if codec.startswith("utf-"):
         return 4 * count
@@ -233,8 +230,7 @@ _ODD_OFFSET = "+00:53:28"
 
 
 def longest_text(field: pa.Field, format: TextFormat) -> str | None:
-    """Return a text of the greatest length that a value of a column can have by its type, None if
-    that is not known."""
+    """Return the longest text that a column's value can have by its type, if that is known."""
     kind = plain_type(field.type)
     if text_class(field) in ("number", "timestamp", "moment"):
         return None

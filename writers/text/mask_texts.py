@@ -176,10 +176,7 @@ def mask_texts(civil: Civil, mask: Mask, place: Place, zone: Zone | None = None)
 def _compiled(
     mask: Mask,
 ) -> tuple[tuple[str, tuple[Element, ...], Texts], ...]:
-    """Cut a mask into groups of adjacent elements that depend on the same number.
-
-    A literal goes into the table of the elements before or after it.
-    """
+    """Cut a mask into elements that depend on the same number; literals go with a neighbour."""
     runs: list[tuple[str, tuple[Element, ...]]] = []
     for element in mask.elements:
         group = GROUPS.get(element.kind, "text")

@@ -49,10 +49,7 @@ _INT64_DIGITS = 18
 
 
 def float_texts(values: pa.Array) -> pa.Array:
-    """Return the shortest round-trip text of float16, float32 or float64 values.
-
-    A float16 is written as the float32 of the same value.
-    """
+    """Return the shortest round-trip text of floats; a float16 is written as a float32."""
     if pa.types.is_float16(values.type):
         # By value: older Arrow versions lack this cast.
         values = pa.array(

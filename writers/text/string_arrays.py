@@ -48,10 +48,7 @@ def without_views(values: pa.Array) -> pa.Array:
 
 
 def with_room(texts: pa.Array, *, factor: int = 1, more: int = 0) -> pa.Array:
-    """Return texts that may grow to `factor` times their bytes and `more` a row.
-
-    They are large_string where that is out of reach of a string array, else unchanged.
-    """
+    """Return texts, large if necessary, that may grow `factor` times and `more` a row."""
     if factor * len(value_bytes(texts)) + more * len(texts) > STRING_LIMIT:
         return pc.cast(texts, pa.large_string())
     return texts

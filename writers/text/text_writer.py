@@ -137,10 +137,7 @@ class TextWriter(_TextFiles):
             self._end_rows(piece.num_rows)
 
     def write_large(self, row: LargeRow) -> None:
-        """Encode one row in bounded memory; see `writers.base.Writer`.
-
-        Reading its pieces counts as encoding.
-        """
+        """Encode one row in bounded memory; reading its pieces counts as encoding."""
         check_large_row(row, self._schema)
         if self._guard is not None:
             row = self._guard.row(row)
@@ -271,10 +268,7 @@ _WINDOW_BYTES = 1 << 20
 
 
 class RecordCounter:
-    """Counts line ends outside enclosures, in pieces of any size.
-
-    `enclosure` is one byte; inside a value it is doubled. Records end in a line feed.
-    """
+    """Counts line feeds outside enclosures (one byte, doubled inside), in any pieces."""
 
     def __init__(self, enclosure: bytes) -> None:
         self.records = 0
@@ -331,8 +325,7 @@ class FirstCell:
         """Whether all further text is passed on as it is."""
 
     def passed(self, text: bytes) -> bytes:
-        """Return what to write of the next bytes, some of them later; or refuse a cell to be
-        enclosed."""
+        """Return what to write of the next bytes, some later; or refuse a first cell."""
         if self.is_over:
             return text
         text, self._held = self._held + text, b""

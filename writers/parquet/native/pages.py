@@ -117,10 +117,7 @@ class ColumnForm(Struct, frozen=True, kw_only=True):
 
 
 def forms_of(schema: pa.Schema, stored: Any) -> tuple[ColumnForm, ...] | None:
-    """Return how the columns are stored, None where the library does not know one of them.
-
-    `stored` is pyarrow's schema of the file that batches of the schema make.
-    """
+    """Return how columns of the schema are `stored` by pyarrow; None where one is unknown."""
     if not len(schema) or len(stored) != len(schema):
         return None
     forms = []
