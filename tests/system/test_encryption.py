@@ -189,7 +189,7 @@ REFUSED = {
     ),
     "wrong format": (2, ("--encrypt-to", "{public}", "--format", "parquet"), "is for text"),
     "wrong key": (2, ("--parquet-key-file", "{key_file}"), "text is not encrypted with it"),
-    "only a name": (2, ("--format", "parquet", "--parquet-key-name", "x"), "needs a key"),
+    "only a name": (2, ("--format", "parquet", "--parquet-key-name", "x"), "without a Parquet key"),
     "no recipient": (2, ("--decrypt-with", "{other_file}"), "--encrypt-to"),
     "not contain a key": (
         3,
