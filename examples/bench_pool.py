@@ -35,7 +35,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -92,7 +92,7 @@ def supervisor(
 ) -> Iterator[tuple[Run, list[int]]]:
     """Yield a function that runs a number of tasks, and the processes that do them."""
     seating = Seating(seats=place(detect(), workers), memory_policy="preferred")
-    with LocalExecutor(seating, ENTRY, limits, looks=False) as ours:
+    with closing(LocalExecutor(seating, ENTRY, limits, looks=False)) as ours:
 
         def run(count: int) -> list[Any]:
             units = tuple(Number(str(number), number) for number in range(count))

@@ -113,13 +113,15 @@ class Engine(Struct, Generic[U]):
                 self._listened += min(self.clock() - began, TICK_SECONDS)
                 for event in events:
                     self._handle(executor, event)
-                self._tell_capacity()
+                if self.schedule.capacity.limit is not None:
+                    self._tell_capacity()
                 self.work.check()
                 # What still runs after a failure is ended: the run cannot become whole any more.
                 if self.failure is None and self._listened >= self._next_look:
                     self._next_look = self._listened + TICK_SECONDS
                     self._stop_overdue(executor)
-            self._tell_capacity(at_end=True)
+            if self.schedule.capacity.limit is not None:
+                self._tell_capacity(at_end=True)
             for event in executor.finish():
                 self._handle(executor, event)
         finally:

@@ -13,7 +13,7 @@ task. A place that was lost takes no task until it is `Ready` again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -237,9 +237,3 @@ class LocalExecutor(Executor):
 
     def close(self) -> None:
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

@@ -114,16 +114,14 @@ class Capacity(Struct):
     _reported: int | None = None
     _changed: float = 0.0
 
-    def has_room(self, busy: int, now: float) -> bool:
-        """Return whether one more place may work beside busy ones."""
-        if self.limit is None or busy < self.limit:
-            return True
-        return self._raise_at is not None and now >= self._raise_at and busy <= self.limit
+    def may_try(self, limit: int, busy: int, now: float) -> bool:
+        """Return whether one place more than the limit may be tried beside busy ones."""
+        return self._raise_at is not None and now >= self._raise_at and busy <= limit
 
-    def taken(self, busy: int, now: float) -> None:
+    def taken(self, limit: int, busy: int, now: float) -> None:
         """Note that one more place works beside busy ones: a trial if they were at the limit."""
-        if self.limit is not None and busy >= self.limit:
-            self._set(self.limit + 1, now)
+        if busy >= limit:
+            self._set(limit + 1, now)
             self._is_trial, self._raise_at = True, now + RAISE_SECONDS
 
     def refused(self, others: int, now: float) -> bool:
@@ -153,6 +151,30 @@ class Capacity(Struct):
     def _set(self, limit: int, now: float) -> None:
         if limit != self.limit:
             self.limit, self._changed = limit, now
+
+
+class RowCount(Struct):
+    """Rows that have come so far, failed attempts included: they were work as well."""
+
+    rows: int = 0
+    reports: int = 0
+    """How often some came."""
+    heard: set[int] = field(default_factory=set)
+    """Places that reported rows since the set was last emptied."""
+    _by_place: dict[int, int] = field(default_factory=dict)
+    """Rows of the attempt at a place."""
+
+    def reached(self, place: int, rows: int, *, ends: bool = False) -> None:
+        """Take the rows of the attempt at a place so far; the attempt may end with them."""
+        # A unit that is read again reports rows again; only new rows count.
+        new = rows - self._by_place.get(place, 0)
+        if new > 0:
+            self.rows += new
+            self.reports += 1
+            self.heard.add(place)
+            self._by_place[place] = rows
+        if ends:
+            self._by_place.pop(place, None)
 
 
 class Schedule(Struct, Generic[U]):
@@ -205,13 +227,14 @@ class Schedule(Struct, Generic[U]):
         """Return what an idle place does next, None if there is nothing now."""
         if now < self._rests.get(place, now) or not self.gives(now):
             return None
-        assignment = self._due(place, now)
+        assignment = self._due(place, now) if self._waiting else None
         if assignment is None and self._has_fresh():
             unit = self.units[self._next]
             self._next += 1
             assignment = Attempt(unit=unit, attempt=self.before.get(unit.id, 0) + 1)
         if assignment is not None:
-            self.capacity.taken(len(self._running), now)
+            if self.capacity.limit is not None:
+                self.capacity.taken(self.capacity.limit, len(self._running), now)
             self._running[place] = assignment
         return assignment
 
@@ -224,7 +247,8 @@ class Schedule(Struct, Generic[U]):
             return False
         if not (self._waiting and self._waiting[0][0] <= now) and not self._has_fresh():
             return False
-        return self.capacity.has_room(len(self._running), now)
+        busy, limit = len(self._running), self.capacity.limit
+        return limit is None or busy < limit or self.capacity.may_try(limit, busy, now)
 
     def preferred(self, places: Iterable[int]) -> list[int]:
         """Return idle places in order: those with a session first, as only they may get work."""

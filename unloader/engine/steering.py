@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from unloader.engine.schedule import RowCount
 from unloader.events import ParallelismChanged
 from unloader.model import Cause
 from unloader.nouns import counted
@@ -36,30 +37,6 @@ MOST_WINDOWS = 30
 """As many are kept; older ones were of another table, or of another load."""
 
 _LONGEST_WINDOW_SECONDS = 30.0
-
-
-class RowCount(Struct):
-    """Rows that have come so far, failed attempts included: they were work as well."""
-
-    rows: int = 0
-    reports: int = 0
-    """How often some came."""
-    heard: set[int] = field(default_factory=set)
-    """Places that reported rows since the set was last emptied."""
-    _by_place: dict[int, int] = field(default_factory=dict)
-    """Rows of the attempt at a place."""
-
-    def reached(self, place: int, rows: int, *, ends: bool = False) -> None:
-        """Take the rows of the attempt at a place so far; the attempt may end with them."""
-        # A unit that is read again reports rows again; only new rows count.
-        new = rows - self._by_place.get(place, 0)
-        if new > 0:
-            self.rows += new
-            self.reports += 1
-            self.heard.add(place)
-            self._by_place[place] = rows
-        if ends:
-            self._by_place.pop(place, None)
 
 
 class Measurement(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -378,18 +379,14 @@ class Watch:
                 self._note(text)
 
 
-class CpuTime(Struct, frozen=True, kw_only=True):
-    """The kernel's counts of a set of CPUs, in its ticks since the machine started."""
+CpuTime: TypeAlias = tuple[int, int]
+"""The kernel's counts of a set of CPUs, in its ticks since the machine started: busy, and all."""
 
-    busy: int
-    all: int
 
-    def share_since(self, earlier: CpuTime) -> float | None:
-        """Return the busy part of the time since then, 0 to 1; None if too little time passed."""
-        passed = self.all - earlier.all
-        if passed <= 0:
-            return None
-        return min(1.0, max(0.0, (self.busy - earlier.busy) / passed))
+def busy_share(before: CpuTime, now: CpuTime) -> float | None:
+    """Return the busy part of the time between, 0 to 1; None if too little time passed."""
+    passed = now[1] - before[1]
+    return None if passed <= 0 else min(1.0, max(0.0, (now[0] - before[0]) / passed))
 
 
 def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[int, CpuTime]:
@@ -409,5 +406,5 @@ def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[i
         if counts:
             every = sum(map(sum, counts))
             idle = sum(each[field] for each in counts for field in _IDLE)
-            found[node] = CpuTime(busy=every - idle, all=every)
+            found[node] = (every - idle, every)
     return found

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 
 from numa.topology import detect
 from unloader.engine.executor import Executor
-from unloader.engine.schedule import Schedule
-from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, RowCount, is_between
+from unloader.engine.schedule import RowCount, Schedule
 from unloader.errors import ConfigError, UnloaderError
 from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, FetchOrder, Release, Request
@@ -39,6 +38,7 @@ from unloader.sources.base import LoadReader
 from unloader.status.model import ParallelismStatus, Wish
 
 if TYPE_CHECKING:
+    from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit
     from unloader.sources.base import Catalog
     from unloader.status.recording import LiveRun
 
@@ -249,6 +249,9 @@ class RunSteering(Struct, kw_only=True):
         )
 
     def begin(self, options: ConcurrencyOptions) -> Concurrency:
+        # Imported here: few runs are steered.
+        from unloader.engine.steering import Concurrency
+
         self._from_s = self.seconds()
         first = _FEWEST
         if options.adaptive:
@@ -308,6 +311,8 @@ class RunSteering(Struct, kw_only=True):
         return ""
 
     def _follow(self, known: ConcurrencyOptions) -> None:
+        from unloader.engine.steering import CpuLimit, LoadLimit
+
         self._options = known
         if known.max_cpu is None:
             self._cpu = None
@@ -319,6 +324,8 @@ class RunSteering(Struct, kw_only=True):
             self._load_limit = LoadLimit(known.max_db_load, self.most)
 
     def _limits(self, at_work: int, now: float) -> Mapping[str, Held]:
+        from unloader.engine.steering import Held, is_between
+
         found: dict[str, Held | None] = {}
         if self._cpu is not None:
             shares = self._host.look(self.pids().values(), now)

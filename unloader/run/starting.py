@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,12 +88,14 @@ def workers_for(
     )
     if not request.uses_cluster:
         seats = seat_request(request, parallelism)
-        with LocalExecutor(
-            seats.first(seats.parallelism),
-            ENTRY,
-            limits,
-            warm_up=warm_up,
-            looks=request.seats.numa != "off",
+        with closing(
+            LocalExecutor(
+                seats.first(seats.parallelism),
+                ENTRY,
+                limits,
+                warm_up=warm_up,
+                looks=request.seats.numa != "off",
+            )
         ) as executor:
             executor.prepare()
             yield seats, executor

@@ -45,7 +45,7 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.nouns import counted
-from unloader.placement.evidence import CpuTime, Evidence, node_times
+from unloader.placement.evidence import CpuTime, Evidence, busy_share, node_times
 from unloader.redaction import redact
 from unloader.resolve.resolution import OpenRun, Patience
 from unloader.resolve.resolved import ResolvedTable, single_record
@@ -195,7 +195,7 @@ class History(Struct, kw_only=True):
         found, before = [], dict[int, CpuTime]()
         for sample, nodes in self._samples:
             shares = {
-                str(node): counted.share_since(before[node])
+                str(node): busy_share(before[node], counted)
                 for node, counted in nodes.items()
                 if node in before
             }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -257,7 +257,7 @@ def measured_sample(
     limits = ProcessLimits(start_seconds=patience)
     with (
         scratch(4 * budget.bytes) as directory,
-        LocalExecutor(seating, ENTRY, limits, looks=False) as executor,
+        closing(LocalExecutor(seating, ENTRY, limits, looks=False)) as executor,
     ):
         task = SampleTask(
             extract=ready.extract,

@@ -118,9 +118,9 @@ def read_machine(machine: Machine, source_kind: str) -> tuple[Counts, int | None
     if psutil is None:
         return {}, None
     at, found, memory = time.monotonic(), Counts(), None
-    for node, times in node_times(machine.nodes).items():
+    for node, (used, passed) in node_times(machine.nodes).items():
         ticks = os.sysconf("SC_CLK_TCK")
-        found["node", str(node)] = times.busy / ticks, times.all / ticks
+        found["node", str(node)] = used / ticks, passed / ticks
     busy, cpus = (sum(pair) for pair in zip(*found.values(), strict=True)) if found else (0, 0)
     if found:
         found["cpu", ""] = busy, cpus

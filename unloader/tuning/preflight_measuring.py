@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from statistics import median
 
@@ -138,12 +138,14 @@ class Preflight:
         `SourceError`, and a table that cannot be cut `PlanFailed`.
         """
         most = seat_request(self.request, max(self.workers, *self.levels))
-        with LocalExecutor(
-            most.first(most.parallelism),
-            ENTRY,
-            ProcessLimits(start_seconds=_START_SECONDS),
-            warm_up=Preload(source_kind=self.request.source.kind),
-            looks=False,
+        with closing(
+            LocalExecutor(
+                most.first(most.parallelism),
+                ENTRY,
+                ProcessLimits(start_seconds=_START_SECONDS),
+                warm_up=Preload(source_kind=self.request.source.kind),
+                looks=False,
+            )
         ) as executor:
             if "disk" in self.budget.parts:
                 self.disks(executor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,7 +114,7 @@ def run_locally(
 ) -> None:
     """Run an engine over that many processes."""
     values: Any = limits
-    with LocalExecutor(unbound(workers), entry, ProcessLimits(**values)) as executor:
+    with closing(LocalExecutor(unbound(workers), entry, ProcessLimits(**values))) as executor:
         run_over(engine, executor, workers)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from unloader.engine.schedule import RowCount
 from unloader.engine.steering import (
     MOST_WINDOWS,
     Climber,
     Measurement,
     Move,
-    RowCount,
     Windows,
     compare,
 )

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -162,7 +163,9 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
     ids = ("grow-1", "grow-2", "ok-1", "grow-3")
     work = RecordedWork()
     engine = engine_of(work, *ids)
-    with LocalExecutor(unbound(1), ENTRY, ProcessLimits(memory_bytes=100 << 20)) as executor:
+    with closing(
+        LocalExecutor(unbound(1), ENTRY, ProcessLimits(memory_bytes=100 << 20))
+    ) as executor:
         run_over(engine, executor, 1)
         assert [each.restarts for each in executor.evidence().workers] == [1]
     assert [(result.unit, result.attempt) for result in work.results] == [(id, 1) for id in ids]
@@ -176,7 +179,7 @@ def test_stop_ends_busy_workers_and_discards_their_work(hanging: Path) -> None:
     """The stop is noticed while workers are busy; their processes are gone when it is raised."""
     work = RecordedWork(stop=lambda: len(list(hanging.iterdir())) == 2)
     engine = engine_of(work, "hang-1", "hang-2", "ok-1")
-    with LocalExecutor(unbound(2), ENTRY) as executor:
+    with closing(LocalExecutor(unbound(2), ENTRY)) as executor:
         with pytest.raises(Interrupted):
             run_over(engine, executor, 2)
         assert not any(psutil.pid_exists(int(path.name)) for path in hanging.iterdir())
@@ -201,7 +204,7 @@ def test_early_workers_are_taken_over_and_surplus_ones_ended() -> None:
     """Processes that run already keep their seats; those without a seat of the run are ended."""
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "ok-2", "ok-3")
-    with LocalExecutor(unbound(4), ENTRY, warm_up="get ready") as executor:
+    with closing(LocalExecutor(unbound(4), ENTRY, warm_up="get ready")) as executor:
         executor.use(3, 3)
         while len(executor.places()) < 3:
             executor.events(60.0)
@@ -265,7 +268,7 @@ def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
     """A process that is gone when its result is read is not given the next unit, but replaced."""
     work = RecordedWork()
     engine = engine_of(work, "last-1", "ok-1", "ok-2")
-    with LocalExecutor(unbound(1), ENTRY) as executor:
+    with closing(LocalExecutor(unbound(1), ENTRY)) as executor:
 
         def wait(attempt: Attempt[WorkUnit]) -> None:
             if attempt.unit.id == "last-1":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -39,7 +40,7 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 @pytest.fixture
 def executor() -> Iterator[LocalExecutor]:
     """An executor with its one place ready."""
-    with LocalExecutor(unbound(1), ENTRY) as made:
+    with closing(LocalExecutor(unbound(1), ENTRY)) as made:
         made.use(1, 1)
         assert isinstance(until(made, Ready)[-1], Ready)
         yield made
@@ -48,7 +49,7 @@ def executor() -> Iterator[LocalExecutor]:
 @pytest.fixture
 def local() -> Iterator[LocalExecutor]:
     """Processes on two places, both ready."""
-    with LocalExecutor(unbound(2), ENTRY) as made:
+    with closing(LocalExecutor(unbound(2), ENTRY)) as made:
         made.use(2, 2)
         while len(made.places()) < 2:
             made.events(1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class Watched:
         """Run the units; return the evidence about each worker."""
         work = RecordedWork(notes=self.notes)
         seating = replace(seating_of(*self.places), memory_policy="preferred")
-        with LocalExecutor(seating, ENTRY, looks=self.looks) as executor:
+        with closing(LocalExecutor(seating, ENTRY, looks=self.looks)) as executor:
             run_over(engine_of(work, *ids), executor, len(self.places))
             self.evidence = executor.evidence()
         return self.evidence.workers

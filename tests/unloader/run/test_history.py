@@ -25,7 +25,7 @@ class Clock:
     def times(self, cpus: Mapping[int, tuple[int, ...]]) -> dict[int, CpuTime]:
         """Node 0 is busy a quarter of the time, node 1 all of it."""
         ticks = round(self.now * 100)
-        return {0: CpuTime(busy=ticks // 4, all=ticks), 1: CpuTime(busy=ticks, all=ticks)}
+        return {0: (ticks // 4, ticks), 1: (ticks, ticks)}
 
 
 def history(clock: Clock) -> History:
