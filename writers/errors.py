@@ -20,8 +20,7 @@ class FormatError(WriteError):
 
 
 class SchemaMismatch(WriteError):
-    """A batch has other columns than its writer was opened with: a fault of the code that read
-    them."""
+    """A batch has other columns than its writer: a fault of the code that read them."""
 
 
 class ValueNotRepresentable(WriteError):

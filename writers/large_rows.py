@@ -32,10 +32,7 @@ class LargeValue(Protocol):
         """Whether the pieces are bytes; text otherwise."""
 
     def pieces(self) -> Iterator[bytes] | Iterator[str]:
-        """Read the value from its start, at every call; pieces may have any length, even none.
-
-        A character or byte is never cut: text pieces are whole characters.
-        """
+        """Read from the start at every call: pieces of any length, but of whole characters."""
 
 
 class LargeRow(Struct, frozen=True, kw_only=True):

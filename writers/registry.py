@@ -46,11 +46,7 @@ def formats() -> tuple[str, ...]:
 def open_writer(
     spec: OutputSpec, schema: pa.Schema, stem: str, *, writes_header: bool = True
 ) -> Writer:
-    """Start the files of one work unit; `stem` is their name without extension.
-
-    `writes_header` is off for text files that are joined. FormatError: the format is impossible, or
-    impossible for this schema.
-    """
+    """Start the files `stem` of a unit; FormatError if the format is impossible for the schema."""
     make: Any = _load(name_of(spec.format))
     if isinstance(spec.format, TextFormat):
         return cast("Writer", make(spec, schema, stem, writes_header=writes_header))
@@ -100,12 +96,7 @@ def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoi
 
 
 def codecs() -> tuple[dict[str, Any], ...]:
-    """Return each codec with the formats that can use it and its levels.
-
-    Keys are `codec`, `formats` (names), `levels` (lowest and highest, or None) and `library`. The
-    library compresses text with the codec here; None for codecs that Parquet alone uses, and
-    without a codec.
-    """
+    """Return each codec's `formats`, lowest and highest `levels`, and `library` for text."""
     return tuple(
         {
             "codec": codec,

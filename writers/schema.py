@@ -42,8 +42,7 @@ def selected(schema: pa.Schema, columns: Sequence[int]) -> pa.Schema:
 
 
 def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
-    """Make sure that a batch has the schema its writer was opened with; SchemaMismatch names the
-    columns that differ."""
+    """Raise SchemaMismatch if a batch has another schema than its writer was opened with."""
     if batch.schema.equals(schema):
         return
     found, promised = (

@@ -426,7 +426,17 @@ def _log_of_run(lake: DuckDBPyConnection, number: int, run_id: str, names: Seque
         [number, run_id],
     ).fetchall()
     known = {path.rpartition("/")[2]: (end, rows) for path, end, rows in records}
-    snapshots = _snapshots(lake, number)
+    # Not by `ducklake_snapshots`, which leaves out compactions in DuckDB 1.4.
+    changes = lake.execute(
+        "SELECT snapshot_id, epoch_us(snapshot_time::TIMESTAMPTZ), changes_made "
+        f"FROM {RECORDS}.ducklake_snapshot JOIN {RECORDS}.ducklake_snapshot_changes "
+        "USING (snapshot_id) ORDER BY snapshot_id"
+    ).fetchall()
+    of_table = re.compile(rf"(?:^|,)(\w+):{number}(?=,|$)")
+    snapshots: _Snapshots = {
+        str(snapshot): (time, tuple(of_table.findall(done or "")))
+        for snapshot, time, done in changes
+    }
     merging = ""
     if own in snapshots:
         later = [each for each in snapshots if int(each) > int(own)]
@@ -462,20 +472,6 @@ def _log_of_run(lake: DuckDBPyConnection, number: int, run_id: str, names: Seque
         rows=rows,
         changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
     )
-
-
-def _snapshots(lake: DuckDBPyConnection, number: int) -> _Snapshots:
-    """Return snapshots by SQL, as `ducklake_snapshots` of DuckDB 1.4 leaves out compactions."""
-    found = lake.execute(
-        "SELECT snapshot_id, epoch_us(snapshot_time::TIMESTAMPTZ), changes_made "
-        f"FROM {RECORDS}.ducklake_snapshot JOIN {RECORDS}.ducklake_snapshot_changes "
-        "USING (snapshot_id) ORDER BY snapshot_id"
-    ).fetchall()
-    of_table = re.compile(rf"(?:^|,)(\w+):{number}(?=,|$)")
-    return {
-        str(snapshot): (time, tuple(of_table.findall(changes or "")))
-        for snapshot, time, changes in found
-    }
 
 
 def _moves_rows(operation: str) -> bool:

@@ -13,11 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import types
 from pyiceberg.expressions.parser import parse
-from pyiceberg.expressions.visitors import (
-    _InclusiveMetricsEvaluator,
-    _StrictMetricsEvaluator,
-    bind,
-)
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, _StrictMetricsEvaluator, bind
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
@@ -222,11 +218,7 @@ def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
 
 
 def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) -> None:
-    """Refuse a file whose rows may be in several partitions.
-
-    pyiceberg compares the partitions of the lowest and of the highest value. This function makes
-    sure that every row group has these values, or that all values are null.
-    """
+    """Refuse row groups of several partitions, where pyiceberg looks at the file's bounds alone."""
     spec, schema = metadata.spec(), metadata.schema()
     if spec.is_unpartitioned():
         return

@@ -250,11 +250,7 @@ def check_for_all_rows(wanted: LakeTable) -> None:
 
 
 def check_is_the_same(commit: Commit, table_id: str, now: str = "") -> None:
-    """Refuse a commit to a table that another program has created, removed, replaced or changed.
-
-    `table_id` is the id of the table of that name now, empty without a table. `now` is its snapshot
-    or version, which counts for an overwrite.
-    """
+    """Refuse a table with another id, and if it is overwritten, another snapshot or version."""
     was, run = commit.table, f"run {commit.run_id}"
     if was.save_mode == "create":
         if table_id:
@@ -290,10 +286,7 @@ def check_is_the_table(table: LakeTable, table_id: str) -> None:
 
 
 def place_of(location: str, options: str = "") -> str:
-    """Return the place of `--to` for a URI or an absolute path in the records of a table.
-
-    `options` belong to an object store, as a place has them after the `?`.
-    """
+    """Return the place of `--to` for a URI or path of a table, with `options` of its store."""
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):
         return location.removeprefix("file:").replace("///", "/", 1).rstrip("/") or "/"

@@ -361,9 +361,7 @@ def shifted(
         days = each_once(canonical(subjects, by), shift_of)
         ticks = pc.multiply(days, _day_ticks(field.type))
         moved = _finite_only(
-            array,
-            field,
-            lambda finite: _moved(pc.add_checked, moment_ticks(finite), ticks, field),
+            array, field, lambda finite: _moved(pc.add_checked, moment_ticks(finite), ticks, field)
         )
         return pc.if_else(pc.is_valid(days), moved, pa.scalar(None, array.type))
 

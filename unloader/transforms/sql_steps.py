@@ -310,10 +310,7 @@ def typed(
 
 
 def check_condition(
-    connection: duckdb.DuckDBPyConnection,
-    expression: Expression,
-    schema: pa.Schema,
-    what: str,
+    connection: duckdb.DuckDBPyConnection, expression: Expression, schema: pa.Schema, what: str
 ) -> None:
     """Check that an expression is a condition; `what` names it in errors."""
     kind = str(_bound(connection, expression.sql, expression, schema, what).types[0])
@@ -328,11 +325,7 @@ def rows_kept(
     columns: Sequence[int],
     what: str,
 ) -> list[pa.Array | None]:
-    """Return which rows of each batch a checked condition keeps; None is all of one.
-
-    `columns` are the places of the condition's columns. Raises OutputFailed, with `what` and
-    without values, if the condition fails on a row.
-    """
+    """Return which rows a condition keeps (None: all); OutputFailed shows no value of a row."""
     given = [pa.chunked_array([each.column(at) for each in batches]) for at in columns]
     rows = sum(each.num_rows for each in batches)
     if not rows:

@@ -443,9 +443,7 @@ def _knee(
             f"{spread:.1%}; measure longer, or with more repeats"
         )
     return None if note else at[knee], KneeInterval(
-        low=at[min(max(0, low), len(at) - 1)],
-        high=at[high] if high < len(at) else None,
-        note=note,
+        low=at[min(max(0, low), len(at) - 1)], high=at[high] if high < len(at) else None, note=note
     )
 
 

@@ -27,15 +27,7 @@ from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
 from unloader.transforms.model import TransformOptions
 from unloader.tuning.measuring_tasks import ENTRY, measure_together
-from writers.codecs.choice import (
-    CANDIDATES,
-    PRESETS,
-    CodecFigures,
-    Workload,
-    choose,
-    pick,
-    predict,
-)
+from writers.codecs.choice import CANDIDATES, PRESETS, CodecFigures, Workload, choose, pick, predict
 from writers.model import Candidate, Choice, Compression, OutputSpec, Preset
 from writers.registry import name_of
 
@@ -56,10 +48,7 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
         Compression(codec="gzip", level=6),
         Compression(codec="zstd", level=12),
     ),
-    "parquet": (
-        Compression(codec="gzip", level=1),
-        Compression(codec="gzip", level=6),
-    ),
+    "parquet": (Compression(codec="gzip", level=1), Compression(codec="gzip", level=6)),
 }
 """Measured beside the candidates of a preset where all codecs are asked for."""
 
@@ -146,11 +135,7 @@ class MeasuredSample(Struct, frozen=True, kw_only=True):
 
 
 BEFORE_A_RUN = SampleBudget(
-    bytes=8 * MIB,
-    fetch_seconds=1.5,
-    codec_seconds=1.5,
-    disk_seconds=0.5,
-    patience_seconds=15.0,
+    bytes=8 * MIB, fetch_seconds=1.5, codec_seconds=1.5, disk_seconds=0.5, patience_seconds=15.0
 )
 """A few seconds in all; measuring longer would gain little, even for a table of a terabyte."""
 
@@ -304,11 +289,7 @@ def scratch(wanted_bytes: int) -> Iterator[str]:
 
 
 def disks_of(output: OutputOptions) -> tuple[str, ...]:
-    """Return a directory on each disk that is written to, existing ones in place of new ones.
-
-    Without a destination that is the current directory. Empty if anything but a directory is among
-    them (its reader decides the speed of a pipe), or one that the run will be refused, too.
-    """
+    """Return a directory on each disk that is written to; empty if one is not a directory."""
     destinations = output.destinations if output.destination else (".",)
     if destination_kind(destinations) != "directories":
         return ()

@@ -38,23 +38,10 @@ from unloader.events import UnitAdvanced
 from unloader.model import AttemptFailure, Preload
 from unloader.redaction import guard_streams
 from unloader.secrets.keys import masking_keys
-from unloader.sources.base import (
-    SHARES,
-    Reader,
-    is_large_row,
-    read_again,
-    unit_batches,
-    unit_text,
-)
+from unloader.sources.base import SHARES, Reader, is_large_row, read_again, unit_batches, unit_text
 from unloader.sources.registry import source_of
 from unloader.tuning.codec_choice import MeasuredSample, Sample, SampleTask
-from unloader.tuning.measuring_tasks import (
-    ConnectTask,
-    Fetched,
-    FetchTask,
-    WriteTask,
-    Written,
-)
+from unloader.tuning.measuring_tasks import ConnectTask, Fetched, FetchTask, WriteTask, Written
 from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.unit import copy_unit
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
@@ -171,11 +158,7 @@ class _TimeIsOver(Exception):
 
 
 def _fetch(task: FetchTask) -> Fetched:
-    """Have the code of a worker drop the rows of the open reader, until the time is over.
-
-    The rows of a unit that is cut off count, as far as they were reported. The first rows of all
-    are waited for, however long they take, because a figure needs some.
-    """
+    """Drop rows by the code of a worker until the time is over, but at least the first rows."""
     rows = size = wraps = 0
     last = UnitAdvanced(worker=0, unit="", rows=0, bytes=0)
 
@@ -223,11 +206,7 @@ _INFO_BYTES = 192
 
 
 def traffic() -> tuple[int, float] | None:
-    """Return the bytes that all TCP connections of this process have received, and a round trip.
-
-    The round trip is in seconds, of the connection that has received most, as the kernel smoothes
-    it. None without a connection whose figures are known.
-    """
+    """Return the bytes of all TCP connections, and the busiest one's round trip in seconds."""
     found = []
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):

@@ -271,11 +271,7 @@ class Preflight:
     def fetch(
         self, ready: ResolvedTable, executor: LocalExecutor, workers: list[Fetched]
     ) -> list[SourceLevel]:
-        """Return the levels, and add the answers of all workers to a list.
-
-        Each level begins with units that those before it have not reached, as far as there are any:
-        rows that are read twice may come from a cache. All workers connect before one fetches.
-        """
+        """Return levels, each from units not yet read, as far as there are any: caches are fast."""
         seconds, extract = self.budget.source_seconds, ready.extract
         spec = ready.request.output.spec("", ready.format, Compression())
         spec = replace(spec, stream=os.devnull)
@@ -371,7 +367,7 @@ class Preflight:
             row_bytes=round(sample.bytes / sample.rows, 3),
             fetch_cpu_seconds=sample.fetch_cpu_seconds,
             encode_cpu_seconds=encode,
-            bytes_per_cpu_second=round(sample.bytes / encode),
+            bytes_per_cpu_second=round(sample.bytes / encode) if encode else None,
             codecs=tuple(
                 CodecCeiling(
                     codec=each.compression.codec,
@@ -387,11 +383,7 @@ class Preflight:
         self.found = replace(self.found, encoder=encoder)
 
     def connection(
-        self,
-        catalog: Catalog,
-        kind: str,
-        levels: list[SourceLevel],
-        workers: list[Fetched],
+        self, catalog: Catalog, kind: str, levels: list[SourceLevel], workers: list[Fetched]
     ) -> None:
         trips = []
         for _ in range(_STATEMENTS):

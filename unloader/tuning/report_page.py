@@ -69,8 +69,7 @@ def report_at(place: PlacePath, ceilings: Path | None = None) -> Report:
         data = read_regular(place, follow=True)
     except OSError as error:
         raise OutputFailed(
-            f"cannot read {place}: {error.strerror or error}",
-            "check the path and its permissions",
+            f"cannot read {place}: {error.strerror or error}", "check the path and its permissions"
         ) from error
     document: Any = None
     with suppress(msgspec.DecodeError, RecursionError):
@@ -186,6 +185,5 @@ def write_page_file(path: Path, text: str) -> None:
 
 def _cannot(path: Path, why: str) -> ConfigError:
     return ConfigError(
-        f"cannot write the report {path}: {why}",
-        "give another file, or create the directory",
+        f"cannot write the report {path}: {why}", "give another file, or create the directory"
     )

@@ -211,11 +211,7 @@ def _of_run(manifest: Manifest, where: str) -> Basis:
 
 
 def _of_ceilings(found: Ceilings, path: Path) -> Basis:
-    """Return disks, codecs, and a predicted point for each parallelism of the source.
-
-    A point needs the source and the encoder. The rows of a second are the lowest of three rates:
-    the source's, the encoding workers', and the rate that the cores allow.
-    """
+    """Return disks, codecs, and points by the lowest rate of source, encoder and cores."""
     encoder, levels = found.encoder, found.source.levels if found.source is not None else ()
     text = encoder is not None and encoder.format == "csv"
     measured: tuple[Point, ...] = ()
@@ -253,10 +249,7 @@ def _of_ceilings(found: Ceilings, path: Path) -> Basis:
 
 
 def _most_of_source(levels: tuple[SourceLevel, ...]) -> float | None:
-    """Return the most that a source gives; None where the last level still rose with its workers.
-
-    It has levelled off where further workers bring less than half of a proportional gain.
-    """
+    """Return the most of a source, None if its last workers bring half of a proportional gain."""
     if len(levels) < 2:
         return None
     *_, before, last = sorted(levels, key=lambda each: each.parallelism)

@@ -63,11 +63,7 @@ from writers.registry import check
 
 
 class RunInTable(Struct, frozen=True, kw_only=True):
-    """A finished run in the log of its lakehouse table.
-
-    Maintenance of a table moves rows to other files and removes the files that a run wrote. That is
-    not damage. The log names the operation.
-    """
+    """A finished run in the log of a table, whose maintenance may move rows and remove files."""
 
     hint: str
     """What to do next if something differs. To unload again may add rows twice."""
@@ -361,16 +357,9 @@ def _checked_unfinished(
 
 
 def _checked_tables(
-    home: PlacePath,
-    entries: Sequence[TableEntry],
-    checks: Checks,
-    observe: Observer,
-    to: str = "",
+    home: PlacePath, entries: Sequence[TableEntry], checks: Checks, observe: Observer, to: str = ""
 ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
-    """Return the answer for each whole table, and the error of each other table.
-
-    Last come whole tables that the source cannot count. `to` is the `--to` of the run, if known.
-    """
+    """Return answers of whole tables, errors of others, and whole tables without a count."""
     found: dict[str, str] = {}
     uncounted: dict[str, str] = {}
     answers: list[dict[str, Any]] = []

@@ -39,14 +39,7 @@ from unloader.sources.questions import project
 from unloader.sources.readings import ENCODED_TYPE, OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.sources.statement import Hasher
-from unloader.verification.files import (
-    TABLE,
-    Advance,
-    Fetched,
-    differing,
-    in_parallel,
-    some_of,
-)
+from unloader.verification.files import TABLE, Advance, Fetched, differing, in_parallel, some_of
 from unloader.worker.masked_failures import source_words_left_out
 from writers.model import ContentSums, TextFormat
 
@@ -162,8 +155,7 @@ def compare_units(
 
 
 class Hashers:
-    """Sessions of one snapshot, opened when a thread finds none free; each unit has a session
-    alone."""
+    """Sessions of one snapshot, opened when a thread finds none free; each unit has one alone."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

@@ -35,11 +35,7 @@ _TEXT = (
     Compression(codec="zstd", level=3),
     Compression(codec="zstd", level=9),
 )
-_PARQUET = (
-    Compression(),
-    Compression(codec="snappy"),
-    *_TEXT[1:],
-)
+_PARQUET = (Compression(), Compression(codec="snappy"), *_TEXT[1:])
 CANDIDATES = {"csv": _TEXT, "parquet": _PARQUET}
 """What a preset chooses among, lightest first. Not gzip: zstd beats it in time and size. Users
 whose readers know only gzip ask for it by name."""

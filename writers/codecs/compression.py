@@ -122,10 +122,7 @@ ZLIB_DEFAULT = 6
 
 
 def gzip_library(level: int | None) -> tuple[str, int, Any]:
-    """Return the library that serves a level from 1 to 9; None is the best default installed.
-
-    The parts are its name with its version, the level, and a module with zlib's `compressobj`.
-    """
+    """Return name and version, level, and `compressobj`'s module; None is the best default."""
     if level is None or ISAL_LEVELS[0] <= level <= ISAL_LEVELS[1]:
         with suppress(ImportError):
             import isal

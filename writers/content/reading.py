@@ -99,11 +99,7 @@ def file_sums(
 
 
 def _text_sums(
-    path: Readable,
-    format: TextFormat,
-    compression: Compression,
-    schema: pa.Schema,
-    check: Check,
+    path: Readable, format: TextFormat, compression: Compression, schema: pa.Schema, check: Check
 ) -> ContentSums:
     sums, left_out = ColumnSums(schema), _left_out(schema, format)
     if format.fixed:

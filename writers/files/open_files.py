@@ -255,11 +255,7 @@ class CachedFile(_RegularFile):
 
 
 class DirectFile(_RegularFile):
-    """A file written past the page cache: aligned blocks go from our memory to the device.
-
-    The offset, size and memory of each write are a multiple of the alignment, in bytes. Bytes at
-    the end that do not fill a block go through the page cache.
-    """
+    """A file written past the page cache in aligned blocks; bytes at the end go through it."""
 
     def __init__(self, descriptor: int, path: Path, min_free_bytes: int, alignment: int) -> None:
         super().__init__(descriptor, path, min_free_bytes)
@@ -325,11 +321,7 @@ def _is_at_page(view: memoryview) -> bool:
 
 
 class Stream:
-    """A pipe, terminal or device: written in order, never synced.
-
-    `put` waits for a slow reader, and `interrupt` ends the wait at any time. The descriptor becomes
-    non-blocking, and `close` closes it.
-    """
+    """A pipe or device, never synced; `interrupt` ends the wait for a slow reader at any time."""
 
     is_regular = False
     block_bytes = 1

@@ -46,16 +46,9 @@ def text_extension(
 
 
 def check_moves(
-    staging: Path,
-    moves: Sequence[tuple[str, str]],
-    directory: Path,
-    replaceable: Collection[str],
+    staging: Path, moves: Sequence[tuple[str, str]], directory: Path, replaceable: Collection[str]
 ) -> None:
-    """Check that staged files can get their final names; change nothing.
-
-    `moves` are staged and final names, and `replaceable` final names that may be in use. Raises
-    WriteError if another one is in use, one is given twice, or a staged file is missing.
-    """
+    """Check staged and final names; only `replaceable` ones may be in use. Change nothing."""
     finals: set[str] = set()
     for staged, final in moves:
         if final in finals:
@@ -95,10 +88,7 @@ def write_atomically(path: Path, data: bytes, *, synced: bool = True) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a small file under a new name: readers see all of it or nothing.
-
-    After a FileExistsError the file that has the name is unchanged; after a WriteError none exists.
-    """
+    """Write a small file under a new name, as a whole; FileExistsError if that is in use."""
     # Several processes may do this at the same time.
     staged = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}{PART_SUFFIX}")
     try:

@@ -76,11 +76,7 @@ def read_regular(path: str | os.PathLike[str], *, follow: bool = False) -> bytes
 
 
 def read_named(path: str | os.PathLike[str]) -> bytes:
-    """Return all bytes of a file that the user has named, or of a pipe such as `<(COMMAND)`.
-
-    A pipe must have its writer already, so that this does not wait without end. Otherwise it is an
-    OSError.
-    """
+    """Return all bytes of a file, or of a pipe that has its writer already, else an OSError."""
     try:
         return read_regular(path, follow=True)
     except NotRegular:

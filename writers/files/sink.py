@@ -57,9 +57,7 @@ _ABORT_SECONDS = 10.0
 
 
 class Buffer:
-    """Anonymous memory from a page on for the writing thread; the kernel allocates it as it is
-    filled.
-    """
+    """Anonymous memory from a page on; the kernel allocates it as it is filled."""
 
     def __init__(self, capacity: int) -> None:
         # By default Python would map shared memory, which belongs to another file system.
@@ -462,11 +460,7 @@ class Sink:
 
 
 class StagedFiles:
-    """Opens one file after the other, and records the written files.
-
-    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` with a file size. The
-    first file is opened immediately, so that a unit without rows has a file.
-    """
+    """Opens and records files `<stem>[.001].<extension>.part`, the first even without a row."""
 
     def __init__(
         self, spec: OutputSpec, stem: str, extension: str, compression: Compression

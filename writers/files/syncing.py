@@ -113,9 +113,11 @@ class SyncThreads:
         self._others.shutdown()
 
     def sync(self, wanted: Collection[Wanted]) -> dict[Wanted, Exception]:
-        for each in wanted:
-            if isinstance(each, int):
-                start_writing(each)
+        # Without that each of many small files would begin a transaction of the file system.
+        if (begin := sync_file_range()) is not None:
+            for each in wanted:
+                if isinstance(each, int):
+                    begin(each, 0, 0, START_WRITING)
         left, failed = deque(wanted), dict[Wanted, Exception]()
         helping, is_refused = [], False
         try:
@@ -159,16 +161,6 @@ def sync(wanted: Wanted) -> None:
             os.close(descriptor)
     except OSError as exc:
         raise write_error("sync", wanted, exc) from exc
-
-
-def start_writing(descriptor: int) -> None:
-    """Let the kernel begin to write a file, without a wait; the sync that follows reports errors.
-
-    Otherwise each of many small files would begin a transaction of the file system at its sync.
-    """
-    call = sync_file_range()
-    if call is not None:
-        call(descriptor, 0, 0, START_WRITING)
 
 
 @cache

@@ -152,7 +152,9 @@ def _column(field: pa.Field, format: TextFormat, enclosing: Enclosing) -> tuple[
     program: bytes | None = b""
     if kind is Kind.MOMENT:
         program = moment_program(stored, format_for(field, format))
-    if program is None or _is_rewritten(field, format):
+    carried = text_class(field)
+    shown_otherwise = carried == "number" and format.decimal_separator != "."
+    if program is None or carried == "timestamp" or shown_otherwise:
         kind, index, program = None, Kind.NONE, b""
     alphabet = alphabet_of(field, format)
     fixed = struct.pack(
@@ -188,12 +190,6 @@ def _shape(kind: pa.DataType) -> tuple[Kind | None, int, int]:
     if types.is_fixed_size_binary(kind):
         return Kind.BINARY_FIXED, kind.byte_width, 0
     return _INTEGERS.get(kind, _OTHERS.get(kind)), 0, 0
-
-
-def _is_rewritten(field: pa.Field, format: TextFormat) -> bool:
-    """Return whether the text in a column represents a value with another text."""
-    carried = text_class(field)
-    return carried == "timestamp" or (carried == "number" and format.decimal_separator != ".")
 
 
 def _may_be(
@@ -373,14 +369,13 @@ _JANUARY = 306
 """Its first day, counted from March 1."""
 
 
-def _month_start(month: int) -> int:
-    """Return the first day of a month, counted from March 1."""
-    return (153 * ((month + 9) % 12) + 2) // 5
-
-
 _Domain = tuple[str, range, Callable[[int], int]]
 _DOMAINS: dict[str, _Domain] = {
-    **dict.fromkeys(("MM", "MON", "MONTH", "Q"), ("month", range(1, 13), _month_start)),
+    # The first day of a month, counted from March 1.
+    **dict.fromkeys(
+        ("MM", "MON", "MONTH", "Q"),
+        ("month", range(1, 13), lambda month: (153 * ((month + 9) % 12) + 2) // 5),
+    ),
     **dict.fromkeys(("DD", "W"), ("day", range(1, 32), lambda day: _JANUARY + day - 1)),
     "MI": ("minute", range(60), int),
     "year": ("era", range(2), int),
@@ -394,11 +389,7 @@ _DOMAINS: dict[str, _Domain] = {
 
 
 def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
-    """Return the native program that writes values of a type as `datetime_texts` does.
-
-    `format` is as `writers.text.text_values.format_for` returns it for the column. The result is
-    None where the offset of the column's zone depends on the value.
-    """
+    """Return the program of `datetime_texts`; None where a zone's offset depends on the value."""
     mask = mask_of(kind, format)
     zoned = pa.types.is_timestamp(kind) and not format.moves_to_utc
     zone = kind.tz if zoned else None

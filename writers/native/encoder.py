@@ -137,10 +137,7 @@ class _Style:
                 raise RuntimeError("the native encoder does not accept its own description")
 
     def begin(self, batch: pa.RecordBatch) -> int | None:
-        """Hand a batch over and return its records, None if a value has no text.
-
-        The library keeps the memory of the batch alive until the end.
-        """
+        """Hand over a batch, which stays alive; return its records, None if a value has no text."""
         if self.takes_all:
             # Python for each column took a tenth of the time of a batch.
             batch.validate()
@@ -212,12 +209,7 @@ class BatchRows:
         return room[: self.fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
 
     def fill(self, room: memoryview, most_rows: int = _ALL_ROWS) -> int:
-        """Put the next records into a buffer, as many whole ones as are sure to fit; return their
-        bytes.
-
-        The result is 0 where the next one may need more room (`needed`). A record of the plain
-        encoder may be cut where the buffer ends. ValueNotRepresentable: a value cannot be written.
-        """
+        """Put in whole records that fit and return their bytes, 0 if more room may be `needed`."""
         full, progress = not room.nbytes, self._progress
         while not (full or self.done):
             if self._ready is not None:

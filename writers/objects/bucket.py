@@ -204,9 +204,7 @@ class Bucket:
             return version
 
     def replace(self, key: str, data: bytes, version: object) -> object:
-        """Replace an object if it still has that version, else raise Superseded; return the new
-        one.
-        """
+        """Replace an object of that version and return the new version, else raise Superseded."""
         try:
             return self._put(key, data, version)
         except Superseded:

@@ -156,7 +156,12 @@ def _options(scheme: str, query: str) -> list[tuple[str, str]]:
                 f"the value in {name}={value} is unknown.", f"use {', '.join(_CHOICES[name])}."
             )
         if name == "endpoint":
-            _check_endpoint(value)
+            parts = urlsplit(value)
+            if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+                raise FormatError(
+                    "endpoint is not the address of a server, or contains credentials.",
+                    "write it as endpoint=https://HOST:PORT.",
+                )
         if name == "tag" and not all(value.partition(":")):
             raise FormatError(f"tag={value} is not a tag.", "write tag=NAME:VALUE.")
     names = [name for name, _ in pairs if name != "tag"]
@@ -165,15 +170,6 @@ def _options(scheme: str, query: str) -> list[tuple[str, str]]:
     if "kms_key" in names and not dict(pairs).get("sse", "").startswith("aws:kms"):
         raise FormatError("kms_key works only with KMS.", "add sse=aws:kms.")
     return pairs
-
-
-def _check_endpoint(value: str) -> None:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-        raise FormatError(
-            "endpoint is not the address of a server, or contains credentials.",
-            "write it as endpoint=https://HOST:PORT.",
-        )
 
 
 def s3_endpoint(store: Location) -> str:

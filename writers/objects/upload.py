@@ -13,13 +13,7 @@ the uploads that they send. So a `HeldUpload` has threads for its parts.
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    Future,
-    InvalidStateError,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from writers.errors import StoreFailed, Superseded, WriteError

@@ -107,7 +107,12 @@ def column_options(
     """
     # Options go by path: two columns of one path keep what suits any type.
     names = [field.name for field in table.schema if paths.count(field.name) == 1]
-    first = {name: _usual(table, name, parquet) for name in names}
+    first = {
+        name: _DICTIONARY
+        if parquet.dictionary and repeats(table.column(name))
+        else _undictionaried(table.column(name).type, parquet)
+        for name in names
+    }
     second = _alternatives(table, first, parquet)
     # Deltas come in blocks of 128 after the first value; a block with a gap looks compressible.
     rows = min(_TRIAL_MOST, table.num_rows // _TRIAL_SHARE) // 128 * 128 + 1
@@ -170,14 +175,6 @@ def _numbers(start: int, stop: int, step: int) -> pa.Array:
     numbers = array("q", range(start, stop, step))
     # Not `pa.array`, which imports pandas where that is installed.
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _usual(table: pa.Table, name: str, parquet: ParquetFormat) -> str:
-    """Return a column's encoding by its type and whether its values repeat."""
-    column = table.column(name)
-    if parquet.dictionary and repeats(column):
-        return _DICTIONARY
-    return _undictionaried(column.type, parquet)
 
 
 def _undictionaried(kind: pa.DataType, parquet: ParquetFormat) -> str:

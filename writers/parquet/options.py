@@ -121,8 +121,7 @@ def compression_options(
     stored: Collection[str] = (),
     floating: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the options of the codec; `stored` columns do not get smaller, `floating` ones are
-    plain numbers."""
+    """Return options of a codec: `stored` columns do not shrink, `floating` are plain numbers."""
     codec, level = compression.codec, compression.level
     usual = _ZSTD_LEVEL if level is None and codec == "zstd" else level
     if not stored and not floating:

@@ -97,7 +97,16 @@ class ParquetWriter:
         check_schema(batch, self._given)
         check_collectable(batch)
         self._order.check(batch)
-        batch = self._as_written(batch)
+        if not self._schema.equals(self._given):
+            pairs = zip(batch.columns, self._schema, strict=True)
+            try:
+                arrays = [column.cast(field.type) for column, field in pairs]
+            except pa.ArrowInvalid as exc:
+                raise ValueNotRepresentable(
+                    f"a timestamp does not fit into microseconds: {exc}.",
+                    "leave the row out, or write the column as text.",
+                ) from exc
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         for piece, ends in self._groups.cut(batch):
             self._group_rows += piece.num_rows
             if self._open is None:
@@ -111,21 +120,6 @@ class ParquetWriter:
         """Take one row, its large values collected; see `writers.base.Writer`."""
         check_large_row(row, self._given)
         self.write(collected(row))
-
-    def _as_written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._schema.equals(self._given):
-            return batch
-        try:
-            arrays = [
-                column.cast(field.type)
-                for column, field in zip(batch.columns, self._schema, strict=True)
-            ]
-        except pa.ArrowInvalid as exc:
-            raise ValueNotRepresentable(
-                f"a timestamp does not fit into microseconds: {exc}.",
-                "leave the row out, or write the column as text.",
-            ) from exc
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; see `writers.base.Writer`."""
@@ -391,8 +385,7 @@ class OrderCheck:
         self._rows = 0
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Check the rows of a batch, the first against the last one before; the error names a row
-        from 1."""
+        """Check a batch, its first row against the last one before; errors name a row from 1."""
         if not self._columns or not batch.num_rows:
             return
 

@@ -157,10 +157,7 @@ _NUMBERS: dict[str, Callable[[Civil], pa.Array]] = {
 
 
 def mask_texts(civil: Civil, mask: Mask, place: Place, zone: Zone | None = None) -> pa.Array:
-    """Return the text of each value under a mask, null for null; fields are local to `zone`.
-
-    A year or an offset that does not fit the mask's elements is refused.
-    """
+    """Return texts of fields local to `zone`; refuse a year or an offset that does not fit."""
     if not len(civil.days):
         return pa.array([], pa.string())
     _check(civil, mask, place, zone)
@@ -173,9 +170,7 @@ def mask_texts(civil: Civil, mask: Mask, place: Place, zone: Zone | None = None)
 
 
 @lru_cache(maxsize=64)
-def _compiled(
-    mask: Mask,
-) -> tuple[tuple[str, tuple[Element, ...], Texts], ...]:
+def _compiled(mask: Mask) -> tuple[tuple[str, tuple[Element, ...], Texts], ...]:
     """Cut a mask into elements that depend on the same number; literals go with a neighbour."""
     runs: list[tuple[str, tuple[Element, ...]]] = []
     for element in mask.elements:
@@ -210,11 +205,7 @@ def _texts_of(group: str, elements: tuple[Element, ...], mask: Mask) -> Texts:
 
 
 def _pieces(
-    group: str,
-    elements: tuple[Element, ...],
-    texts: Texts,
-    civil: Civil,
-    zone: Zone | None,
+    group: str, elements: tuple[Element, ...], texts: Texts, civil: Civil, zone: Zone | None
 ) -> list[pa.Array | pa.Scalar]:
     first = elements[0]
     if group == "text":
@@ -378,7 +369,13 @@ def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Arr
             local, offsets = _local(values, place)
             return mask_texts(Civil.of(local), mask, place, (kind.tz, offsets))
     elif pa.types.is_time(kind):
-        _check_time(values, place)
+        ticks = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        day = DAY_SECONDS * 10 ** UNIT_DIGITS[kind.unit]
+        place.refuse_where(
+            pc.or_(pc.less(ticks, 0), pc.greater(ticks, day)),
+            "the time is not within a day",
+            "leave the column out with --exclude",
+        )
     elif pa.types.is_date64(kind) and format.date_format is None:
         time_of_day = floor_divide(values.view(pa.int64()), DAY_SECONDS * 1000)[1]
         place.refuse_where(
@@ -399,16 +396,6 @@ def refuse_cut_fraction(ticks: pa.Array, digits: int, mask: Mask, place: Place) 
         pc.not_equal(left_out, 0),
         "the fraction of a second has more digits than its date format",
         "add FF to --timestamp-format and --timestamp-tz-format, or leave it out with --exclude",
-    )
-
-
-def _check_time(values: pa.Array, place: Place) -> None:
-    ticks = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
-    day = DAY_SECONDS * 10 ** UNIT_DIGITS[values.type.unit]
-    place.refuse_where(
-        pc.or_(pc.less(ticks, 0), pc.greater(ticks, day)),
-        "the time is not within a day",
-        "leave the column out with --exclude",
     )
 
 
@@ -457,7 +444,7 @@ def _local(values: pa.Array, place: Place) -> tuple[pa.Array, pa.Array | int]:
 
 def _named_offsets(values: pa.Array) -> pa.Array:
     unit, zone = values.type.unit, values.type.tz
-    _zone_info(zone)
+    there = _zone_info(zone)
     instants = values.view(pa.int64())
     per_second = 10 ** UNIT_DIGITS[unit]
     seconds = floor_divide(instants, per_second)[0]
@@ -465,7 +452,13 @@ def _named_offsets(values: pa.Array) -> pa.Array:
     if not pc.any(far).as_py():
         return _arrow_offsets(values, per_second)
     encoded = pc.filter(seconds, far).dictionary_encode()
-    found = pa.array([_far_offset(zone, s) for s in encoded.dictionary.to_pylist()], pa.int64())
+    in_cycle = (
+        min(second, _CYCLE_START + (second - _CYCLE_START) % _CYCLE_SECONDS)
+        for second in encoded.dictionary.to_pylist()
+    )
+    local = ((_EPOCH + timedelta(seconds=second)).astimezone(there) for second in in_cycle)
+    offsets = (each.utcoffset() or timedelta() for each in local)
+    found = pa.array([int(each.total_seconds()) for each in offsets], pa.int64())
     near = pc.if_else(far, pa.scalar(0, values.type), values)
     return pc.replace_with_mask(
         _arrow_offsets(near, per_second), pc.fill_null(far, False), found.take(encoded.indices)
@@ -475,13 +468,6 @@ def _named_offsets(values: pa.Array) -> pa.Array:
 def _arrow_offsets(values: pa.Array, per_second: int) -> pa.Array:
     local = pc.local_timestamp(values).view(pa.int64())
     return pc.divide(pc.subtract(local, values.view(pa.int64())), per_second)
-
-
-def _far_offset(zone: str, seconds: int) -> int:
-    if seconds >= _CYCLE_START:
-        seconds = _CYCLE_START + (seconds - _CYCLE_START) % _CYCLE_SECONDS
-    offset = (_EPOCH + timedelta(seconds=seconds)).astimezone(_zone_info(zone)).utcoffset()
-    return int(offset.total_seconds()) if offset is not None else 0
 
 
 def duration_texts(values: pa.Array) -> pa.Array:

@@ -55,9 +55,7 @@ DOMAINS: dict[str, tuple[int, int]] = {
 }
 """First and last number of the groups that have few; minute 1440 is the time 24:00."""
 _NAMES = sorted(
-    (name for name in GROUPS if not name.startswith("ISO-") and name != "FF"),
-    key=len,
-    reverse=True,
+    (name for name in GROUPS if not name.startswith("ISO-") and name != "FF"), key=len, reverse=True
 )
 _PUNCTUATION = frozenset(string.punctuation + " ") - {'"'}
 _MONTHS = (
@@ -129,11 +127,7 @@ class Mask(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=64)
 def parse(mask: str) -> Mask:
-    """Return the elements of a mask from left to right.
-
-    FormatError: the mask is empty, a quoted text has no end, or an element is unknown (named with
-    its position, from 1).
-    """
+    """Return the elements from left to right; FormatError names an unknown one by position."""
     elements: list[Element] = []
     position, fill = 0, True
     while position < len(mask):

@@ -125,7 +125,10 @@ def decimal_texts(values: pa.Array) -> pa.Array:
         return pc.cast(pc.cast(values, pa.int64()), pa.string())
     if 0 <= scale <= _PLAIN_SCALE:
         return pc.cast(values, pa.string())
-    unscaled = pc.cast(_unscaled(values), pa.string())
+    # The same integers under scale 0; no digit is touched.
+    kind = (pa.decimal256 if values.type.bit_width == 256 else pa.decimal128)(precision, 0)
+    same = pa.Array.from_buffers(kind, len(values), values.buffers(), offset=values.offset)
+    unscaled = pc.cast(same, pa.string())
     if scale < 0:
         shifted = joined(unscaled, "0" * -scale)
         return pc.if_else(pc.equal(unscaled, "0"), unscaled, shifted)
@@ -136,13 +139,6 @@ def decimal_texts(values: pa.Array) -> pa.Array:
     return joined(sign, whole, ".", behind)
 
 
-def _unscaled(values: pa.Array) -> pa.Array:
-    """Return the same integers under scale 0; no digit is touched."""
-    make = pa.decimal256 if values.type.bit_width == 256 else pa.decimal128
-    kind = make(values.type.precision, 0)
-    return pa.Array.from_buffers(kind, len(values), values.buffers(), offset=values.offset)
-
-
 LETTERS = frozenset("-infinity")
 _WORDS = ("infinity", "-infinity")
 
@@ -150,11 +146,7 @@ _WORDS = ("infinity", "-infinity")
 def infinite_texts(
     values: pa.Array, texts_of: Callable[[pa.Array], pa.Array], place: Place, *, masked: bool
 ) -> pa.Array:
-    """Return the texts of dates or timestamps, infinities included, null for null.
-
-    `texts_of` gives the texts of finite values. A column that is `masked` follows a mask, which can
-    show no infinity.
-    """
+    """Return texts by `texts_of`, and of infinities, which a `masked` column cannot show."""
     if not holds_infinity(values):
         return texts_of(values)
     ticks, greatest = _ticks(values)

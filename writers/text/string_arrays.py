@@ -78,7 +78,11 @@ _UUID_DASHES = frozenset({8, 13, 18, 23})
 
 def binary_texts(values: pa.Array, form: BinaryForm) -> pa.Array:
     if form == "base64":
-        return _base64_texts(values)
+        texts = [
+            None if value is None else binascii.b2a_base64(value, newline=False).decode()
+            for value in values.to_pylist()
+        ]
+        return compact(pa.array(texts, pa.large_string()))
     if pa.types.is_binary_view(values.type):
         values = without_views(values)
     elif pa.types.is_fixed_size_binary(values.type):
@@ -106,14 +110,6 @@ def _hex_texts(values: pa.Array) -> pa.Array:
     if not values.null_count:
         return texts
     return pc.if_else(values.is_valid(), texts, pa.scalar(None, text_type))
-
-
-def _base64_texts(values: pa.Array) -> pa.Array:
-    texts = [
-        None if value is None else binascii.b2a_base64(value, newline=False).decode()
-        for value in values.to_pylist()
-    ]
-    return compact(pa.array(texts, pa.large_string()))
 
 
 def uuid_texts(values: pa.Array) -> pa.Array:

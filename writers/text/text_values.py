@@ -81,7 +81,9 @@ def text_of(
     place = Place(column=field.name, first_row=first_row)
     own = format_for(field, format)
     if has_infinities(field):
-        masked = _is_masked(field.type, own)
+        zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None
+        mask = own.timestamp_tz_format if zoned else own.timestamp_format
+        masked = (own.date_format if pa.types.is_date(field.type) else mask) is not None
         return infinite_texts(array, lambda finite: _text(finite, own, place), place, masked=masked)
     texts = _text(array, own, place)
     if text_class(field) == "timestamp":
@@ -138,7 +140,13 @@ def content_of(kind: pa.DataType) -> Content:
 def alphabet_of(field: pa.Field, format: TextFormat) -> frozenset[str] | None:
     """Return characters that every text of a column is made of, or None when it can hold any."""
     if text_class(field) == "timestamp":
-        return timestamp_alphabet(format)
+        found = _LETTERS
+        for mask in (format.timestamp_format, format.timestamp_tz_format):
+            if mask is not None:
+                # A region's name has ASCII letters alone, so only the mask's other elements matter.
+                elements = tuple(e for e in parse(mask).elements if e.kind != "TZR")
+                found |= Mask(elements=elements).alphabet() or frozenset()
+        return found
     if text_class(field) == "moment":
         return _MOMENT_LETTERS
     kind = plain_type(field.type)
@@ -150,13 +158,6 @@ def alphabet_of(field: pa.Field, format: TextFormat) -> frozenset[str] | None:
         letters = mask_of(kind, format_for(field, format)).alphabet()
         return letters | INFINITY_LETTERS if letters and has_infinities(field) else letters
     return None
-
-
-def _is_masked(kind: pa.DataType, format: TextFormat) -> bool:
-    if pa.types.is_date(kind):
-        return format.date_format is not None
-    mask = format.timestamp_format if kind.tz is None else format.timestamp_tz_format
-    return mask is not None
 
 
 def _is_uuid(kind: pa.DataType) -> bool:
@@ -407,16 +408,6 @@ def _iso(texts: pa.Array, *, zoned: bool) -> pa.Array:
     return texts
 
 
-def timestamp_alphabet(format: TextFormat) -> frozenset[str] | None:
-    letters = _LETTERS
-    for mask in (format.timestamp_format, format.timestamp_tz_format):
-        if mask is not None:
-            # A region's name has ASCII letters alone, so only the mask's other elements matter.
-            elements = tuple(e for e in parse(mask).elements if e.kind != "TZR")
-            letters |= Mask(elements=elements).alphabet() or frozenset()
-    return letters
-
-
 def _masked(
     texts: pa.Array, mask: Mask, format: TextFormat, place: Place, *, zoned: bool
 ) -> pa.Array:
@@ -439,11 +430,7 @@ def _masked(
 
 
 def _parse(texts: pa.Array, place: Place) -> tuple[Civil, pa.Array, Zone]:
-    """Return the fields and zones of texts of the form.
-
-    The second part is whether the day is February 29 of a year that the Gregorian calendar gives 28
-    days.
-    """
+    """Return fields and zones, and which texts are a February 29 of the Julian calendar alone."""
     fields = pc.extract_regex(texts, _FORM)
 
     def number(name: str) -> pa.Array:

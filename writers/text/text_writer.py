@@ -32,13 +32,7 @@ from writers.text.fixed_width import record_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from writers.model import (
-        EncoderChoice,
-        OutputSpec,
-        StageSeconds,
-        TextFormat,
-        WrittenFile,
-    )
+    from writers.model import EncoderChoice, OutputSpec, StageSeconds, TextFormat, WrittenFile
 
 
 _PIECES_PER_FILE = 8

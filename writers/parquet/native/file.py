@@ -75,8 +75,7 @@ def binary(value: bytes) -> Value:
 
 
 def structure(fields: dict[int, Value | None]) -> Value:
-    """Return a structure of fields with ascending numbers, each of them below 16 more than the
-    one before; None is left out."""
+    """Return a structure of fields, each less than 16 above the one before; omit None."""
     out, last = bytearray(), 0
     for number, value in fields.items():
         if value is not None:

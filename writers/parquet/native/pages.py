@@ -232,10 +232,7 @@ class PageEncoder:
             self._library.unloader_pages_close(group)
 
     def append(self, batch: pa.RecordBatch) -> Iterator[Page]:
-        """Encode all rows of a batch and yield the pages that are full.
-
-        ValueNotRepresentable names the column of a value. The encoder must not be used after it.
-        """
+        """Encode a batch and yield full pages; it is of no use after ValueNotRepresentable."""
         exported, column = ArrowArray(), ctypes.c_int64()
         batch._export_to_c(ctypes.addressof(exported))
         status = self._library.unloader_pages_append(self._group, exported, column)
@@ -337,10 +334,7 @@ _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int32
 _FUNCTIONS = {
     "open": (_POINTER, (ctypes.POINTER(ColumnSpec), ctypes.c_size_t, ctypes.c_uint64)),
     "close": (None, (_POINTER,)),
-    "append": (
-        _NUMBER,
-        (_POINTER, ctypes.POINTER(ArrowArray), ctypes.POINTER(ctypes.c_int64)),
-    ),
+    "append": (_NUMBER, (_POINTER, ctypes.POINTER(ArrowArray), ctypes.POINTER(ctypes.c_int64))),
     "finish": (_NUMBER, (_POINTER,)),
     "take": (_NUMBER, (_POINTER, ctypes.POINTER(PageOut))),
     "free": (None, (_POINTER,)),
