@@ -265,8 +265,8 @@ def _compare(outputs: Sequence[_Output], home: str, report: Report) -> None:
         is_known = is_kept((place,)) and output.bytes is not None
         disk = storage_at(place).disk(place) if is_known else None
         if disk is not None:
-            disks[disk.number] = disk.directory
-            wanted.setdefault(disk.number, []).append(output)
+            number, disks[disk[0]] = disk
+            wanted.setdefault(number, []).append(output)
     for number, there in wanted.items():
         directory, options = disks[number], [each.request.output for each in there]
         free = free_bytes(directory)

@@ -35,11 +35,11 @@ from unloader.placement.seating import (
 )
 from unloader.request.settings import parse_hours
 from unloader.sources.base import LoadReader
-from unloader.status.model import ParallelismStatus, Wish
 
 if TYPE_CHECKING:
     from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit
     from unloader.sources.base import Catalog
+    from unloader.status.model import Wish
     from unloader.status.recording import LiveRun
 
 
@@ -359,6 +359,9 @@ class RunSteering(Struct, kw_only=True):
         self._show(control)
 
     def _show(self, control: Concurrency, **answer: str) -> None:
+        # Imported here: few runs are steered.
+        from unloader.status.model import ParallelismStatus
+
         last = self._steps[-1] if self._steps else None
         before = self.live.parallelism
         self.live.parallelism = ParallelismStatus(

@@ -54,7 +54,7 @@ from unloader.model import AttemptFailure
 from unloader.nouns import are, counted
 from unloader.redaction import redact
 from unloader.resolve.places import is_dropped
-from unloader.run.outputs import continued
+from unloader.run.outputs import FROM_THE_START, continued
 from unloader.run.table import RunState, Table
 from unloader.selection.listing import TableProblem, joined
 from unloader.sources.registry import cancelled_by
@@ -62,7 +62,6 @@ from unloader.storage.directories.directory_publishing import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN
-from unloader.storage.stream_relay import FROM_THE_START
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads
 

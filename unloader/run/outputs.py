@@ -32,13 +32,12 @@ from unloader.request.name_templates import any_name, check_distinct
 from unloader.resolve.places import name_values, names_of
 from unloader.resolve.resolved import ResolvedTable
 from unloader.secrets.keys import with_keys
-from unloader.storage.place_names import NULL_ROWS, absolute, pipe_template
+from unloader.storage.place_names import NULL_ROWS, absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import JOURNAL, Claim, Move, RunStorage
-from unloader.storage.stream_relay import FROM_THE_START, Stream
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
-from writers.model import ContentSums, FinalNames, OutputSpec, ParquetFormat, TextFormat
+from writers.model import ContentSums, FinalNames, OutputSpec, TextFormat
 from writers.objects.location import is_location
 
 # The journal of a run: what became of each attempt, a JSON object a line. `started` is written
@@ -114,6 +113,8 @@ def compacted(progress: Progress) -> bytes:
 
 
 Stop = Callable[[], bool]
+
+FROM_THE_START = "unload again from the start"
 
 MakeManifest = Callable[[Sequence[FinishedUnit], tuple[str, ...]], Manifest]
 """Makes the manifest of finished units and of their directories, if there are several. In a
@@ -280,84 +281,6 @@ class RunOutput:
         """Release the places to others."""
 
 
-class StreamOutput(RunOutput):
-    """One stream for all work units: standard output, or one named pipe.
-
-    The units go one after the other, in table order, through one worker, so that what arrives is
-    what `--file-per table` would write. Nothing can be staged or taken back: an attempt is repeated
-    only if no byte of it was sent. Only the exit status reports later errors.
-    """
-
-    in_order = True
-
-    def __init__(self, run: ResolvedTable, *, pipe: bool) -> None:
-        """Take the stream; raise UsageError if the plan has several units of Parquet."""
-        super().__init__(run)
-        plan = run.plan
-        if isinstance(run.output.format, ParquetFormat) and len(plan.units) > 1:
-            raise UsageError(
-                f"the plan has {len(plan.units)} work units, but one stream can contain only one "
-                "Parquet file",
-                "use --split none",
-            )
-        self._first_unit = min(unit.id for unit in plan.units)
-        self._finished_bytes = 0
-        self.name = "standard output"
-        if pipe:
-            folder, template = pipe_template(self.destination)
-            self.name = str(folder / names_of(template, name_values(run), None)(0))
-        self._stream = Stream(self.name, is_pipe=pipe)
-
-    def begin(self, observe: Observer, stop: Stop) -> None:
-        self._stream.open(
-            open_seconds=self.run.output.options.pipe_seconds,
-            stall_seconds=self.run.request.retry.stall_seconds,
-            stop=stop,
-            notify=lambda text: observe(Notice(text=text)),
-        )
-
-    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
-        spec = replace(self.run.output.spec(""), stream=self._stream.path)
-        return (self.task("stream", spec, writes_header=unit.id == self._first_unit),)
-
-    def check(self) -> None:
-        self._stream.check()
-
-    def shown(self, message: str) -> str:
-        return message.replace(self._stream.path, self.name)
-
-    def not_repeatable(self) -> str:
-        if self._stream.taken <= self._finished_bytes:
-            return ""
-        return (
-            f"the attempt cannot be retried, because bytes of it were already sent to {self.name}"
-        )
-
-    def record(self, unit: FinishedUnit) -> Event | None:
-        self._finished_bytes += sum(file.bytes for file in unit.files)
-        return None
-
-    def publishing(
-        self,
-        units: Sequence[FinishedUnit],
-        manifest: MakeManifest,
-        stop: Stop,
-        then: Callable[[Manifest], None],
-    ) -> Steps[Manifest]:
-        self._stream.finish()
-        return (yield from super().publishing(units, manifest, stop, then))
-
-    def abandon(self, manifest: Callable[[], Manifest] | None) -> None:
-        self._stream.break_off()
-
-    def already_delivered(self) -> str:
-        sent = self._stream.passed
-        return f"the {sent:,} bytes sent to {self.name} are not valid output" if sent else ""
-
-    def close(self) -> None:
-        self._stream.close()
-
-
 class FileOutput(RunOutput):
     is_kept = True
 
@@ -450,8 +373,7 @@ class FileOutput(RunOutput):
         )
         self._storage.keep(JOURNAL, compacted(kept))
         for each in finished.values():
-            self._sync_later(each)
-            self._fill(each)
+            self._take(each)
         return kept
 
     def live(self) -> RunStorage:
@@ -482,21 +404,15 @@ class FileOutput(RunOutput):
         directory = self._stripes[unit.unit]
         files = tuple(replace(file, directory=directory) for file in unit.files)
         unit = replace(unit, files=files)
-        self._sync_later(unit)
+        filled = self._take(unit)
         self._storage.append(staged_line(unit))
-        return self._fill(unit)
+        return filled
 
-    def _sync_later(self, unit: FinishedUnit) -> None:
+    def _take(self, unit: FinishedUnit) -> Event | None:
+        """Have small files synced later; return how full one of several directories is."""
         files = [file for file in unit.files if file.bytes < self._synced_from]
         if files:
             self._storage.sync_later((file.directory, file.path) for file in files)
-
-    def failed(self, unit: str, attempt: int, message: str) -> None:
-        # What failed may be the disk.
-        with suppress(OutputFailed):
-            self._storage.append(line("failed", unit, attempt, message))
-
-    def _fill(self, unit: FinishedUnit) -> Event | None:
         if len(self._storage.places) == 1:
             return None
         number = self._stripes[unit.unit]
@@ -505,6 +421,11 @@ class FileOutput(RunOutput):
         self._filled[number] = (units + 1, size)
         directory = self._storage.places[number]
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
+
+    def failed(self, unit: str, attempt: int, message: str) -> None:
+        # What failed may be the disk.
+        with suppress(OutputFailed):
+            self._storage.append(line("failed", unit, attempt, message))
 
     def discard(self, unit: str, attempt: int) -> None:
         self._storage.discard(f"{unit}-a{attempt}")

@@ -25,7 +25,7 @@ from unloader.nouns import counted
 from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, first_of, of_output, record_of, recorded_tables
 from unloader.retention import Following
-from unloader.run.outputs import FileOutput, RunOutput, StreamOutput
+from unloader.run.outputs import FileOutput, RunOutput
 from unloader.run.table import History, RunState, Table
 from unloader.selection.listing import TableProblem, one_error
 from unloader.storage.place_names import KEPT, destination_kind, is_kept, path_of, real
@@ -178,6 +178,8 @@ def _opened(
                 output = RunOutput(own_run, number, route)
                 output.manifest = begun if isinstance(begun, Manifest) else None
             elif kind not in KEPT:
+                from unloader.run.stream_output import StreamOutput
+
                 output = StreamOutput(own_run, pipe=kind == "pipe")
             else:
                 home = "" if state.is_single else state.home

@@ -511,7 +511,7 @@ def room_watch(
     for place in places:
         disk = storage_at(place).disk(place)
         if disk is not None:
-            disks.setdefault(disk.number, disk.directory)
+            disks.setdefault(*disk)
     return RoomWatch(
         directories=tuple(disks.values()),
         min_free_bytes=wanted,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.json import decode, encode
@@ -42,14 +42,10 @@ from unloader.events import (
 )
 from unloader.model import TableCounts
 from unloader.redaction import redact
-from unloader.status.model import (
-    LiveStatus,
-    ParallelismStatus,
-    UnitCounts,
-    Wish,
-    WorkerStatus,
-)
 from unloader.storage.storage_protocol import RunStorage, boot_id
+
+if TYPE_CHECKING:
+    from unloader.status.model import LiveStatus, ParallelismStatus, Wish, WorkerStatus
 
 MOST = 60
 """As many as a line of a terminal can show beside their name."""
@@ -366,6 +362,8 @@ class LiveRun:
             found = next((each.change.encode() for each in requests if each.change), b"")
             if found != self._wish_read:
                 self._wish_read = found
+                from unloader.status.model import Wish
+
                 try:
                     self.wishes.append(decode(found, type=Wish))
                 except (ValueError, RecursionError):
@@ -387,6 +385,9 @@ class LiveRun:
                     self._notices.append(f"`unloader status` cannot follow this run: {why}")
 
     def _status(self, now: float, error: BaseException | None) -> LiveStatus:
+        # Imported here: a short run writes no record.
+        from unloader.status.model import LiveStatus, UnitCounts
+
         tally, at = self.tally, datetime.now(UTC)
         figures, running = tally.figures(now), len(tally.running)
         self._speeds.add(now, figures.rows)
@@ -435,6 +436,8 @@ class LiveRun:
 
 
 def _worker(tally: Tally, seat: Seat, now: float) -> WorkerStatus:
+    from unloader.status.model import WorkerStatus
+
     idle = WorkerStatus(worker=seat.worker, node=seat.node, cpus=seat.cpus)
     if running := tally.running.get(seat.worker):
         return replace(

@@ -176,15 +176,6 @@ class Claim(Struct, frozen=True, kw_only=True):
     published; else empty. With it a storage may upload files to their final names."""
 
 
-class Disk(NamedTuple):
-    """A disk of this machine."""
-
-    number: int
-    """Its device number."""
-    directory: str
-    """An existing directory on it, where its speed can be measured."""
-
-
 class Move(NamedTuple):
     """A staged file and its final name, both at one place."""
 
@@ -474,8 +465,11 @@ class Storage(Protocol):
     def file(self, place: str, name: str) -> Readable:
         """Return a file with a final name, for reading in pieces."""
 
-    def disk(self, place: str) -> Disk | None:
-        """Return the disk of a place, which need not exist; None if no disk here has it."""
+    def disk(self, place: str) -> tuple[int, str] | None:
+        """Return the disk of a place, which need not exist; None if no disk here has it.
+
+        The result is its device number, and an existing directory where its speed can be measured.
+        """
 
     def record(self, place: str, name: str) -> bytes:
         """Return a record of the run that has or had a place; empty without a trusted one."""

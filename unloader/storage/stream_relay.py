@@ -26,7 +26,7 @@ from contextlib import suppress
 
 from unloader.errors import Interrupted, OutputFailed
 
-FROM_THE_START = "unload again from the start"
+_FROM_THE_START = "unload again from the start"
 
 _OPEN_POLL_SECONDS = 0.05
 _POLL_SECONDS = 0.1
@@ -115,7 +115,7 @@ class Stream:
         if isinstance(self.failure, BrokenPipeError):
             text = f"the reader of {self._name} ended early, after {self.passed:,} bytes (EPIPE)"
             todo = "check why the reader ended"
-        raise OutputFailed(text, f"{todo}, then {FROM_THE_START}") from self.failure
+        raise OutputFailed(text, f"{todo}, then {_FROM_THE_START}") from self.failure
 
     def finish(self) -> None:
         """Pass the rest on and end the stream; raise an error if the reader has gone or waits."""
@@ -126,7 +126,7 @@ class Stream:
             self._thread.join(_POLL_SECONDS)
             if self._stop():
                 raise Interrupted(
-                    f"stopped by a signal while {self._name} was read", FROM_THE_START
+                    f"stopped by a signal while {self._name} was read", _FROM_THE_START
                 )
             if self.passed != passed:
                 passed, moved_at = self.passed, time.monotonic()
@@ -134,7 +134,7 @@ class Stream:
                 raise OutputFailed(
                     f"the reader of {self._name} read nothing for {self._stall_seconds:g} s "
                     "(--stall-timeout)",
-                    f"check why the reader waits, then {FROM_THE_START}",
+                    f"check why the reader waits, then {_FROM_THE_START}",
                 )
         self.check()
 
@@ -179,7 +179,7 @@ class Stream:
             if self._stop():
                 raise Interrupted(
                     f"stopped by a signal while waiting for a reader of {self._name}",
-                    FROM_THE_START,
+                    _FROM_THE_START,
                 )
             while texts:
                 notify(texts.pop())

@@ -357,7 +357,7 @@ def this_machine(topology: Topology) -> Machine:
 def existing_directory(place: str) -> str | None:
     """Return a directory, or the nearest existing one above it; None if it is not a directory."""
     disk = storage_at(place).disk(place)
-    return None if disk is None else disk.directory
+    return None if disk is None else disk[1]
 
 
 def mount_of(directory: str) -> Mount | None:

@@ -298,5 +298,5 @@ def disks_of(output: OutputOptions) -> tuple[str, ...]:
         disk = storage_at(place).disk(place)
         if disk is None:
             return ()
-        found.setdefault(disk.number, disk.directory)
+        found.setdefault(*disk)
     return tuple(found.values())

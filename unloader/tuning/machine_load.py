@@ -104,7 +104,7 @@ def disk_of(directory: str) -> str | None:
     disk = storage_at(directory).disk(directory)
     if disk is None:
         return None
-    numbers = f"{os.major(disk.number)}:{os.minor(disk.number)}"
+    numbers = f"{os.major(disk[0])}:{os.minor(disk[0])}"
     try:
         real = Path(f"/sys/dev/block/{numbers}").resolve(strict=True)
     except OSError:

@@ -174,9 +174,7 @@ def _read_index(data: bytes, place: str) -> Index:
 def _check_disk(case: _Case) -> None:
     for place in case.places:
         disk = case.storage.disk(place)
-        _ensure(
-            disk is None or Path(disk.directory).is_dir(), "the disk's directory does not exist"
-        )
+        _ensure(disk is None or Path(disk[1]).is_dir(), "the disk's directory does not exist")
 
 
 def _check_abandon(case: _Case) -> None:

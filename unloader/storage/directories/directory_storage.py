@@ -62,7 +62,6 @@ from unloader.storage.storage_protocol import (
     Claim,
     Cleaning,
     Completed,
-    Disk,
     EarlierRuns,
     Holder,
     Leftover,
@@ -434,7 +433,7 @@ class LocalDirectories(Storage):
     def file(self, place: str, name: str) -> Path:
         return Path(place, name)
 
-    def disk(self, place: str) -> Disk | None:
+    def disk(self, place: str) -> tuple[int, str] | None:
         directory = Path(place).absolute()
         try:
             while not directory.exists() and directory != directory.parent:
@@ -443,7 +442,7 @@ class LocalDirectories(Storage):
         except OSError:
             return None
         is_directory = stat.S_ISDIR(status.st_mode)
-        return Disk(number=status.st_dev, directory=str(directory)) if is_directory else None
+        return (status.st_dev, str(directory)) if is_directory else None
 
     def record(self, place: str, name: str) -> bytes:
         room, owners = Path(place) / RUN, owners_for(Path(place))
