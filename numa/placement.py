@@ -69,7 +69,37 @@ def place(
     """
     if parallelism < 1:
         raise PlacementError(f"parallelism is {parallelism}.", "ask for 1 or more workers.")
-    hosts = _hosts(topology, nodes, near)
+    able = {node.id: node for node in topology.nodes if node.cpus}
+    choice = cpu_list_text(able) or "none"
+    chosen = tuple(able) if nodes is None else nodes
+    if not chosen:
+        raise PlacementError(
+            "the machine has no node to place workers on.",
+            f"name some of the nodes with CPUs: {choice}.",
+        )
+    known = [node.id for node in topology.nodes]
+    for node_id in chosen:
+        if node_id not in able:
+            why = "has no CPU this process may use" if node_id in known else "does not exist"
+            raise PlacementError(f"node {node_id} {why}.", f"choose among nodes {choice}.")
+    if near is not None and near not in known:
+        raise PlacementError(
+            f"no node can be near node {near}, which does not exist.",
+            f"choose among nodes {cpu_list_text(known)}.",
+        )
+    hosts: list[_Host] = []
+    for node_id in sorted(set(chosen)):
+        node = able[node_id]
+        widths = [len(core) for core in node.cores] or [1] * len(node.cpus)
+        slots = (sum(width > level for width in widths) for level in range(max(widths)))
+        hosts.append(
+            _Host(
+                node=node,
+                slots=tuple(slots),
+                package=(True, node_id) if node.package is None else (False, node.package),
+                distance=0 if near is None else _distance(topology, node, near),
+            )
+        )
     deal = _deal(topology, hosts, near, is_close=placement == "close")
     rooms: dict[int, tuple[Iterator[tuple[int, ...]], int | None]] = {}
     """By node: the CPUs of its next seats, and their memory node."""
@@ -90,45 +120,6 @@ def place(
     return tuple(seats)
 
 
-def _hosts(
-    topology: Topology, wanted: tuple[int, ...] | None, near: int | None
-) -> tuple[_Host, ...]:
-    """Return the nodes to use, lowest id first."""
-    able = {node.id: node for node in topology.nodes if node.cpus}
-    choice = cpu_list_text(able) or "none"
-    if wanted is None:
-        wanted = tuple(able)
-    if not wanted:
-        raise PlacementError(
-            "the machine has no node to place workers on.",
-            f"name some of the nodes with CPUs: {choice}.",
-        )
-    known = [node.id for node in topology.nodes]
-    for node_id in wanted:
-        if node_id not in able:
-            why = "has no CPU this process may use" if node_id in known else "does not exist"
-            raise PlacementError(f"node {node_id} {why}.", f"choose among nodes {choice}.")
-    if near is not None and near not in known:
-        raise PlacementError(
-            f"no node can be near node {near}, which does not exist.",
-            f"choose among nodes {cpu_list_text(known)}.",
-        )
-    hosts = []
-    for node_id in sorted(set(wanted)):
-        node = able[node_id]
-        widths = [len(core) for core in node.cores] or [1] * len(node.cpus)
-        slots = (sum(width > level for width in widths) for level in range(max(widths)))
-        hosts.append(
-            _Host(
-                node=node,
-                slots=tuple(slots),
-                package=(True, node_id) if node.package is None else (False, node.package),
-                distance=0 if near is None else _distance(topology, node, near),
-            )
-        )
-    return tuple(hosts)
-
-
 def _distance(topology: Topology, node: Node, target: int) -> int:
     for other, distance in zip(topology.nodes, node.distances, strict=False):
         if other.id == target:
@@ -137,7 +128,7 @@ def _distance(topology: Topology, node: Node, target: int) -> int:
 
 
 def _deal(
-    topology: Topology, hosts: tuple[_Host, ...], near: int | None, *, is_close: bool
+    topology: Topology, hosts: Sequence[_Host], near: int | None, *, is_close: bool
 ) -> Iterator[_Host]:
     """Deal out seats for ever: level by level, and once all are full by the numbers of CPUs."""
     ordered = list(hosts)

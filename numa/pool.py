@@ -196,6 +196,7 @@ class Pool:
             with ExitStack() as undo:
                 ours, theirs = socket.socketpair()
                 undo.callback(ours.close)
+                ours.setblocking(False)
                 channel = Channel(ours)
                 stderr = undo.enter_context(tempfile.TemporaryFile())
                 # Appending keeps the child's writes at the end after the file was emptied.

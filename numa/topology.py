@@ -431,27 +431,23 @@ def _group_folders(cgroup_root: Path, proc_root: Path) -> Iterator[Path]:
     # Without a table the usual places will do.
     usual = [(cgroup_root / place, controller, None) for place, controller in _PLACES]
     for folder, controller, top in found or usual:
-        steps = _steps(top, groups.get(controller, "/"))
-        if steps is not None:
-            yield from (folder.joinpath(*steps[:depth]) for depth in range(len(steps) + 1))
-
-
-def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
-    """Return the way down from the group a mount shows to our own; None if we are not below it."""
-    mine, top = (
-        tuple(step for step in PurePosixPath(group).parts if step.strip("/"))
-        for group in (own, shown or "")
-    )
-    if shown is None:
-        # A container without its own cgroup namespace reads the host's path, which is not there;
-        # the mount then shows our own group, so the top is always looked at.
-        return tuple(step for step in mine if step != "..")
-    if mine[: len(top)] == top:
-        mine = mine[len(top) :]
-        # Above the root of our cgroup namespace, and down again elsewhere.
-        return None if ".." in mine else mine
-    if ".." in mine or (".." in top and set(top) != {".."}):
-        return None
-    # Either a mount from outside our namespace, which shows an ancestor as `/..` and not the way
-    # down from it, or the two files disagree: the mounted group then counts as ours.
-    return ()
+        mine, above = (
+            tuple(step for step in PurePosixPath(group).parts if step.strip("/"))
+            for group in (groups.get(controller, "/"), top or "")
+        )
+        if top is None:
+            # A container without its own cgroup namespace reads the host's path, which is not
+            # there; the mount then shows our own group, so the top is always looked at.
+            mine = tuple(step for step in mine if step != "..")
+        elif mine[: len(above)] == above:
+            mine = mine[len(above) :]
+            if ".." in mine:
+                # Above the root of our cgroup namespace, and down again elsewhere.
+                continue
+        elif ".." in mine or (".." in above and set(above) != {".."}):
+            continue
+        else:
+            # Either a mount from outside our namespace, which shows an ancestor as `/..` and not
+            # the way down from it, or the two files disagree: the mounted group counts as ours.
+            mine = ()
+        yield from (folder.joinpath(*mine[:depth]) for depth in range(len(mine) + 1))

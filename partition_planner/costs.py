@@ -28,7 +28,6 @@ from partition_planner.model import (
     PlanError,
     RowExtent,
     RowRange,
-    Selector,
     TableInfo,
     WorkUnit,
 )
@@ -206,19 +205,18 @@ def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list
     known = {
         part.name: (part.spread, cost) for part, cost in zip(parts, costs.of_part, strict=True)
     }
-
-    def cost_of(selector: Selector) -> int:
+    kinds = {RowRange: Addresses, KeyRange: Keys}
+    each = [0] * len(units)
+    for at, selector in ((at, each) for at, unit in enumerate(units) for each in unit.selectors):
         spread, cost = known.get(selector.partition, (None, costs.total))
-        kinds = {RowRange: Addresses, KeyRange: Keys}
-        if spread is None or not spread.weight or kinds.get(type(selector)) is not type(spread):
-            return cost
-        assert isinstance(selector, (RowRange, KeyRange))
-        below: Callable[[Any], int] = spread.below
-        start = 0 if selector.first is None else below(selector.first)
-        stop = spread.weight if selector.last is None else below(selector.last)
-        return share(cost, (start, stop), spread.weight)
-
-    return costs, [sum(map(cost_of, unit.selectors)) for unit in units]
+        if spread and spread.weight and kinds.get(type(selector)) is type(spread):
+            assert isinstance(selector, (RowRange, KeyRange))
+            below: Callable[[Any], int] = spread.below
+            start = 0 if selector.first is None else below(selector.first)
+            stop = spread.weight if selector.last is None else below(selector.last)
+            cost = share(cost, (start, stop), spread.weight)
+        each[at] += cost
+    return costs, each
 
 
 def dealt(costs: Sequence[int], workers: int) -> tuple[list[int], list[int]]:
@@ -273,19 +271,19 @@ def simulated(costs: Costs, each: Sequence[int], parallelism: int) -> Simulation
 
     Where neither bytes nor rows are known, 1.0 is the cost of a unit of average size.
     """
-
-    def reported(cost: float) -> float:
-        return float(cost) if costs.unit != "units" else cost * len(each) / costs.total
-
     times = dealt(each, parallelism)[1]
     last = max(times)
     bound = max(sum(each) / parallelism, max(each, default=0))
+    lower, *reported = (
+        cost * len(each) / costs.total if costs.unit == "units" else float(cost)
+        for cost in (bound, *times)
+    )
     return Simulation(
-        makespan=reported(last),
+        makespan=max(reported),
         # Rounded apart, the two may cross by the last bit.
-        lower_bound=min(reported(bound), reported(last)),
+        lower_bound=min(lower, max(reported)),
         idle_share=(last * parallelism - sum(each)) / (last * parallelism) if last else 0.0,
-        finish_times=tuple(map(reported, times)),
+        finish_times=tuple(reported),
     )
 
 

@@ -27,6 +27,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO, NoReturn
 
+from msgspec import Struct, field
+
 from numa.model import Finished, Message, Raised, Ready, WorkerEvent
 
 TASK, TOLD, LEAVE = b"T", b"O", b"L"
@@ -235,17 +237,16 @@ def read_frame(stream: BinaryIO) -> memoryview | None:
     return memoryview(body) if len(body) == size else None
 
 
-class Channel:
+class Channel(Struct, eq=False):
     """The parent's end. Not thread-safe."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        self.sock = sock
-        self._inbox = bytearray()
-        self.unsent = bytearray()
-        """Bytes that the pipe has not taken yet."""
-        self.ended = False
-        """The other end is closed and everything it had sent is read."""
+    sock: socket.socket
+    """It never blocks."""
+    unsent: bytearray = field(default_factory=bytearray)
+    """Bytes that the pipe has not taken yet."""
+    ended: bool = False
+    """The other end is closed and everything it had sent is read."""
+    _inbox: bytearray = field(default_factory=bytearray)
 
     def post(self, *parts: bytes) -> None:
         """Send a frame: as much as the pipe takes now, the rest with later calls of `flush`."""

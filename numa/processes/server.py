@@ -28,6 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from msgspec import Struct
+
 from numa.affinity import seated
 from numa.model import BindReport, Ready, Seat
 from numa.processes import member
@@ -55,16 +57,14 @@ _BOOTSTRAP = (
 )
 
 
-class Served:
+class Served(Struct, eq=False):
     """A worker of the server, with the methods that are used of `subprocess.Popen`."""
 
-    def __init__(self, server: "ForkServer", pid: int) -> None:
-        """Take a worker that runs."""
-        self.pid = pid
-        self.returncode: int | None = None
-        self._server = server
-        # A server that was started later does not know this worker.
-        self._parent = server.pid
+    pid: int
+    _server: "ForkServer"
+    _parent: int | None
+    """Of the server's process: one that was started later does not know this worker."""
+    returncode: int | None = None
 
     def has_ended(self) -> bool:
         """Return whether it has ended, without reaping it."""
@@ -86,23 +86,23 @@ class Served:
                 os.kill(self.pid, signal.SIGKILL)
 
 
-class ForkServer:
+class ForkServer(Struct, eq=False):
     """The parent's side. The process starts with `begin`, or with the first worker."""
 
-    def __init__(self, seat: Seat, memory_policy: str, entry: str, warm_up: bytes) -> None:
-        """Start nothing yet. The seat has all CPUs of the workers; the warm-up is pickled."""
-        self._seat = seat
-        self._memory_policy = memory_policy
-        self._entry = entry
-        self._warm_up = warm_up
-        self._process: subprocess.Popen[bytes] | None = None
-        self._sock: socket.socket | None = None
-        self.starting: socket.socket | None = None
-        """Set while the process loads what workers need: the end of that makes it readable."""
-        self._deadline = 0.0
-        self._is_refused = False
-        self.pid: int | None = None
-        """Of the process; None without one."""
+    _seat: Seat
+    """With all CPUs of the workers."""
+    _memory_policy: str
+    _entry: str
+    _warm_up: bytes
+    """Pickled."""
+    _process: "subprocess.Popen[bytes] | None" = None
+    _sock: socket.socket | None = None
+    starting: socket.socket | None = None
+    """Set while the process loads what workers need: the end of that makes it readable."""
+    _deadline: float = 0.0
+    _is_refused: bool = False
+    pid: int | None = None
+    """Of the process; None without one."""
 
     def begin(self) -> None:
         """Start the process, unless it runs or cannot be used here. Returns immediately."""
@@ -170,7 +170,7 @@ class ForkServer:
             if isinstance(answer, str):
                 self._refuse(answer)
             elif answer is not None:
-                return Served(self, answer[0]), answer[1]
+                return Served(answer[0], self, self.pid), answer[1]
         return None
 
     def ask(

@@ -269,6 +269,8 @@ class Watch:
         self._residences: dict[int, Residence] = {}
         """Where the last process of each worker was seen."""
         self._machine_before: MachinePages = machine_pages() if looks else {}
+        self._once = len(self._machine_before) == 1
+        """Whether a second look at the pages of a process would show nothing new."""
         self._machine_grown: MachinePages = {}
         self._cpu_pace = Pace(seconds=CPU_SECONDS)
         self._page_pace = Pace()
@@ -288,7 +290,9 @@ class Watch:
     def unit_done(self, worker: int, pids: Mapping[int, int]) -> None:
         """Look at a worker that has done a unit, unless the last look was just before."""
         pace = self._page_paces.get(worker)
-        if pace is None or worker not in pids or self._seen_enough(worker, pids[worker]):
+        if pace is None or worker not in pids:
+            return
+        if self._once and self._has_pages(worker, pids[worker]):
             return
         if time.monotonic() >= max(pace.affordable_at, self._page_pace.affordable_at):
             self._look(worker, pids[worker])
@@ -307,7 +311,7 @@ class Watch:
                 for worker, pace in self._page_paces.items()
                 if now >= pace.due_at
                 and worker in pids
-                and not self._seen_enough(worker, pids[worker])
+                and not (self._once and self._has_pages(worker, pids[worker]))
             ]
             # The worker that has waited longest, or the first few would take every turn.
             for _, worker in sorted(due)[:1]:
@@ -315,7 +319,8 @@ class Watch:
         if time.monotonic() >= self._cpu_pace.due_at:
             started = time.perf_counter()
             for worker in pids.keys() & self.bound.keys():
-                self._glance(worker, pids[worker])
+                seen = self._residences.get(worker)
+                self._residences[worker] = look(pids[worker], seen)
             self._note_deviations()
             self._cpu_pace.done(time.perf_counter() - started)
 
@@ -328,7 +333,8 @@ class Watch:
         if not self._looks:
             return
         for worker, pid in pids.items():
-            self._glance(worker, pid, pages=not self._page_looks(worker, pid))
+            seen, pages = self._residences.get(worker), not self._has_pages(worker, pid)
+            self._residences[worker] = look(pid, seen, pages=pages)
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
         self._note_deviations()
 
@@ -347,20 +353,13 @@ class Watch:
             restarts=restarts.get(seat.worker, 0),
         )
 
-    def _page_looks(self, worker: int, pid: int) -> int:
+    def _has_pages(self, worker: int, pid: int) -> bool:
         seen = self._residences.get(worker)
-        return seen.page_looks if seen is not None and seen.pid == pid else 0
-
-    def _seen_enough(self, worker: int, pid: int) -> bool:
-        """Return whether another look at the pages of a process can tell nothing new."""
-        return len(self._machine_before) == 1 and self._page_looks(worker, pid) > 0
-
-    def _glance(self, worker: int, pid: int, *, pages: bool = False) -> None:
-        self._residences[worker] = look(pid, self._residences.get(worker), pages=pages)
+        return seen is not None and seen.pid == pid and seen.page_looks > 0
 
     def _look(self, worker: int, pid: int) -> None:
         started = time.perf_counter()
-        self._glance(worker, pid, pages=True)
+        self._residences[worker] = look(pid, self._residences.get(worker), pages=True)
         took = time.perf_counter() - started
         self._page_pace.done(took)
         self._page_paces[worker].done(took)

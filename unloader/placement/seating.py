@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
-from numa.devices import DeviceNode, node_of_device
 from numa.kernel_files import cpu_list_text
 from numa.model import Node, Seat, Topology
 from numa.placement import place
 from numa.topology import detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
+
+if TYPE_CHECKING:
+    from numa.devices import DeviceNode
 
 
 class Seating(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +136,12 @@ def _seat_plan(topology: Topology, workers: int, options: SeatOptions) -> SeatPl
     if options.numa == "off":
         seating = Seating(seats=deal(topology, workers, options), memory_policy="local")
         return SeatPlan(topology=topology, options=options, seating=seating)
-    device = None if options.near is None else node_of_device(options.near)
+    device = None
+    if options.near is not None:
+        # Imported here: few runs name a device.
+        from numa.devices import node_of_device
+
+        device = node_of_device(options.near)
     near = None if device is None else device.node
     near_note = None if device is None else device.note
     if device is not None and near not in {node.id for node in topology.nodes}:

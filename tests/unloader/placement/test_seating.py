@@ -18,7 +18,6 @@ from numa.model import Node, PlacementError, Topology, TopologyError
 from numa.topology import detect
 from unloader.errors import ConfigError
 from unloader.model import SeatOptions
-from unloader.placement import seating as seating_module
 from unloader.placement.seating import automatic_parallelism, seat_workers
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +55,7 @@ def network_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "class" / "net" / "ens1").symlink_to(card / "net" / "ens1")
     (card / "net" / "ens1" / "device").symlink_to(card)
     look_up = partial(node_of_device, sys_root=tmp_path)
-    monkeypatch.setattr(seating_module, "node_of_device", look_up)
+    monkeypatch.setattr("numa.devices.node_of_device", look_up)
     return "ens1"
 
 
