@@ -42,7 +42,7 @@ from unloader.resolve.resolved import ResolvedTable, routes_json
 from unloader.resolve.resuming import find_broken_run
 from unloader.retention import clear
 from unloader.run import starting
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.readings import OutputNeeds, choose
 from unloader.sources.registry import source_of

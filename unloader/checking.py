@@ -34,7 +34,7 @@ from unloader.resolve.places import (
 from unloader.resolve.planning import check_sampling, limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.resolve.resolved import projection_of_output
-from unloader.selection.choice import AskedTables
+from unloader.selection.asked import AskedTables
 from unloader.sources.base import Catalog
 from unloader.sources.registry import open_unless
 from unloader.storage.place_names import (

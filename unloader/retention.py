@@ -52,7 +52,7 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Cleaning
 
 if TYPE_CHECKING:
-    from unloader.selection.choice import TablesRequest
+    from unloader.selection.asked import TablesRequest
 
 
 class Following(Struct, kw_only=True):

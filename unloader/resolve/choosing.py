@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, silent
 from unloader.model import Request, Selection
 from unloader.request.names import Folding, choose_columns, matching_any, means_a_column
-from unloader.selection.choice import AskedTables, Chosen, choose
+from unloader.selection.asked import AskedTables
 from unloader.selection.listing import (
     ListedTable,
     Listing,
@@ -27,6 +28,9 @@ from unloader.selection.listing import (
 )
 from unloader.sources.base import Catalog, described_or_obstacle, quoted_name
 from unloader.sources.questions import describe_query, describe_tables
+
+if TYPE_CHECKING:
+    from unloader.selection.choice import Chosen
 
 _Key = tuple[str, str]
 
@@ -69,6 +73,9 @@ def chosen_tables(
     listing: Listing | None = None
     for number, entry in enumerate(entries):
         if entry.choice is not None:
+            # Imported here: most runs are of one table.
+            from unloader.selection.choice import choose
+
             listing = listing or catalog.list_tables()
             found = chosen[number] = choose(entry.choice, listing)
             notices += found.notices
@@ -112,6 +119,8 @@ def chosen_tables(
     infos: dict[_Key, TableInfo] = {}
     wanted = {key: table for tables in kept for key, table in tables.items()}
     if wanted:
+        from unloader.selection.choice import Chosen
+
         union = Chosen(tables=tuple(table for _, table in sorted(wanted.items())))
         described = describe_tables(catalog, union, observe)
         infos = {(info.schema or "", info.name): info for info in described.tables}

@@ -39,7 +39,7 @@ from unloader.resolve.resolved import (
     with_key_places,
 )
 from unloader.secrets.keys import check_key
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.sources.base import Catalog
 from unloader.sources.questions import check_able, describe_query, sampled_keys
 from unloader.sources.registry import source_of

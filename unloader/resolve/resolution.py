@@ -68,7 +68,7 @@ from unloader.resolve.planning import (
     with_keys_of_plan,
 )
 from unloader.resolve.resolved import ResolvedOutput, ResolvedTable, of_output
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.selection.listing import TableProblem, each_once, one_error
 from unloader.sources.base import Catalog
 from unloader.sources.questions import hold_tables

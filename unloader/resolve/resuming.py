@@ -56,7 +56,7 @@ from unloader.resolve.resolved import (
     with_key_places,
 )
 from unloader.secrets.keys import check_identities, check_key, identities, masking_keys
-from unloader.selection.choice import AskedTables
+from unloader.selection.asked import AskedTables
 from unloader.selection.listing import TableProblem, lost_error
 from unloader.sources.base import Catalog
 from unloader.sources.questions import hold_tables

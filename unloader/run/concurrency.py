@@ -1,22 +1,13 @@
-"""The number of workers of a run: how it is steered, and the measurements that steer it.
+"""The number of workers of a run, and how it is steered.
 
 A run without such options is steered once `unloader set` asks it for something. Until then it
 measures nothing.
-
-`HostCpu` reads how busy the CPUs of this host are from /proc/stat, so in a container it counts all
-that runs beside it, too. Time that a hypervisor gave to others counts as busy, time that is waited
-for a disk does not. `LoadWatch` counts the active sessions of others about once a second, in a
-thread with a separate session: a limit on the load may not wait for the run's own calls.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -25,7 +16,7 @@ from msgspec.structs import replace
 from numa.topology import detect
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import RowCount, Schedule
-from unloader.errors import ConfigError, UnloaderError
+from unloader.errors import ConfigError
 from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, FetchOrder, Release, Request
 from unloader.nouns import counted
@@ -34,113 +25,17 @@ from unloader.placement.seating import (
     sessions_beside_workers,
 )
 from unloader.request.settings import parse_hours
-from unloader.sources.base import LoadReader
 
 if TYPE_CHECKING:
     from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit
+    from unloader.run.loads import HostCpu, LoadWatch
     from unloader.sources.base import Catalog
     from unloader.status.model import Wish
     from unloader.status.recording import LiveRun
 
 
-_LEAST_SECONDS = 0.9
-"""Between two looks: the kernel counts in hundredths of a second."""
-
-_IDLE, _IO_WAIT, _LAST = 3, 4, 8
-"""Fields of the line: user nice system idle iowait irq softirq steal; what follows is in user."""
-
-
-class HostCpu(Struct):
-    proc: Path = Path("/proc")
-    _before: tuple[float, int, int, dict[int, int]] | None = None
-    """The time of the last look; ticks of all CPUs, idle ticks, and ticks by process."""
-
-    def readable(self) -> bool:
-        return self._counters() is not None
-
-    def look(self, pids: Collection[int], now: float) -> tuple[float, float] | None:
-        """Return the busy part of all CPUs and the part of these processes, since the last look."""
-        if self._before is not None and now - self._before[0] < _LEAST_SECONDS:
-            return None
-        found = self._counters()
-        if found is None:
-            return None
-        own = {pid: ticks for pid in (*pids, os.getpid()) if (ticks := self._ticks_of(pid))}
-        before, self._before = self._before, (now, *found, own)
-        passed = 0 if before is None else found[0] - before[1]
-        if before is None or passed <= 0:
-            return None
-        used = sum(max(0, ticks - before[3].get(pid, 0)) for pid, ticks in own.items())
-        busy = 1 - (found[1] - before[2]) / passed
-        return min(1.0, max(0.0, busy)), min(1.0, used / passed)
-
-    def _counters(self) -> tuple[int, int] | None:
-        with suppress(OSError, ValueError, IndexError):
-            line = (self.proc / "stat").read_text(encoding="ascii").splitlines()[0].split()
-            if line[0] == "cpu":
-                ticks = [int(each) for each in line[1 : _LAST + 1]]
-                return sum(ticks), ticks[_IDLE] + ticks[_IO_WAIT]
-        return None
-
-    def _ticks_of(self, pid: int) -> int:
-        """Return the ticks of a process without its ended children; 0 if it is gone."""
-        with suppress(OSError, ValueError, IndexError):
-            text = (self.proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-            # Its name is in parentheses and may hold anything.
-            values = text.rpartition(")")[2].split()
-            return int(values[11]) + int(values[12])
-        return 0
-
-
-EVERY_SECONDS = 1.0
-_AGAIN_SECONDS = 5.0
 _SILENT_SECONDS = 8.0
 """Without a count for this time, it is not known whether the limit is kept."""
-
-
-class LoadWatch:
-    """The thread, and its counts."""
-
-    def __init__(self, open_reader: Callable[[], LoadReader]) -> None:
-        """Open a session that counts; the thread opens another one if that is lost."""
-        self._open_reader = open_reader
-        self._reader: LoadReader | None = open_reader()
-        self._over = threading.Event()
-        self._counts: list[int] = []
-        self.heard = time.monotonic()
-        self._thread = threading.Thread(target=self._watch, name="load", daemon=True)
-        self._thread.start()
-
-    def taken(self) -> list[int]:
-        found, self._counts = self._counts, []
-        return found
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join(_AGAIN_SECONDS)
-
-    def _watch(self) -> None:
-        wait = 0.0
-        while not self._over.wait(wait):
-            wait = EVERY_SECONDS
-            try:
-                if self._reader is None:
-                    self._reader = self._open_reader()
-                count = self._reader.others()
-            # If a driver raises any error in another thread, the count is not known.
-            except (UnloaderError, OSError, RuntimeError):
-                self._drop()
-                wait = _AGAIN_SECONDS
-            else:
-                self.heard = time.monotonic()
-                self._counts = [*self._counts[-10:], count]
-        self._drop()
-
-    def _drop(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-        self._reader = None
-
 
 _FEWEST, _CPUS_A_WORKER = 2, 4
 """An adaptive run begins with one worker for four CPUs: the best number is some doublings away."""
@@ -148,6 +43,11 @@ _FEWEST, _CPUS_A_WORKER = 2, 4
 
 def watched_load(known: ConcurrencyOptions, catalog: Catalog) -> LoadWatch | None:
     """Begin to count active sessions if a limit needs it; refuse unmeasurable limits."""
+    if known.max_cpu is None and known.max_db_load is None:
+        return None
+    # Imported here: few runs have a limit.
+    from unloader.run.loads import HostCpu, LoadWatch
+
     if known.max_cpu is not None and not HostCpu().readable():
         raise ConfigError(
             "--max-cpu does not work: this host's /proc/stat cannot be read",
@@ -187,7 +87,7 @@ class RunSteering(Struct, kw_only=True):
     """When steering began, in seconds of the run."""
     _options: ConcurrencyOptions = field(default_factory=ConcurrencyOptions)
     _steps: list[ParallelismChanged] = field(default_factory=list)
-    _host: HostCpu = field(default_factory=HostCpu)
+    _host: HostCpu | None = None
     _cpu: CpuLimit | None = None
     _load_limit: LoadLimit | None = None
     _paused: int = 0
@@ -300,8 +200,11 @@ class RunSteering(Struct, kw_only=True):
                 f"{wish.max_sessions} sessions leave no session for a worker: the run itself needs "
                 f"{beside}"
             )
-        if wish.max_cpu and not (0 < wish.max_cpu <= 1 and self._host.readable()):
-            return "the CPU load of the run's host cannot be read"
+        if wish.max_cpu:
+            from unloader.run.loads import HostCpu
+
+            if not (0 < wish.max_cpu <= 1 and HostCpu().readable()):
+                return "the CPU load of the run's host cannot be read"
         if wish.slow_parallelism is not None and wish.slow_parallelism < 1:
             return "at least one worker must continue"
         try:
@@ -317,6 +220,9 @@ class RunSteering(Struct, kw_only=True):
         if known.max_cpu is None:
             self._cpu = None
         elif self._cpu is None:
+            from unloader.run.loads import HostCpu
+
+            self._host = self._host or HostCpu()
             self._cpu = CpuLimit(known.max_cpu, self.most)
         else:
             self._cpu.share = known.max_cpu
@@ -327,7 +233,7 @@ class RunSteering(Struct, kw_only=True):
         from unloader.engine.steering import Held, is_between
 
         found: dict[str, Held | None] = {}
-        if self._cpu is not None:
+        if self._cpu is not None and self._host is not None:
             shares = self._host.look(self.pids().values(), now)
             if shares is not None:
                 self._cpu.take(*shares, at_work, now)

@@ -75,7 +75,7 @@ from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 
 if TYPE_CHECKING:
-    from unloader.run.concurrency import LoadWatch
+    from unloader.run.loads import LoadWatch
     from unloader.storage.storage_protocol import RunStorage
 
 Manifests = tuple[Manifest, ...] | TablesManifest

@@ -51,7 +51,7 @@ from unloader.retention import Following, follow
 from unloader.run.places import complete, is_complete, left_of_tables, places_of
 from unloader.run.run import Manifests, check_before, commit, run
 from unloader.secrets.keys import check_key
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.storage.place_names import destination_kind, is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import RUN_RECORD, Completed

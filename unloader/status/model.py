@@ -7,9 +7,10 @@ The meaning of a key changes only together with the version.
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
@@ -130,6 +131,36 @@ class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1)
     def is_empty(self) -> bool:
         names = (each for each in self.__struct_fields__ if each not in ("id", "by"))
         return all(getattr(self, name) is None for name in names)
+
+
+MOST = 60
+"""As many as a line of a terminal can show beside their name."""
+
+
+class Speeds(Struct):
+    """Rows per second since a run began, one mean after the other."""
+
+    _samples: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds of any clock that only goes forward, and the rows until then."""
+    _step: float = 0.0
+    """Seconds between two samples that are kept; 0 keeps all."""
+
+    def add(self, now: float, rows: int) -> None:
+        if self._samples and now - self._samples[-1][0] < self._step:
+            return
+        self._samples.append((now, rows))
+        if len(self._samples) > MOST + 1:
+            # The first and the last one stay, as their number is even then.
+            # A little less than twice the former step, as looks come at whole seconds.
+            self._step = 1.9 * (now - self._samples[0][0]) / MOST
+            self._samples = [*self._samples[:-1:2], self._samples[-1]]
+
+    def values(self) -> tuple[float, ...]:
+        """Return the means, the oldest first; a failed attempt takes rows back, which is 0."""
+        return tuple(
+            round(max(0.0, (now_rows - rows) / max(now - then, 1e-3)), 1)
+            for (then, rows), (now, now_rows) in pairwise(self._samples)
+        )
 
 
 _STATUS = Decoder(LiveStatus)

@@ -14,10 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
@@ -45,37 +44,7 @@ from unloader.redaction import redact
 from unloader.storage.storage_protocol import RunStorage, boot_id
 
 if TYPE_CHECKING:
-    from unloader.status.model import LiveStatus, ParallelismStatus, Wish, WorkerStatus
-
-MOST = 60
-"""As many as a line of a terminal can show beside their name."""
-
-
-class Speeds(Struct):
-    """Rows per second since a run began, one mean after the other."""
-
-    _samples: list[tuple[float, int]] = field(default_factory=list)
-    """Seconds of any clock that only goes forward, and the rows until then."""
-    _step: float = 0.0
-    """Seconds between two samples that are kept; 0 keeps all."""
-
-    def add(self, now: float, rows: int) -> None:
-        if self._samples and now - self._samples[-1][0] < self._step:
-            return
-        self._samples.append((now, rows))
-        if len(self._samples) > MOST + 1:
-            # The first and the last one stay, as their number is even then.
-            # A little less than twice the former step, as looks come at whole seconds.
-            self._step = 1.9 * (now - self._samples[0][0]) / MOST
-            self._samples = [*self._samples[:-1:2], self._samples[-1]]
-
-    def values(self) -> tuple[float, ...]:
-        """Return the means, the oldest first; a failed attempt takes rows back, which is 0."""
-        return tuple(
-            round(max(0.0, (now_rows - rows) / max(now - then, 1e-3)), 1)
-            for (then, rows), (now, now_rows) in pairwise(self._samples)
-        )
-
+    from unloader.status.model import LiveStatus, ParallelismStatus, Speeds, Wish, WorkerStatus
 
 RATE_SECONDS = 30.0
 """Rates are averages over this much of the past: a shorter span jumps, a longer one hides a
@@ -309,7 +278,7 @@ class LiveRun:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._sequence = 0
-        self._speeds = Speeds()
+        self._speeds: Speeds | None = None
         self._notices: list[str] = []
         self._has_failed = False
         self.resumable: bool | None = None
@@ -386,11 +355,12 @@ class LiveRun:
 
     def _status(self, now: float, error: BaseException | None) -> LiveStatus:
         # Imported here: a short run writes no record.
-        from unloader.status.model import LiveStatus, UnitCounts
+        from unloader.status.model import LiveStatus, Speeds, UnitCounts
 
         tally, at = self.tally, datetime.now(UTC)
         figures, running = tally.figures(now), len(tally.running)
-        self._speeds.add(now, figures.rows)
+        self._speeds = speeds = self._speeds or Speeds()
+        speeds.add(now, figures.rows)
         # Without an estimate the figures count units, which may be of very different sizes.
         is_estimated = tally.run.rows is not None
         since = at - timedelta(seconds=now - tally.phase_started)
@@ -418,7 +388,7 @@ class LiveRun:
             bytes_expected=figures.bytes_expected if is_estimated else None,
             rows_per_second=round(figures.rows_per_second, 1),
             mean_rows_per_second=round(figures.mean_rows_per_second, 1),
-            speeds=self._speeds.values(),
+            speeds=speeds.values(),
             bytes_per_second=_rounded(figures.bytes_per_second),
             fraction=round(figures.fraction, 4) if is_estimated else None,
             seconds=round(figures.seconds, 1),

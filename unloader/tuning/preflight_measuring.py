@@ -26,7 +26,7 @@ from unloader.placement.seating import seat_request
 from unloader.redaction import redact
 from unloader.resolve.resolution import prepared
 from unloader.resolve.resolved import ResolvedTable
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.sources.base import Catalog
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceilings import (

@@ -16,7 +16,7 @@ from unloader.manifest.model import TablesManifest
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
 from unloader.request.names import parse_table
 from unloader.run.starting import start
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from writers.model import TextFormat
 
 

@@ -35,7 +35,7 @@ from unloader.request.names import parse_table
 from unloader.resolve import resolution
 from unloader.resolve.planning import plan_of
 from unloader.resolve.resolved import ResolvedTable
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.sources.registry import password_of, source_of
 from writers.model import TextFormat
 

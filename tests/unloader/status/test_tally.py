@@ -15,7 +15,8 @@ from unloader.events import (
     UnitFinished,
     UnitStarted,
 )
-from unloader.status.recording import MOST, Speeds, Tally
+from unloader.status.model import MOST, Speeds
+from unloader.status.recording import Tally
 
 
 def started(rows: int | None = 4000, units: int = 4) -> RunStarted:

@@ -21,7 +21,7 @@ from unloader.events import Event, Notice
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import prepared
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.tuning.ceilings import Ceilings, read_ceilings
 from unloader.tuning.codec_choice import (
     BEFORE_A_RUN,

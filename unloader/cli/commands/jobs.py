@@ -38,7 +38,8 @@ from unloader.redaction import redact
 from unloader.request.job_files import Entry, Given, JobFile, Mistake, Place, read_job
 from unloader.request.name_templates import directory_name, home_template
 from unloader.request.options import options_of
-from unloader.selection.choice import AskedTables, TableChoice
+from unloader.selection.asked import AskedTables
+from unloader.selection.choice import TableChoice
 from writers.model import TextFormat
 
 _KEPT = ("password_file", "password_keyring", "password_credential")

@@ -23,7 +23,7 @@ from unloader.events import PhaseStarted
 from unloader.model import SourceSpec
 from unloader.nouns import counted
 from unloader.resolve.resolution import prepared
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.tuning import codec_choice, preflight_measuring, sizing
 from unloader.tuning.ceilings import PARTS, check_saveable, save_ceilings
 from unloader.tuning.sizing_basis import basis_of

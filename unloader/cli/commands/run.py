@@ -31,7 +31,7 @@ from unloader.errors import UsageError
 from unloader.events import Notice
 from unloader.model import ClusterOptions, Request
 from unloader.request.settings import part_text
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.storage.place_names import PlacePath
 
 

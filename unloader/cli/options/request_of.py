@@ -72,7 +72,7 @@ from unloader.request.settings import (
 from unloader.resolve.places import directories_of, in_directory_of_part
 from unloader.secrets.keys import identity_reference, key_place, parquet_key_reference
 from unloader.secrets.secret_places import check_private, credential
-from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.selection.asked import AskedTables, TablesRequest
 from unloader.sources.registry import KINDS, unknown_to, url_form
 from unloader.storage.place_names import KEPT, destination_kind, is_kept, is_one_stream
 from unloader.transforms.model import DEFAULT_KEY, MaskingKey, Step, TransformOptions

@@ -22,7 +22,6 @@ from unloader.request.name_templates import check_directory, check_template, hom
 from unloader.request.option import Circumstance
 from unloader.request.options import options_of
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
-from unloader.selection.choice import TableChoice, parse_pattern, parse_schema, read_patterns
 from unloader.selection.listing import STORED
 from unloader.sources.registry import KINDS
 from unloader.storage.place_names import (
@@ -41,6 +40,7 @@ from writers.model import Compression
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:
+    from unloader.selection.choice import TableChoice
     from unloader.selection.listing import Family
 
 ONE = "leave one of the two out"
@@ -479,6 +479,8 @@ def is_of_several(values: Mapping[str, Any]) -> bool:
     choosing = any(values[key] for key in ("schema", "exclude_table", "tables_from"))
     if len(names) == 1 and not choosing and not set("*?[") & set(names[0]):
         return False
+    from unloader.selection.choice import parse_pattern
+
     patterns = [parse_pattern(each) for each in names]
     return choosing or len(names) != 1 or patterns[0].table is None
 
@@ -499,6 +501,14 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
     """
     if values["query"] is not None:
         return None
+    # Imported here: most runs are of one table.
+    from unloader.selection.choice import (
+        TableChoice,
+        parse_pattern,
+        parse_schema,
+        read_patterns,
+    )
+
     listed, words = values["tables_from"], [word.lower() for word in values["table_kinds"]]
     if not _FAMILIES.keys() >= set(words):
         raise UsageError(

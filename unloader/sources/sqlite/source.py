@@ -17,7 +17,8 @@ from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, ReadAgain, Reader, Source
-from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
+from unloader.sources.file_reader import FileAtSnapshot, kept_header_of
+from unloader.sources.file_state import database_path
 from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import catalog

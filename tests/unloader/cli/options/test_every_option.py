@@ -26,7 +26,7 @@ from unloader.request import job_options, options
 from unloader.request import value_types as kinds
 from unloader.request.option import Effect, Option
 from unloader.request.options import every_option, options_of, recorded
-from unloader.selection.choice import TablesRequest
+from unloader.selection.asked import TablesRequest
 from unloader.sources.registry import SOURCES, source_of
 
 RUN_OPTIONS = options_of("run")

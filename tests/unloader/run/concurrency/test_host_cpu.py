@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unloader.run.concurrency import HostCpu
+from unloader.run.loads import HostCpu
 
 
 def counters(proc: Path, line: str, **processes: int) -> None:
