@@ -55,12 +55,23 @@ class Traces:
         self._heard, logger = _Heard(logging.WARNING), logging.getLogger("opentelemetry")
         logger.addHandler(self._heard)
         logger.propagate = False
+        if exporter is None:
+            try:
+                from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+                exporter = OTLPSpanExporter()
+            except ImportError as error:
+                raise _missing(error) from error
+            except ValueError as error:
+                raise ConfigError(
+                    f"a variable OTEL_EXPORTER_OTLP_... has an invalid value: {error}", "correct it"
+                ) from error
         service = {"service.version": __version__}
         named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         if not named and not os.environ.get("OTEL_SERVICE_NAME"):
             service["service.name"] = SERVICE
         self._provider = TracerProvider(resource=Resource.create(service))
-        self._provider.add_span_processor(BatchSpanProcessor(exporter or _otlp()))
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(SERVICE, __version__)
         # Variables with the trace of the program that started the run.
         carried = ("TRACEPARENT", "TRACESTATE")
@@ -129,19 +140,6 @@ class Traces:
 
 def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {f"unloader.{name}": value for name, value in attributes.items()}
-
-
-def _otlp() -> Any:
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError as error:
-        raise _missing(error) from error
-    try:
-        return OTLPSpanExporter()
-    except ValueError as error:
-        raise ConfigError(
-            f"a variable OTEL_EXPORTER_OTLP_... has an invalid value: {error}", "correct it"
-        ) from error
 
 
 def _missing(error: ImportError) -> ConfigError:

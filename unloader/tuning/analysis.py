@@ -23,7 +23,7 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated
 
@@ -231,8 +231,12 @@ def analyse(points: Sequence[Point], rules: Rules) -> Analysis:
         squares = ((len(e) - 1) * statistics.stdev(map(math.log, e)) ** 2 for e in repeated)
         deviation = math.sqrt(sum(squares) / freedom)
         known_deviation = deviation / repeats**0.5
+        # Abramowitz and Stegun, 26.7.5, for the quantile 2.5758 of the normal distribution.
+        quantile = 2.5758 + 4.9165 / freedom + 8.834 / freedom**2
+        if freedom <= len(_STUDENT):
+            quantile = _STUDENT[freedom - 1]
         # The medians of two equally fast levels rarely differ by more.
-        rarely = math.expm1(_student(freedom) * deviation * math.sqrt(2 / repeats))
+        rarely = math.expm1(quantile * deviation * math.sqrt(2 / repeats))
         share = max(2 * LEAST_DEVIATION, rarely)
 
     at = sorted(seconds)
@@ -252,6 +256,35 @@ def analyse(points: Sequence[Point], rules: Rules) -> Analysis:
         knee, interval = _knee(kept, share, max(LEAST_DEVIATION, known_deviation, scatter))
     recommended = _fastest(kept, share, lambda level: level.valid)
     lasting = _fastest(kept, share, lambda level: level.sustained is True)
+    # What to plan a production run with: the discount taken off a speed that lasts.
+    measured = any(each.sustained is not None for each in levels if each.valid)
+    base, production = lasting if measured else recommended, None
+    if base is not None:
+        slow = next(each.seconds for each in levels if each.parallelism == base.parallelism)
+        basis = (
+            "the sustained level" if measured else "the recommended level (CPU was not measured)"
+        )
+        production = LevelChoice(
+            parallelism=base.parallelism,
+            seconds=_short(slow / (1 - rules.discount)),
+            text=f"{basis}, with {rules.discount:.0%} less speed",
+        )
+    doubts = []
+    if scatter > max(_SMOOTH, 2 * known_deviation):
+        doubts.append(f"the levels follow no smooth curve: they scatter around it by {scatter:.1%}")
+    unsteady = [
+        str(each.parallelism)
+        for each in levels
+        if (1 / each.fastest_seconds - 1 / each.slowest_seconds) * each.seconds
+        > rules.widest_spread
+    ]
+    if unsteady:
+        doubts.append(
+            f"{len(unsteady)} of {counted(len(levels), 'level')} {are(len(unsteady))} unsteady: "
+            "the repeats of "
+            f"{', '.join(unsteady)} {'worker' if unsteady == ['1'] else 'workers'} differ by more "
+            f"than {rules.widest_spread:.0%}"
+        )
     above = [each.load for each in levels if knee is not None and each.parallelism > knee]
     return Analysis(
         knee=knee,
@@ -260,8 +293,8 @@ def analyse(points: Sequence[Point], rules: Rules) -> Analysis:
         outlier_reasons=outliers,
         recommended=recommended.parallelism if recommended else None,
         sustained=lasting,
-        production=_production(recommended, lasting, levels, rules),
-        doubts=tuple(_doubts(levels, scatter, max(_SMOOTH, 2 * known_deviation), rules)),
+        production=production,
+        doubts=tuple(doubts),
         limits=Limits(
             below_knee=_limit(
                 [each.load for each in levels if knee is None or each.parallelism <= knee],
@@ -290,13 +323,6 @@ def _short(value: float) -> Number:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
-
-
-def _student(freedom: int) -> float:
-    if freedom <= len(_STUDENT):
-        return _STUDENT[freedom - 1]
-    # Abramowitz and Stegun, 26.7.5, for the quantile 2.5758 of the normal distribution.
-    return 2.5758 + 4.9165 / freedom + 8.834 / freedom**2
 
 
 def _level(
@@ -480,46 +506,6 @@ def _fastest(
         seconds=_short(found.seconds),
         text=f"the fewest workers that take at most {spread:.1%} longer than the fastest level",
     )
-
-
-def _production(
-    recommended: LevelChoice | None,
-    lasting: LevelChoice | None,
-    levels: Sequence[MeasuredLevel],
-    rules: Rules,
-) -> LevelChoice | None:
-    """Return what to plan a production run with: the discount taken off a speed that lasts."""
-    measured = any(each.sustained is not None for each in levels if each.valid)
-    base = lasting if measured else recommended
-    if base is None:
-        return None
-    seconds = next(each.seconds for each in levels if each.parallelism == base.parallelism)
-    basis = "the sustained level" if measured else "the recommended level (CPU was not measured)"
-    return LevelChoice(
-        parallelism=base.parallelism,
-        seconds=_short(seconds / (1 - rules.discount)),
-        text=f"{basis}, with {rules.discount:.0%} less speed",
-    )
-
-
-def _doubts(
-    levels: Sequence[MeasuredLevel], scatter: float, most: float, rules: Rules
-) -> Iterator[str]:
-    if scatter > most:
-        yield f"the levels follow no smooth curve: they scatter around it by {scatter:.1%}"
-    unsteady = [
-        str(each.parallelism)
-        for each in levels
-        if (1 / each.fastest_seconds - 1 / each.slowest_seconds) * each.seconds
-        > rules.widest_spread
-    ]
-    if unsteady:
-        yield (
-            f"{len(unsteady)} of {counted(len(levels), 'level')} {are(len(unsteady))} unsteady: "
-            "the repeats of "
-            f"{', '.join(unsteady)} {'worker' if unsteady == ['1'] else 'workers'} differ by more "
-            f"than {rules.widest_spread:.0%}"
-        )
 
 
 def _limit(loads: Sequence[Load], unused: str) -> Limit:

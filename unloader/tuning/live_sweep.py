@@ -539,7 +539,10 @@ def _total(units: Sequence[WorkUnit], name: str) -> int | None:
 
 @contextmanager
 def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[tuple[Path, ...]]:
-    """Make a directory for the sweep in each destination that allows it, and remove it again."""
+    """Make a directory for the sweep in each destination, if any, and remove it in the end.
+
+    A stream, or fields in a name, are a `UsageError`; a run there, or a refusal, an `OutputFailed`.
+    """
     kind = destination_kind(destinations)
     if kind == "null":
         yield ()

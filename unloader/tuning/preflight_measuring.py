@@ -258,8 +258,27 @@ class Preflight:
         if {"source", "connection"} & set(wanted):
             with self.part("source"):
                 levels = self.fetch(ready, executor, workers)
-        if "source" in wanted and levels:
-            self.add_source(ready, [each for each in levels if each.rows], workers)
+        if "source" in wanted and levels and not any(each.rows for each in levels):
+            self.miss("source", "no row arrived")
+        elif "source" in wanted and levels:
+            extract, units = ready.extract, len(ready.plan.units)
+            if any(each.wraps for each in workers) or len(workers) > units:
+                self.miss(
+                    "source without its cache",
+                    f"not measured, because {counted(units, 'work unit')} {are(units)} too few: "
+                    "some were read twice",
+                )
+            source = SourceCeiling(
+                kind=extract.source.kind,
+                location=redact(extract.source.location),
+                subject=extract.query if extract.query is not None else extract.table.label,
+                where=extract.where,
+                partitions=extract.partitions,
+                columns=len(extract.projection.columns),
+                route=extract.projection.route,
+                levels=tuple(each for each in levels if each.rows),
+            )
+            self.found = replace(self.found, source=source)
         if "encoder" in wanted:
             self.observe(PhaseStarted(phase="measuring"))
             with self.part("encoder"):
@@ -324,31 +343,6 @@ class Preflight:
                 )
             )
         return levels
-
-    def add_source(
-        self, ready: ResolvedTable, levels: list[SourceLevel], workers: list[Fetched]
-    ) -> None:
-        extract, units = ready.extract, len(ready.plan.units)
-        if not levels:
-            self.miss("source", "no row arrived")
-            return
-        if any(each.wraps for each in workers) or len(workers) > units:
-            self.miss(
-                "source without its cache",
-                f"not measured, because {counted(units, 'work unit')} {are(units)} too few: "
-                "some were read twice",
-            )
-        source = SourceCeiling(
-            kind=extract.source.kind,
-            location=redact(extract.source.location),
-            subject=extract.query if extract.query is not None else extract.table.label,
-            where=extract.where,
-            partitions=extract.partitions,
-            columns=len(extract.projection.columns),
-            route=extract.projection.route,
-            levels=tuple(levels),
-        )
-        self.found = replace(self.found, source=source)
 
     def encoder(self, ready: ResolvedTable) -> None:
         budget = SampleBudget(bytes=self.budget.sample_bytes, disk_seconds=0.0)

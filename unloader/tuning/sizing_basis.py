@@ -236,28 +236,24 @@ def _of_ceilings(found: Ceilings, path: Path) -> Basis:
         for each in levels
         if each.network_bytes_per_second
     )
+    most = None
+    if len(levels) > 1:
+        *_, before, last = sorted(levels, key=lambda each: each.parallelism)
+        expected = before.rows_per_second * last.parallelism / before.parallelism
+        gained = last.rows_per_second - before.rows_per_second
+        # The source has levelled off where workers bring less than half of a proportional gain.
+        if gained < (expected - before.rows_per_second) / 2:
+            most = max(each.rows_per_second for each in levels)
     return Basis(
         origins=(f"the ceilings in {path}",),
         measured=measured,
         predicted=True,
         row_bytes=encoder.row_bytes if encoder is not None and text else None,
         disk_rate=max((each.bytes_per_second for each in found.disks), default=None),
-        source_rows_per_second=_most_of_source(levels),
+        source_rows_per_second=most,
         network_row_bytes=max(widths, default=None),
         spaces=spaces,
     )
-
-
-def _most_of_source(levels: tuple[SourceLevel, ...]) -> float | None:
-    """Return the most of a source, None if its last workers bring half of a proportional gain."""
-    if len(levels) < 2:
-        return None
-    *_, before, last = sorted(levels, key=lambda each: each.parallelism)
-    expected = before.rows_per_second * last.parallelism / before.parallelism
-    gained = last.rows_per_second - before.rows_per_second
-    if gained >= (expected - before.rows_per_second) / 2:
-        return None
-    return max(each.rows_per_second for each in levels)
 
 
 def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) -> Point:

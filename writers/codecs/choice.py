@@ -122,12 +122,8 @@ def pick(preset: Preset, candidates: tuple[Candidate, ...]) -> Candidate:
         best = min(each.predicted_bytes for each in quick)
         return next(each for each in quick if each.predicted_bytes <= best * SAME_SIZE)
     quick = [each for each in candidates if each.predicted_seconds <= least * BALANCED_TIME]
-    cost = min(_cost(each) for each in quick)
-    return next(each for each in quick if _cost(each) <= cost * SAME_TIME)
-
-
-def _cost(candidate: Candidate) -> float:
-    return candidate.predicted_seconds * candidate.predicted_bytes
+    costs = [each.predicted_seconds * each.predicted_bytes for each in quick]
+    return quick[next(at for at, cost in enumerate(costs) if cost <= min(costs) * SAME_TIME)]
 
 
 def choose(

@@ -54,29 +54,23 @@ def measure_text(
             found.append(_figures("csv", candidate, size, size, 0.0))
         elif left > 0:
             share = left / (len(candidates) - number)
-            found.append(_measure_frames(frames, candidate, share))
+            compressor = open_compressor(candidate)
+            least: dict[int, float] = {}
+            sizes: dict[int, int] = {}
+            began_all = perf_counter()
+            for _ in range(_REPETITIONS):
+                for at in _spread(len(frames)):
+                    began = thread_time()
+                    sizes[at] = len(compressor(frames[at]))
+                    used = thread_time() - began
+                    least[at] = min(used, least.get(at, used))
+                    if perf_counter() - began_all >= share:
+                        break
+                if perf_counter() - began_all >= min(share, _ENOUGH_SECONDS):
+                    break
+            before, cpu = sum(len(frames[at]) for at in sizes), sum(least.values())
+            found.append(_figures("csv", candidate, before, sum(sizes.values()), cpu))
     return tuple(found)
-
-
-def _measure_frames(
-    frames: Sequence[BytesLike], compression: Compression, seconds: float
-) -> CodecFigures:
-    compressor = open_compressor(compression)
-    least: dict[int, float] = {}
-    sizes: dict[int, int] = {}
-    began_all = perf_counter()
-    for _ in range(_REPETITIONS):
-        for number in _spread(len(frames)):
-            began = thread_time()
-            sizes[number] = len(compressor(frames[number]))
-            used = thread_time() - began
-            least[number] = min(used, least.get(number, used))
-            if perf_counter() - began_all >= seconds:
-                break
-        if perf_counter() - began_all >= min(seconds, _ENOUGH_SECONDS):
-            break
-    before = sum(len(frames[number]) for number in sizes)
-    return _figures("csv", compression, before, sum(sizes.values()), sum(least.values()))
 
 
 def _spread(count: int) -> Iterator[int]:

@@ -389,7 +389,10 @@ _DOMAINS: dict[str, _Domain] = {
 
 
 def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
-    """Return the program of `datetime_texts`; None where a zone's offset depends on the value."""
+    """Return the program of `datetime_texts`; None where a zone's offset depends on the value.
+
+    `format` is as `writers.text.text_values.format_for` returns it for the column.
+    """
     mask = mask_of(kind, format)
     zoned = pa.types.is_timestamp(kind) and not format.moves_to_utc
     zone = kind.tz if zoned else None

@@ -209,7 +209,10 @@ class BatchRows:
         return room[: self.fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
 
     def fill(self, room: memoryview, most_rows: int = _ALL_ROWS) -> int:
-        """Put in whole records that fit and return their bytes, 0 if more room may be `needed`."""
+        """Put in whole records that fit and return their bytes, 0 if more room may be `needed`.
+
+        The plain encoder may cut one at the end. ValueNotRepresentable: a value cannot be written.
+        """
         full, progress = not room.nbytes, self._progress
         while not (full or self.done):
             if self._ready is not None:

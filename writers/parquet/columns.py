@@ -77,26 +77,6 @@ class _Sizes(Struct, frozen=True, kw_only=True):
     """Of `packed`, the part that is the dictionary."""
 
 
-def delta_encoding(data_type: pa.DataType) -> str | None:
-    """Return the delta encoding for a column of this type, or None where it stays plain."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        data_type = data_type.storage_type
-    if types.is_decimal(data_type):
-        # Wider ones are stored as bytes of fixed length, not as integers.
-        narrow = data_type.precision <= 18 and supported("store_decimal_as_integer")
-        return _DELTA if narrow else None
-    if types.is_integer(data_type) or types.is_temporal(data_type):
-        return _DELTA
-    if (
-        types.is_string(data_type)
-        or types.is_large_string(data_type)
-        or types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-    ):
-        return _PREFIXES
-    return None
-
-
 def column_options(
     table: pa.Table, paths: list[str], parquet: ParquetFormat, compression: Compression
 ) -> dict[str, Any]:
@@ -113,7 +93,16 @@ def column_options(
         else _undictionaried(table.column(name).type, parquet)
         for name in names
     }
-    second = _alternatives(table, first, parquet)
+    # The second encoding of each column that is worth a trial.
+    second = {}
+    integers = _SPLIT if parquet.byte_stream_split else _PLAIN
+    others = {_PREFIXES: _PLAIN, _DELTA: integers, _SPLIT: _PLAIN}
+    for name, chosen in first.items() if parquet.version != "1.0" else ():
+        if chosen in others:
+            second[name] = others[chosen]
+        elif chosen == _DICTIONARY:
+            plain = _undictionaried(table.schema.field(name).type, parquet)
+            second |= {name: plain} if plain != _PLAIN else {}
     # Deltas come in blocks of 128 after the first value; a block with a gap looks compressible.
     rows = min(_TRIAL_MOST, table.num_rows // _TRIAL_SHARE) // 128 * 128 + 1
     stored: set[str] = set()
@@ -180,22 +169,17 @@ def _numbers(start: int, stop: int, step: int) -> pa.Array:
 def _undictionaried(kind: pa.DataType, parquet: ParquetFormat) -> str:
     if parquet.byte_stream_split and types.is_floating(kind) and kind.bit_width > 16:
         return _SPLIT
-    return (delta_encoding(kind) if parquet.version != "1.0" else None) or _PLAIN
-
-
-def _alternatives(table: pa.Table, usual: dict[str, str], parquet: ParquetFormat) -> dict[str, str]:
-    """Return the second encoding of each column that is worth a trial."""
+    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if parquet.version == "1.0":
-        return {}
-    integers = _SPLIT if parquet.byte_stream_split else _PLAIN
-    found = {_PREFIXES: _PLAIN, _DELTA: integers, _SPLIT: _PLAIN}
-    second = {name: found[chosen] for name, chosen in usual.items() if chosen in found}
-    for name, chosen in usual.items():
-        if chosen == _DICTIONARY:
-            other = _undictionaried(table.schema.field(name).type, parquet)
-            if other != _PLAIN:
-                second[name] = other
-    return second
+        return _PLAIN
+    if types.is_decimal(kind):
+        # Wider ones are stored as bytes of fixed length, not as integers.
+        narrow = kind.precision <= 18 and supported("store_decimal_as_integer")
+        return _DELTA if narrow else _PLAIN
+    if types.is_integer(kind) or types.is_temporal(kind):
+        return _DELTA
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return _PREFIXES if any(each(kind) for each in texts) else _PLAIN
 
 
 def _encodings(chosen: dict[str, str]) -> dict[str, Any]:
