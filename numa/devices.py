@@ -10,27 +10,14 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct
-
 from numa.kernel_files import mounts, text_of
-from numa.model import TopologyError
+from numa.model import DeviceNode, TopologyError
 
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 _CONTROLLER = re.compile(r"nvme\d+", re.ASCII)
 
 # More names than that in a message do not help.
 _MOST_SHOWN = 20
-
-
-class DeviceNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    """The kernel's name: `eth0`, `nvme0n1p1`; a path without a device."""
-    kind: str
-    """`network` or `block`."""
-    node: int | None
-    """None = the kernel does not say, or it is made of devices of several nodes."""
-    note: str | None
-    """One line on why the node is unknown; None with a node."""
 
 
 def node_of_device(

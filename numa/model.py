@@ -115,6 +115,17 @@ class Seat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     has any, or nothing is bound."""
 
 
+class DeviceNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    """The kernel's name: `eth0`, `nvme0n1p1`; a path without a device."""
+    kind: str
+    """`network` or `block`."""
+    node: int | None
+    """None = the kernel does not say, or it is made of devices of several nodes."""
+    note: str | None
+    """One line on why the node is unknown; None with a node."""
+
+
 class BindReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The actual binding of a seat, as read back from the kernel."""
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from numa.devices import DeviceNode, node_of_device
-from numa.model import TopologyError
+from numa.devices import node_of_device
+from numa.model import DeviceNode, TopologyError
 
 
 class Devices:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
 from numa.kernel_files import cpu_list_text
-from numa.model import Node, Seat, Topology
+from numa.model import DeviceNode, Node, Seat, Topology
 from numa.placement import place
 from numa.topology import detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
-
-if TYPE_CHECKING:
-    from numa.devices import DeviceNode
 
 
 class Seating(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

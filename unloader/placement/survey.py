@@ -23,7 +23,7 @@ from unloader.model import SeatOptions
 from unloader.placement.seating import automatic_parallelism, deal, seat_workers
 
 if TYPE_CHECKING:
-    from numa.devices import DeviceNode
+    from numa.model import DeviceNode
 
 
 class Survey(Struct, frozen=True, kw_only=True):
