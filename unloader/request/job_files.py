@@ -86,6 +86,19 @@ class Given(Struct, frozen=True, kw_only=True):
     def where(self) -> str:
         return f"{self.place}: {self.entry}" if self.entry else str(self.place)
 
+    def meaning(self, option: Option) -> Any:
+        """Return the meaning of the value for the option of its key, or raise UsageError."""
+        try:
+            return option.read(as_given(option, self.value))
+        except ValueError as error:
+            why = without_subject(f"{error}.")
+        # Out of the block, so that no traceback shows the refused value.
+        place = f"{self.place}, {self.entry}" if self.entry else str(self.place)
+        raise UsageError(
+            f"invalid value for the key {option.name!r} of {place}: {why}",
+            "see unloader run --help",
+        )
+
 
 class Entry(Struct, frozen=True, kw_only=True):
     """One [[table]], [[route]] or [[table.route]]."""
@@ -155,19 +168,6 @@ def as_given(option: Option, value: Any) -> Any:
         # The items of a list are names already; only text is cut at its commas.
         return [tuple(map(str, value))] if isinstance(value, list) else [value]
     return value
-
-
-def meaning(option: Option, given: Given) -> Any:
-    """Return the meaning of a key with its value, or raise UsageError."""
-    try:
-        return option.read(as_given(option, given.value))
-    except ValueError as error:
-        why = without_subject(f"{error}.")
-    # Out of the block, so that no traceback shows the refused value.
-    place = f"{given.place}, {given.entry}" if given.entry else str(given.place)
-    raise UsageError(
-        f"invalid value for the key {option.name!r} of {place}: {why}", "see unloader run --help"
-    )
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -573,7 +573,7 @@ class _Reader(Struct):
                     value = expanded(given.value, None if secret else shown)
                     given = replace(given, value=value, written=given.value)
                 if option is not None:
-                    meaning(option, given)
+                    given.meaning(option)
                 found.append(given)
                 continue
             except ValueError as error:

@@ -27,7 +27,6 @@ from unloader.redaction import (
     PASSWORD_VARIABLE,
     redact,
 )
-from unloader.request.job_files import meaning
 from unloader.request.option import READING, Option
 from unloader.request.options import every_option, options_of, shared_options
 from unloader.request.value_types import PLACES
@@ -180,7 +179,7 @@ def entry_context(around: click.Context, known: streams.Invocation) -> click.Con
             value = around.params[name]
             inner.meta.setdefault(_RAW, {})[name] = around.meta[_RAW][name]
         elif given is not None:
-            value, place = meaning(option.declared, given), ParameterSource.DEFAULT_MAP
+            value, place = given.meaning(option.declared), ParameterSource.DEFAULT_MAP
             written = value if option.declared.kind.is_path else given.value
             inner.meta.setdefault(_RAW, {})[name] = [*value] if option.multiple else written
         else:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -53,7 +53,6 @@ from unloader.redaction import (
     known_openly,
     learn,
 )
-from unloader.request.job_files import FORM, SUBJECT, Entry, Given, JobFile, Place, meaning
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
 from unloader.request.name_templates import DEFAULT_TABLE_TEMPLATE
 from unloader.request.names import parse_table
@@ -84,6 +83,9 @@ from writers.files.regular import read_named
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet.options import check_options
 from writers.text import dialects
+
+if TYPE_CHECKING:
+    from unloader.request.job_files import Entry, Given, JobFile
 
 _NO_DELIMITED_TEXT = {
     "delimiter": "",
@@ -483,6 +485,8 @@ def routes_of(context: click.Context, values: Mapping[str, Any]) -> Sequence[Ent
 
 
 def routes_at(path: str, routes: Iterable[RouteText]) -> list[Entry]:
+    from unloader.request.job_files import Entry, Given, Place
+
     place = Place(path=path)
     return [
         Entry(
@@ -522,7 +526,7 @@ def _of_route(
                 else f"give it outside of the route, as --{name}",
             )
         if each.key not in over:
-            own[each.key] = meaning(option, each)
+            own[each.key] = each.meaning(option)
         if option.effect != "unrecorded":
             value = shown_value(option, each.value)
             settings.append(
@@ -582,6 +586,8 @@ def _asked(
 
 def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
     """Yield the entries of a job file, each with the options of the command line."""
+    from unloader.request.job_files import SUBJECT
+
     for key in SUBJECT:
         place = context.get_parameter_source(key)
         if place in (click.core.ParameterSource.ENVIRONMENT, GIVEN[0]):
@@ -617,7 +623,7 @@ def common_place(job: JobFile | None, entries: Sequence[AskedTables]) -> str:
         return places.pop()
     top = None if job is None else job.values_of().get("to")
     option = next(each for each in options_of("run") if each.key == "to")
-    return "" if top is None else str(meaning(option, top)[0])
+    return "" if top is None else str(top.meaning(option)[0])
 
 
 def check_statements(values: Mapping[str, Given]) -> None:
@@ -625,6 +631,8 @@ def check_statements(values: Mapping[str, Given]) -> None:
 
     Such as SET ROLE ... IDENTIFIED BY ...
     """
+    from unloader.request.job_files import FORM
+
     given = values.get("session_sql")
     # A password that is in a variable is not in the file.
     written = [] if given is None else given.written

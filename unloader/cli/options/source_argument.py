@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -21,7 +21,6 @@ from unloader.cli.options.request_of import check_statements, routes_at
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
-from unloader.request.job_files import JobFile, Mistake, as_given, read_job
 from unloader.request.locations import database_in, looks_like_source
 from unloader.request.options import options_of
 from unloader.request.settings import at_home
@@ -31,6 +30,9 @@ from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_protocol import MANIFEST, RUN
 from writers.errors import FormatError
 from writers.files.regular import read_regular
+
+if TYPE_CHECKING:
+    from unloader.request.job_files import JobFile, Mistake
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -160,6 +162,9 @@ def _is_file(text: str) -> bool:
 
 
 def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
+    # Imported on use, here and below: most runs have no job file.
+    from unloader.request.job_files import as_given, read_job
+
     own = {
         each.declared.key: each.declared
         for each in ctx.command.params
@@ -230,6 +235,8 @@ def source_of_job(job: JobFile) -> str:
 
 
 def _read_plan(ctx: click.Context, path: str, document: dict[str, Any], url: str) -> SourceArgument:
+    from unloader.request.job_files import as_given
+
     job = document.get(JOB)
     if not isinstance(job, dict):
         raise _no_plan(path, "holds no plan")
