@@ -108,11 +108,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def attached(address: Address, *, to_write: bool = False) -> Iterator[DuckDBPyConnection]:
-    """Open the catalog of a table for the context; wait if another process has it open.
-
-    Raises ConfigError if DuckDB or an extension is not installed, and OutputFailed if the catalog
-    does not answer: `Busy` where it is too busy.
-    """
+    """Open the catalog, or wait for it; ConfigError without a library, OutputFailed or `Busy`."""
     # DuckDB must not download extensions unasked.
     config = {"threads": 1, "autoinstall_known_extensions": False}
     with duckdb.connect(":memory:", config=config) as connection:

@@ -38,11 +38,7 @@ class Traces:
     """The spans of one run."""
 
     def __init__(self, account: Account, exporter: Any = None) -> None:
-        """Begin the span of the run.
-
-        Without an exporter, spans go over HTTP as OTLP, as the variables say. The error is
-        ConfigError if libraries are missing, or a variable cannot be understood.
-        """
+        """Begin the span of a run, over HTTP without an exporter; ConfigError if that cannot be."""
         try:
             from opentelemetry import trace
             from opentelemetry.propagate import extract

@@ -91,10 +91,7 @@ def check(options: TransformOptions, schema: pa.Schema) -> Checked:
 
 
 class Transformer:
-    """Applies a transform to batches; used by one thread at a time. Errors are as of `check`.
-
-    `schema` is of the batches that will come. `keys` are by their names; None without rows.
-    """
+    """Applies a transform to batches of a `schema` in one thread; `keys` are None without rows."""
 
     def __init__(self, options: TransformOptions, schema: pa.Schema, keys: Keys | None) -> None:
         self._given = schema

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -414,7 +414,29 @@ def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage
     if live is not None:
         if len(live.curves) > 1:
             # Bytes of one format or codec are not comparable with bytes of another.
-            unit, levels = "rows", tuple(_levels_of_points(live))
+            unit, lines_of_points = "rows", []
+            judged = {
+                (label(curve.settings), level.parallelism): level
+                for curve in live.curves
+                for level in curve.levels
+            }
+            for point in live.points:
+                series = label({k: text for k, text in point.settings.items() if k != PARALLELISM})
+                level, median = judged.get((series, point.parallelism)), point.median
+                reasons = "; ".join(level.reasons) if level is not None else ""
+                lines_of_points.append(
+                    LevelLine(
+                        parallelism=point.parallelism,
+                        series=series,
+                        seconds=median.seconds if median is not None else None,
+                        rate=point.rows_per_second,
+                        repeats=len(point.measurements),
+                        cpu=level.load.cpu if level is not None else None,
+                        state="failed" if level is None else _state(level),
+                        reasons=point.problem or reasons,
+                    )
+                )
+            levels = tuple(lines_of_points)
         medians = (point.median for point in live.points)
         row_bytes = next((each.bytes / each.rows for each in medians if each is not None), None)
     lines = list[CeilingLine]()
@@ -476,27 +498,6 @@ def _state(level: MeasuredLevel) -> State:
     if level.sustained is None:
         return "valid"
     return "sustained" if level.sustained else "not sustained"
-
-
-def _levels_of_points(found: SweepDocument) -> Iterator[LevelLine]:
-    judged = {
-        (label(curve.settings), level.parallelism): level
-        for curve in found.curves
-        for level in curve.levels
-    }
-    for point in found.points:
-        series = label({k: text for k, text in point.settings.items() if k != PARALLELISM})
-        level, median = judged.get((series, point.parallelism)), point.median
-        yield LevelLine(
-            parallelism=point.parallelism,
-            series=series,
-            seconds=median.seconds if median is not None else None,
-            rate=point.rows_per_second,
-            repeats=len(point.measurements),
-            cpu=level.load.cpu if level is not None else None,
-            state="failed" if level is None else _state(level),
-            reasons=point.problem or ("; ".join(level.reasons) if level is not None else ""),
-        )
 
 
 def _digits(value: float) -> float:

@@ -188,31 +188,26 @@ def _count_plain(
     path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
 ) -> int:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow.csv import ConvertOptions
 
     blocks = plain_records(path, text, compression)
     first = next(blocks, None)
     if first is None:
         return 0
-    names = [f"f{position}" for position in range(_first_width(first, text))]
+    start = io.TextIOWrapper(io.BytesIO(first), encoding="utf-8", newline="")
+    limit = csv.field_size_limit(_RECORD_BYTES)
+    try:
+        record = next(csv.reader(start, delimiter=text.delimiter, quotechar=text.enclosure))
+    finally:
+        csv.field_size_limit(limit)
+    names = [f"f{position}" for position in range(max(1, len(record)))]
     # Counting records needs no values: one column is converted, as bytes.
-    values = csv.ConvertOptions(include_columns=names[:1], column_types={names[0]: pa.binary()})
+    values = ConvertOptions(include_columns=names[:1], column_types={names[0]: pa.binary()})
     rows = -int(text.header)
     for block in chain([first], blocks):
         check()
         rows += int(arrow_table(block, text, names, values).num_rows)
     return rows
-
-
-def _first_width(block: bytes, text: TextFormat) -> int:
-
-    file = io.TextIOWrapper(io.BytesIO(block), encoding="utf-8", newline="")
-    limit = csv.field_size_limit(_RECORD_BYTES)
-    try:
-        record = next(csv.reader(file, delimiter=text.delimiter, quotechar=text.enclosure))
-    finally:
-        csv.field_size_limit(limit)
-    return max(1, len(record))
 
 
 def _count_prefixed(

@@ -82,19 +82,16 @@ def _float_text(value: float, text: str, width: _Width) -> str:
             if _strictly_inside(number, value, width):
                 break
     sign, digit_tuple, _ = number.as_tuple()
-    digits_text = "".join(map(str, digit_tuple)).rstrip("0")
-    return "-" * sign + _layout(digits_text, number.adjusted(), width.fixed_digits)
-
-
-def _layout(digits: str, exponent: int, fixed_digits: int) -> str:
-    if not -4 <= exponent < fixed_digits:
-        point = "." if len(digits) > 1 else ""
-        return f"{digits[0]}{point}{digits[1:]}e{exponent:+03}"
+    digits_text, exponent = "".join(map(str, digit_tuple)).rstrip("0"), number.adjusted()
+    whole, rest = digits_text[:1], digits_text[1:]
+    if exponent < -4 or exponent >= width.fixed_digits:
+        rest = f".{rest}" if rest else ""
+        return f"{'-' * sign}{whole}{rest}e{exponent:+03}"
     if exponent < 0:
-        return "0." + "0" * (-exponent - 1) + digits
-    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
-    behind = digits[exponent + 1 :]
-    return f"{whole}.{behind}" if behind else whole
+        return "-" * sign + "0." + "0" * (-exponent - 1) + digits_text
+    whole = digits_text[: exponent + 1].ljust(exponent + 1, "0")
+    rest = digits_text[exponent + 1 :]
+    return "-" * sign + (f"{whole}.{rest}" if rest else whole)
 
 
 def _strictly_inside(number: Decimal, value: float, width: _Width) -> bool:
@@ -102,17 +99,14 @@ def _strictly_inside(number: Decimal, value: float, width: _Width) -> bool:
     exact, found = Fraction(value), Fraction(number)
     if found == exact:
         return True
-    return abs(found - exact) * 2 < abs(Fraction(_neighbour(value, found > exact, width)) - exact)
-
-
-def _neighbour(value: float, above: bool, width: _Width) -> float:
+    above = found > exact
     if width.integer == pa.int64():
-        return math.nextafter(value, math.inf if above else -math.inf)
-    (bits,) = struct.unpack("<i", struct.pack("<f", value))
-    away = above == (value > 0)
-    neighbour: float
-    (neighbour,) = struct.unpack("<f", struct.pack("<i", bits + (1 if away else -1)))
-    return neighbour
+        neighbour = math.nextafter(value, math.inf if above else -math.inf)
+    else:
+        (bits,) = struct.unpack("<i", struct.pack("<f", value))
+        bits += 1 if above == (value > 0) else -1
+        (neighbour,) = struct.unpack("<f", struct.pack("<i", bits))
+    return abs(found - exact) * 2 < abs(Fraction(neighbour) - exact)
 
 
 def decimal_texts(values: pa.Array) -> pa.Array:

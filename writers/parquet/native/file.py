@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -372,7 +372,7 @@ class _ChunkWriter:
         self._pages.clear()
         described = column_index = offset_index = None
         if statistics:
-            described, column_index = _statistics(pages, _order_of(self._plan.form))
+            described, column_index = _statistics(pages, self._plan.form)
             offset_index = structure({1: several(places)})[1]
         # In the order of the bytes: dictionary, levels, values.
         first = [encoding for dictionary, encoding in kinds if dictionary]
@@ -426,12 +426,20 @@ def _page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
     )[1]
 
 
-def _statistics(pages: Sequence[Page], order: Callable[[bytes], Any]) -> tuple[Value, bytes | None]:
+def _statistics(pages: Sequence[Page], form: ColumnForm) -> tuple[Value, bytes | None]:
     """Return the statistics of a chunk, and the bounds of its pages.
 
     A chunk has both bounds or none: readers use them together. The second is None unless each page
     has bounds or is NULL.
     """
+
+    def order(value: bytes) -> Any:
+        if code := _NUMBERS.get((form.physical, form.signed)):
+            return struct.unpack(code, value)[0]
+        if form.signed and form.physical == Physical.FIXED_LEN_BYTE_ARRAY:
+            return int.from_bytes(value, "big", signed=True)
+        return value
+
     bounded = [page.bounds for page in pages if page.bounds is not None]
     # One page with values but without bounds leaves the chunk without: they have to cover all.
     is_whole = len(bounded) == sum(page.nulls < page.rows for page in pages)
@@ -451,36 +459,22 @@ def _statistics(pages: Sequence[Page], order: Callable[[bytes], Any]) -> tuple[V
     if not is_whole or not all(each.fit for each in bounded):
         return structure(fields), None
     each_bounds = [page.bounds for page in pages]
+    pairs = list(pairwise((order(each.least), order(each.greatest)) for each in bounded))
+    boundary_order = _UNORDERED
+    if all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairs):
+        boundary_order = _ASCENDING
+    elif all(a[0] >= b[0] and a[1] >= b[1] for a, b in pairs):
+        boundary_order = _DESCENDING
     index = structure(
         {
             1: several(boolean(bounds is None) for bounds in each_bounds),
             2: several(binary(bounds.least if bounds else b"") for bounds in each_bounds),
             3: several(binary(bounds.greatest if bounds else b"") for bounds in each_bounds),
-            4: int32(_boundary_order(bounded, order)),
+            4: int32(boundary_order),
             5: several(int64(page.nulls) for page in pages),
         }
     )
     return structure(fields), index[1]
-
-
-def _order_of(form: ColumnForm) -> Callable[[bytes], Any]:
-    """Return the key by which encoded values of a column are compared."""
-    if code := _NUMBERS.get((form.physical, form.signed)):
-        unpack = struct.Struct(code).unpack
-        return lambda value: unpack(value)[0]
-    if form.signed and form.physical == Physical.FIXED_LEN_BYTE_ARRAY:
-        return lambda value: int.from_bytes(value, "big", signed=True)
-    return lambda value: value
-
-
-def _boundary_order(pages: Sequence[Bounds], order: Callable[[bytes], Any]) -> int:
-    """Return Parquet's number for the order of pages."""
-    pairs = list(pairwise((order(each.least), order(each.greatest)) for each in pages))
-    if all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairs):
-        return _ASCENDING
-    if all(a[0] >= b[0] and a[1] >= b[1] for a, b in pairs):
-        return _DESCENDING
-    return _UNORDERED
 
 
 def _row_group(
