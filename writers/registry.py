@@ -46,7 +46,10 @@ def formats() -> tuple[str, ...]:
 def open_writer(
     spec: OutputSpec, schema: pa.Schema, stem: str, *, writes_header: bool = True
 ) -> Writer:
-    """Start the files `stem` of a unit; FormatError if the format is impossible for the schema."""
+    """Start the files `stem` of a unit; FormatError if the format is impossible for the schema.
+
+    `writes_header` is off for text files that are joined.
+    """
     make: Any = _load(name_of(spec.format))
     if isinstance(spec.format, TextFormat):
         return cast("Writer", make(spec, schema, stem, writes_header=writes_header))

@@ -250,7 +250,11 @@ def check_for_all_rows(wanted: LakeTable) -> None:
 
 
 def check_is_the_same(commit: Commit, table_id: str, now: str = "") -> None:
-    """Refuse a table with another id, and if it is overwritten, another snapshot or version."""
+    """Refuse a table that another program has created, removed, replaced or changed.
+
+    `table_id` is its id now, empty without a table. `now` is its snapshot or version, which counts
+    for an overwrite.
+    """
     was, run = commit.table, f"run {commit.run_id}"
     if was.save_mode == "create":
         if table_id:

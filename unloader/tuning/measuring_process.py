@@ -206,7 +206,7 @@ _INFO_BYTES = 192
 
 
 def traffic() -> tuple[int, float] | None:
-    """Return the bytes of all TCP connections, and the busiest one's round trip in seconds."""
+    """Return the bytes of all TCP connections, and the busiest one's round trip in s, if known."""
     found = []
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):

@@ -321,7 +321,10 @@ def _is_at_page(view: memoryview) -> bool:
 
 
 class Stream:
-    """A pipe or device, never synced; `interrupt` ends the wait for a slow reader at any time."""
+    """A pipe, terminal or device, never synced; its descriptor becomes non-blocking.
+
+    `put` waits for a slow reader, and `interrupt` ends the wait at any time.
+    """
 
     is_regular = False
     block_bytes = 1

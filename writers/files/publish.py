@@ -48,7 +48,10 @@ def text_extension(
 def check_moves(
     staging: Path, moves: Sequence[tuple[str, str]], directory: Path, replaceable: Collection[str]
 ) -> None:
-    """Check staged and final names; only `replaceable` ones may be in use. Change nothing."""
+    """Check that staged files can get their final names; change nothing.
+
+    WriteError: one is in use and not `replaceable`, is given twice, or its staged file is missing.
+    """
     finals: set[str] = set()
     for staged, final in moves:
         if final in finals:

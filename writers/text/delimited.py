@@ -254,7 +254,10 @@ class EncodingStream:
         self._given = self._read = ""
 
     def encode(self, text: str, *, last: bool = False) -> bytes:
-        """Return the next bytes, perhaps later; UnicodeError: no code, or that of another text."""
+        """Return the next bytes; a codec may hold a character back until it sees the next.
+
+        UnicodeError: the encoding has no code for a character, or reads it back as another.
+        """
         encoded = self._encoder.encode(text, last)
         if self._decoder is not None:
             self._given += text
