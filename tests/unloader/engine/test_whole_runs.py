@@ -76,7 +76,8 @@ def test_a_missing_driver_is_named_with_the_command_that_brings_it(
     job: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the driver a run ends as a configuration error and leaves no directory."""
-    monkeypatch.delitem(sys.modules, "unloader.sources.postgres.libpq.connection", raising=False)
+    for name in ("catalog", "session", "libpq.connection"):
+        monkeypatch.delitem(sys.modules, f"unloader.sources.postgres.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     source = SourceSpec(kind="postgresql", location="postgresql://nobody@localhost/none")
     with pytest.raises(ConfigError, match=r"'psycopg' is not installed.*unloader\[postgres\]"):
