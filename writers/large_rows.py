@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from writers.errors import ValueNotRepresentable, WriteError
-from writers.schema import check_schema, text_class
+from writers.schema import check_schema, pc, text_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,6 @@ def is_long(kind: pa.DataType) -> bool:
 
 def check_collectable(batch: pa.RecordBatch) -> None:
     """Make sure that no value of a batch has more than `COLLECTED_BYTES`."""
-    import pyarrow.compute as pc
     from pyarrow import types
 
     if batch.nbytes <= COLLECTED_BYTES:

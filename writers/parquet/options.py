@@ -14,6 +14,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.schema import pc
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -137,7 +138,6 @@ def compression_options(
 
 def bloom_options(table: pa.Table, parquet: ParquetFormat) -> dict[str, Any]:
     """Return the options of Bloom filters, as large as the first row group's values need."""
-    import pyarrow.compute as pc
 
     if not parquet.bloom_filters:
         return {}

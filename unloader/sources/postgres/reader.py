@@ -19,7 +19,6 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct
 from pyarrow import csv
 
@@ -42,7 +41,7 @@ from unloader.sources.postgres.statement import (
 from unloader.sources.statement import quoted, select_list
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
-from writers.schema import read_schema
+from writers.schema import pc, read_schema
 
 if TYPE_CHECKING:
     from writers.model import TextFormat

@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from unloader.sources.oracle.arrow import CheckedText, Fetched, arrow_batches, type_handler
 from unloader.sources.oracle.native.decoder import (
@@ -34,6 +33,7 @@ from unloader.sources.oracle.native.decoder import (
 from unloader.sources.oracle.statement import NATIVE, driver_version
 from unloader.sources.readings import type_named
 from writers import built_library
+from writers.schema import pc
 
 if TYPE_CHECKING:
     import oracledb
