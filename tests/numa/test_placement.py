@@ -107,23 +107,22 @@ def test_the_rules_hold_at_every_parallelism(
 
 
 @given(machines_and_near(), parallelisms)
-def test_nearness_breaks_no_balance(machine: tuple[Topology, int | None], parallelism: int) -> None:
-    """A device changes which of equal nodes come first, and nothing else."""
+def test_names_and_nearness_break_no_balance(
+    machine: tuple[Topology, int | None], parallelism: int
+) -> None:
+    """A device changes which of equal nodes come first, and nothing else.
+
+    The same nodes without packages, in the opposite order, have the same loads.
+    """
     topology, near = machine
     by_rule = crowds(topology, place(topology, parallelism))
     assert crowds(topology, place(topology, parallelism, near=near)) == by_rule
-
-
-@given(machines(), parallelisms)
-def test_numbers_and_packages_break_no_balance(topology: Topology, parallelism: int) -> None:
-    """The same nodes without packages, in the opposite order, have the same loads."""
     count = len(topology.nodes)
     mirrored = tuple(
         replace(node, id=count - 1 - at, package=None, distances=())
         for at, node in enumerate(topology.nodes)
     )
     other = replace(topology, nodes=mirrored[::-1])
-    by_rule = crowds(topology, place(topology, parallelism))
     assert crowds(other, place(other, parallelism)) == by_rule
 
 

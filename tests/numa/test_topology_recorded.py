@@ -7,6 +7,7 @@ a comment.
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,10 @@ FACTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def machines() -> dict[str, Topology]:
+@pytest.fixture
+def machines() -> Mapping[str, Topology]:
     """All machines by name."""
-    return dict(all_trees())
+    return all_trees()
 
 
 def test_each_recorded_machine_has_its_facts() -> None:
@@ -61,7 +62,7 @@ def test_each_recorded_machine_has_its_facts() -> None:
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_recorded_machine(machines: dict[str, Topology], name: str) -> None:
+def test_recorded_machine(machines: Mapping[str, Topology], name: str) -> None:
     """Nodes, CPUs, cores, packages and CPUs that are off are the same as in hwloc."""
     found = machines[name]
     packages = {node.package for node in found.nodes}
@@ -83,12 +84,12 @@ def test_recorded_machine(machines: dict[str, Topology], name: str) -> None:
         ("memory_tiers", [0, 1, 2, 4, 6, 8, 9]),
     ],
 )
-def test_sparse_numbers(machines: dict[str, Topology], name: str, ids: list[int]) -> None:
+def test_sparse_numbers(machines: Mapping[str, Topology], name: str, ids: list[int]) -> None:
     """Nodes keep the numbers that the firmware gave them."""
     assert [node.id for node in machines[name].nodes] == ids
 
 
-def test_machines_that_lack_something_say_so(machines: dict[str, Topology]) -> None:
+def test_machines_that_lack_something_say_so(machines: Mapping[str, Topology]) -> None:
     """Only those with no nodes, or CPUs in none, have a note; the rest is the whole truth."""
     noted = {name for name in FACTS if machines[name].note}
     assert noted == {"mainframe_z196", "cortex_a9", "overlapping_nodes", "xeon_half_gone"}
@@ -98,7 +99,7 @@ def test_machines_that_lack_something_say_so(machines: dict[str, Topology]) -> N
     assert "CPUs 4,6,8,10,12,14,16,18,20 are in no node" in gone
 
 
-def test_memory_of_nodes_without_any_is_the_nearest(machines: dict[str, Topology]) -> None:
+def test_memory_of_nodes_without_any_is_the_nearest(machines: Mapping[str, Topology]) -> None:
     """Where CPUs and memory are in different nodes, each of the first has a near one of the last."""
     elsewhere = machines["memory_all_elsewhere"]
     assert {node.id: elsewhere.memory_for(node) for node in elsewhere.nodes if node.cpus} == {
@@ -111,7 +112,7 @@ def test_memory_of_nodes_without_any_is_the_nearest(machines: dict[str, Topology
     }
 
 
-def test_memory_only_nodes_keep_their_memory(machines: dict[str, Topology]) -> None:
+def test_memory_only_nodes_keep_their_memory(machines: Mapping[str, Topology]) -> None:
     """MCDRAM of Knights Landing is in nodes without CPUs, and the machine's own is near."""
     nodes = machines["knights_landing"].nodes
     assert [(bool(node.cpus), node.has_memory) for node in nodes] == [(True, True)] * 4 + [
@@ -119,7 +120,7 @@ def test_memory_only_nodes_keep_their_memory(machines: dict[str, Topology]) -> N
     ] * 4
 
 
-def test_made_up_machines_are_read_as_specified(machines: dict[str, Topology]) -> None:
+def test_made_up_machines_are_read_as_specified(machines: Mapping[str, Topology]) -> None:
     """The generator's values are read back: CPUs, cores, memory, distances, packages."""
     for name, spec in shapes().items():
         nodes = {node.id: node for node in machines[name].nodes}

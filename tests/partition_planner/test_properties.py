@@ -229,74 +229,52 @@ def test_of_chosen_partitions_every_row_and_no_other(
 
 @given(tasks())
 def test_same_facts_give_the_same_plan(task: tuple[TableInfo, PlanLimits]) -> None:
-    """Equal tables and limits, made apart, give equal plans with equal digests."""
+    """Equal facts, made apart, give equal plans; a plan equals its copy in JSON or a pickle."""
     table, limits = task
-    first = plan(table, limits)
+    made = plan(table, limits)
     again = plan(pickle.loads(pickle.dumps(table)), convert(to_builtins(limits), PlanLimits))
-    assert again == first
-    assert again.digest == first.digest
-
-
-@given(tasks())
-def test_a_plan_survives_json_and_pickle(task: tuple[TableInfo, PlanLimits]) -> None:
-    """A plan read back from JSON text or from a pickle equals the one that was written."""
-    made = plan(*task)
+    assert again == made
+    assert again.digest == made.digest
     assert decode(encode(made), type=Plan) == made
-    check_plan(made)
     assert pickle.loads(pickle.dumps(made)) == made
+    check_plan(made)
 
 
 @given(tasks())
-def test_sorted_ids_give_the_table_in_order(task: tuple[TableInfo, PlanLimits]) -> None:
-    """Units sorted by id follow the partitions' positions and, within one, addresses or keys."""
+def test_units_are_in_order_and_say_what_they_read(task: tuple[TableInfo, PlanLimits]) -> None:
+    """Units sorted by id follow the partitions' positions and, within one, addresses or keys.
+
+    Each has the kind, relation and segment of its partition, and a cut leaves no piece empty.
+    """
     table, limits = task
     units = sorted(plan(table, limits).units, key=lambda unit: unit.id)
     assert [int(unit.id) for unit in units] == list(range(1, len(units) + 1))
     assert len({len(unit.id) for unit in units}) == 1
     assert len(units[0].id) >= 4
-    positions = {partition.name: partition.position for partition in table.partitions}
-    keys = []
-    for unit in units:
-        first: float | None = None
-        if isinstance(unit.selectors[0], RowRange):
-            first = unit.selectors[0].first
-        elif isinstance(unit.selectors[0], KeyRange) and unit.selectors[0].first is not None:
-            first = KEYS.index(unit.selectors[0].first)
-        position = positions.get(unit.partition or "", 0)
-        keys.append((position, float("-inf") if first is None else first))
-    assert keys == sorted(keys)
-
-
-@given(tasks())
-def test_selectors_carry_what_the_source_must_know(task: tuple[TableInfo, PlanLimits]) -> None:
-    """Kind, relation and segment of a partition come with each unit that reads it or a piece."""
-    table, limits = task
     infos = {partition.name: partition for partition in table.partitions}
-    for unit in plan(table, limits).units:
+    places = []
+    for unit in units:
         info, selector = infos.get(unit.partition or ""), unit.selectors[0]
+        first: float | None = None
         if isinstance(selector, (NamedPartition, RowRange, KeyRange)):
             said = (selector.partition, selector.kind, selector.relation)
             known = (info.name, info.kind, info.relation) if info else (None, "partition", None)
             assert said == known
         if isinstance(selector, RowRange):
+            first = selector.first
             assert selector.object_id == (info or table).object_id
+            # A partition that is an empty extent stays the empty range that it is.
+            if table.named_partitions and first is not None:
+                assert selector.last is None or first < selector.last
         if isinstance(selector, KeyRange):
             sample = (info or table).keys
             assert sample is not None
             assert selector.column == sample.column
-
-
-@given(tasks())
-def test_no_piece_is_empty(task: tuple[TableInfo, PlanLimits]) -> None:
-    """Parts that the planner cuts have pieces of different boundaries only."""
-    table, limits = task
-    for unit in plan(table, limits).units:
-        selector = unit.selectors[0]
-        if isinstance(selector, KeyRange):
-            assert selector.first is None or selector.first != selector.last
-        # A partition that is an empty extent stays the empty range that it is.
-        if isinstance(selector, RowRange) and table.named_partitions and selector.first is not None:
-            assert selector.last is None or selector.first < selector.last
+            if selector.first is not None:
+                first = KEYS.index(selector.first)
+                assert selector.first != selector.last
+        places.append((info.position if info else 0, float("-inf") if first is None else first))
+    assert places == sorted(places)
 
 
 @given(tasks(), st.integers(1, 64))

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -187,22 +187,13 @@ def recordings() -> dict[str, Path]:
 
 
 @cache
-def _all() -> tuple[tuple[str, Topology], ...]:
-    trees: list[tuple[str, Topology]] = []
+def all_trees() -> Mapping[str, Topology]:
+    """Return every machine of the test data: the made-up ones, then the recorded ones."""
+    trees: dict[str, Topology] = {}
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         for name, spec in shapes().items():
-            trees.append((name, recorded(write_tree(spec, Path(folder) / name))))
+            trees[name] = recorded(write_tree(spec, Path(folder) / name))
         for name, path in recordings().items():
             lay_out(path.read_text(encoding="utf-8"), Path(folder) / name)
-            trees.append((name, recorded(Path(folder) / name)))
-    return tuple(trees)
-
-
-def all_names() -> list[str]:
-    """Return the names of all machines, without reading one."""
-    return [*shapes(), *recordings()]
-
-
-def all_trees() -> Iterator[tuple[str, Topology]]:
-    """Yield every machine of the test data: the made-up ones, then the recorded ones."""
-    yield from _all()
+            trees[name] = recorded(Path(folder) / name)
+    return trees
