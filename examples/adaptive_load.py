@@ -88,8 +88,7 @@ def warming(request: Request, source: Source, most: int) -> Request:
     selection = request.selection
     if source.few:
         selection = replace(selection, where=f"{source.few} AND {selection.where}")
-    limits = replace(request.limits, parallelism=most)
-    return replace(request, selection=selection, limits=limits)
+    return replace(request, selection=selection, parallelism=most)
 
 
 class Drive(threading.Thread):

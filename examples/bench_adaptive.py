@@ -55,7 +55,6 @@ from unloader import api  # noqa: E402
 from unloader.model import (  # noqa: E402
     ConcurrencyOptions,
     OutputOptions,
-    PlanOptions,
     Request,
     SecretReference,
     Selection,
@@ -155,7 +154,8 @@ def request_of(source: Source, options: argparse.Namespace, directory: Path) -> 
         ),
         selection=Selection(table=parse_table(source.table), where=source.where),
         output=OutputOptions(destination=str(directory / "out"), format=TextFormat()),
-        limits=PlanOptions(split="range", unit_bytes=options.unit_bytes or source.unit_bytes),
+        split="range",
+        unit_bytes=options.unit_bytes or source.unit_bytes,
         verify="none",
     )
 
@@ -203,8 +203,7 @@ def one_run(request: Request, name: str, most: int) -> Watched:
         tuned = ConcurrencyOptions(adaptive=True, max_sessions=most + 1)
         request = replace(request, concurrency=tuned)
     else:
-        limits = replace(request.limits, parallelism=int(name))
-        request = replace(request, limits=limits)
+        request = replace(request, parallelism=int(name))
     # This run must not wait for data that the run before has not yet written to the disk.
     os.sync()
     watched = Watched()

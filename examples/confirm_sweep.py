@@ -193,7 +193,7 @@ def one_run(source: Table, to: Path, level: int) -> float:
     """Unload once, as the sweep does; return rows per second since the first unit was begun."""
     from unloader import api
     from unloader.events import Event, UnitFinished, UnitStarted
-    from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
+    from unloader.model import OutputOptions, Request, Selection, SourceSpec
     from unloader.request.locations import secret_reference
     from unloader.request.names import parse_table
     from writers.model import TextFormat
@@ -213,7 +213,7 @@ def one_run(source: Table, to: Path, level: int) -> float:
         source=SourceSpec(kind=kind, location=source.url, secret=secret_reference()),
         selection=Selection(table=parse_table(source.name)),
         output=OutputOptions(destination=str(to), format=TextFormat()),
-        limits=PlanOptions(parallelism=level),
+        parallelism=level,
         verify="none",
     )
     api.unload(request, observe=watch)

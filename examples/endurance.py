@@ -55,7 +55,6 @@ from unloader.errors import Interrupted, UnloaderError  # noqa: E402
 from unloader.events import Event, UnitFinished  # noqa: E402
 from unloader.model import (  # noqa: E402
     OutputOptions,
-    PlanOptions,
     Request,
     Selection,
     SourceSpec,
@@ -262,7 +261,7 @@ def some_request(where: Place, chance: random.Random) -> Request:
             compression=compression,
             file_per=chance.choice(("unit", "table")) if form == TextFormat() else "unit",
         ),
-        limits=PlanOptions(parallelism=chance.choice((1, 2))),
+        parallelism=chance.choice((1, 2)),
         verify=chance.choice(("count", "full")),
     )
 

@@ -36,7 +36,7 @@ import duckdb
 
 from unloader import api
 from unloader.errors import VerifyMismatch
-from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.text.dialects import dialect
@@ -77,7 +77,8 @@ def make_runs(place: Path, rows: int) -> list[Path]:
             output=OutputOptions(
                 destination=str(place / name), format=shape, compression=compression
             ),
-            limits=PlanOptions(parallelism=1, split="partition"),
+            parallelism=1,
+            split="partition",
             seats=SeatOptions(numa="off"),
         )
         api.unload(request)

@@ -15,7 +15,6 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from partition_planner.model import PlanLimits
 from partition_planner.planner import estimated_bytes, unit_bytes
 from unloader.errors import OutputFailed, UnloaderError, translate
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
@@ -31,7 +30,7 @@ from unloader.resolve.places import (
     is_finished,
     placed,
 )
-from unloader.resolve.planning import check_sampling, limits_of, plan_of
+from unloader.resolve.planning import limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.resolve.resolved import projection_of_output
 from unloader.selection.asked import AskedTables
@@ -142,9 +141,8 @@ def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
                 for missing in (each for each in chosen.problems if each.entry == number):
                     tell(missing.table, Problem(error=missing.error, about="table", entry=number))
                 for found in (each for each in chosen.tables if each.entry == number):
-                    limits = limits_of(found.request, workers, size)
                     tell_of = partial(tell, found.table.label)
-                    outputs.append(_checked(catalog, found, limits, tell_of))
+                    outputs.append(_checked(catalog, found, workers, size, tell_of))
     for number, entry in enumerate(entries):
         with reported(report, "to", number):
             checked_encryption(entry.request)
@@ -177,7 +175,9 @@ def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
     )
 
 
-def _checked(catalog: Catalog, found: ChosenTable, limits: PlanLimits, report: Report) -> _Output:
+def _checked(
+    catalog: Catalog, found: ChosenTable, workers: int, unit_size: int | None, report: Report
+) -> _Output:
     entry, request, table = found.entry, found.request, found.table
     output = _Output(entry=entry, table=table.label, request=request)
     with reported(report, "table", entry):
@@ -193,7 +193,7 @@ def _checked(catalog: Catalog, found: ChosenTable, limits: PlanLimits, report: R
         with reported(report, "where", entry):
             catalog.check_where(output.extract)
     with reported(report, "table", entry):
-        check_sampling(catalog, request.selection)
+        limits = limits_of(request, catalog, workers, unit_size)
         units = plan_of(table, request.selection, limits).units
         # The units may be of chosen partitions; without their sizes it is the whole table's.
         rows = [unit.rows for unit in units if unit.rows is not None]

@@ -21,7 +21,6 @@ from unloader import api
 from unloader.errors import SourceError
 from unloader.model import (
     OutputOptions,
-    PlanOptions,
     Request,
     RetryOptions,
     SecretReference,
@@ -313,7 +312,7 @@ def job_of(url: str, table: str, to: Path, **selection: Any) -> Request:
         source=spec_of(url),
         selection=Selection(table=parse_table(table), **selection),
         output=OutputOptions(destination=str(to), format=TextFormat(header=False)),
-        limits=PlanOptions(parallelism=1),
+        parallelism=1,
         retry=RetryOptions(retries=0),
     )
 
@@ -383,8 +382,7 @@ def test_a_reader_of_some_columns_gets_them(
         url=url,
     )
     job = job_of(reader, "columns", tmp_path / "out", columns=("v", "k"))
-    limits = PlanOptions(parallelism=2, unit_bytes=32 * 1024)
-    manifest = api.unload(replace(job, limits=limits))
+    manifest = api.unload(replace(job, parallelism=2, unit_bytes=32 * 1024))
     assert manifest["totals"]["rows"] == COUNT
     with pytest.raises(SourceError, match="permission denied"):
         api.unload(job_of(reader, "columns", tmp_path / "all"))

@@ -20,7 +20,6 @@ from unloader.model.request import (
     Cause,
     ClusterOptions,
     ConcurrencyOptions,
-    PlanOptions,
     Request,
     RetryOptions,
     Route,

@@ -149,32 +149,6 @@ TWO_ROUTES = (
 """An example of a run with several outputs."""
 
 
-class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to split the table, and for how many workers."""
-
-    # None means the number of usable CPUs of the machine.
-    parallelism: Annotated[
-        int | None,
-        _limit(
-            RUN_PARALLELISM,
-            commands=ONE_VALUE,
-            scope="run",
-            shape=lambda number: number if number > 0 else None,
-            default=0,
-            common=True,
-        ),
-    ] = None
-    """Number of workers. auto is the number of usable cores. A run has at most one worker for each
-    work unit. adaptive starts with few workers, and adds and removes workers by the measured rows
-    per second."""
-    split: Annotated[str, _limit(choice("auto", "partition", "range", "none"), example="range")] = (
-        "auto"
-    )
-    """How the table is split into work units."""
-    unit_bytes: Annotated[int | None, _limit(SIZE_FROM_1, default_text="set by the planner")] = None
-    """Size above which a partition or table is split, such as 256MiB."""
-
-
 class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers are placed on the machine."""
 
@@ -331,9 +305,29 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: SourceSpec
     selection: Selection
     output: OutputOptions
-    limits: PlanOptions = field(default_factory=PlanOptions)
     seats: SeatOptions = field(default_factory=SeatOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
+    # None means the number of usable CPUs of the machine.
+    parallelism: Annotated[
+        int | None,
+        _limit(
+            RUN_PARALLELISM,
+            commands=ONE_VALUE,
+            scope="run",
+            shape=lambda number: number if number > 0 else None,
+            default=0,
+            common=True,
+        ),
+    ] = None
+    """Number of workers. auto is the number of usable cores. A run has at most one worker for each
+    work unit. adaptive starts with few workers, and adds and removes workers by the measured rows
+    per second."""
+    split: Annotated[str, _limit(choice("auto", "partition", "range", "none"), example="range")] = (
+        "auto"
+    )
+    """How the table is split into work units."""
+    unit_bytes: Annotated[int | None, _limit(SIZE_FROM_1, default_text="set by the planner")] = None
+    """Size above which a partition or table is split, such as 256MiB."""
     consistency: Annotated[Consistency, _safety()] = "snapshot"
     """Read everything at one point in time (snapshot), or each work unit at a different time
     (none)."""

@@ -81,7 +81,7 @@ ADAPTIVE_FACTOR = 2
 def most_workers(request: Request, parallelism: int | None, automatic: int) -> int:
     """Return how many workers there may be; UsageError if `--max-sessions` leaves none."""
     known = request.concurrency
-    asked = parallelism or request.limits.parallelism
+    asked = parallelism or request.parallelism
     workers = asked or automatic
     if known is None:
         return workers

@@ -14,7 +14,6 @@ from unloader.model import (
     ClusterOptions,
     ConcurrencyOptions,
     OutputOptions,
-    PlanOptions,
     Request,
     RetryOptions,
     SeatOptions,
@@ -31,14 +30,13 @@ DECLARING: tuple[type, ...] = (
     Selection,
     ValueOptions,
     SessionOptions,
-    PlanOptions,
+    Request,
     ConcurrencyOptions,
     OutputOptions,
     job_options.TextFilesOptions,
     job_options.ParquetFilesOptions,
     SeatOptions,
     ClusterOptions,
-    Request,
     RetryOptions,
 )
 """The classes with the options of a run, in the order of the options within a group."""

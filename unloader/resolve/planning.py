@@ -72,24 +72,15 @@ def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> Sampled
     return sampled_keys(catalog, table.label, whole.columns[names.index(name)], share)
 
 
-def takes_units(selection: Selection) -> bool:
-    """Return whether a sample is of work units, and not of keys."""
-    return selection.sampled_share is not None and selection.sample_by is None
-
-
-def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None) -> PlanLimits:
+def limits_of(
+    request: Request, catalog: Catalog, parallelism: int, unit_bytes: int | None = None
+) -> PlanLimits:
     """Return the limits of a plan; `unit_bytes` is the size of the units of all of several tables.
 
     A size that the user gave has priority. The units of a sample are as small as it needs them.
+    Raises UsageError if the source cannot read the part of the rows that is asked for.
     """
-    asked = request.limits
-    if unit_bytes is None or asked.unit_bytes is not None or takes_units(request.selection):
-        unit_bytes = asked.unit_bytes
-    return PlanLimits(parallelism=parallelism, split=asked.split, unit_bytes=unit_bytes)
-
-
-def check_sampling(catalog: Catalog, selection: Selection) -> None:
-    """Raise UsageError if the source cannot read the part of the rows that is asked for."""
+    selection = request.selection
     for asked, what in (
         (selection.sampled_share, "sample"),
         (selection.part, "part"),
@@ -97,11 +88,15 @@ def check_sampling(catalog: Catalog, selection: Selection) -> None:
     ):
         if asked is not None:
             check_able(catalog, what)
-    if selection.limit_rows is not None and takes_units(selection):
+    takes_units = selection.sampled_share is not None and selection.sample_by is None
+    if selection.limit_rows is not None and takes_units:
         raise UsageError(
             "--sample takes whole work units, but --limit-rows takes a number of rows",
             "leave out one of the two, or add --sample-by",
         )
+    if unit_bytes is None or request.unit_bytes is not None or takes_units:
+        unit_bytes = request.unit_bytes
+    return PlanLimits(parallelism=parallelism, split=request.split, unit_bytes=unit_bytes)
 
 
 def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
@@ -114,7 +109,7 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
     if selection.limit_rows is not None:
         limits = replace(limits, split="none")
     share = selection.sampled_share
-    if share is not None and takes_units(selection):
+    if share is not None and selection.sample_by is None:
         return sampled_plan(table, limits, share, wanted)
     plan, most = make_plan(table, limits, wanted), selection.limit_rows
     if share is None and most is None:

@@ -58,7 +58,6 @@ from unloader.resolve.places import (
 from unloader.resolve.planning import (
     AGAIN,
     check_fits,
-    check_sampling,
     gone,
     keys_of,
     limits_of,
@@ -461,11 +460,11 @@ def prepared_table(
 ) -> ResolvedTable:
     request, selection, table = found.request, found.request.selection, found.table
     read, outputs = columns_of(request, catalog, table)
-    split = request.limits.split if planned is None else "auto"
+    split = request.split if planned is None else "auto"
     table = without_masked_ranges(table, catalog, outputs, split)
-    check_sampling(catalog, selection)
+    limits = limits_of(request, catalog, seats.parallelism, unit_bytes)
     if planned is None:
-        plan = plan_of(table, selection, limits_of(request, seats.parallelism, unit_bytes))
+        plan = plan_of(table, selection, limits)
     else:
         check_fits(planned, table, selection.partitions)
         part = selection.part

@@ -53,7 +53,7 @@ from writers.objects.location import is_location
 from writers.registry import name_of
 from writers.schema import read_schema, schema_text, selected
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 

@@ -195,7 +195,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             others = tuple(each for each in asked.settings if each.name != setting.name)
             asked = replace(
                 asked,
-                limits=replace(asked.limits, parallelism=workers),
+                parallelism=workers,
                 settings=(*others, setting),
                 concurrency=None if known is None else replace(known, adaptive=False),
             )

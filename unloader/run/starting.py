@@ -333,7 +333,7 @@ def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
     is_adaptive = known is not None and known.adaptive
     for setting in request.settings:
         if setting.name == "parallelism" and not is_adaptive:
-            broken = broken.with_parallelism(setting, request.limits.parallelism)
+            broken = broken.with_parallelism(setting, request.parallelism)
     broken = broken.changed(
         lambda run: replace(run, request=replace(run.request, concurrency=known))
     )

@@ -509,13 +509,13 @@ def _sampled(
     same rows. Units are cut smaller than usual where the part would have too few of them.
     """
     wanted = parallelism * UNITS_A_WORKER
-    request = replace(request, limits=replace(request.limits, parallelism=parallelism))
+    request = replace(request, parallelism=parallelism)
     run = api.plan(request, observe=observe).run
     size = _total(run.plan.units, "bytes")
     few = math.ceil(len(run.plan.units) * share) < wanted
-    if few and size and request.limits.unit_bytes is None:
+    if few and size and request.unit_bytes is None:
         unit_bytes = max(_LEAST_UNIT_BYTES, int(size * share / wanted))
-        request = replace(request, limits=replace(request.limits, unit_bytes=unit_bytes))
+        request = replace(request, unit_bytes=unit_bytes)
         run = api.plan(request, observe=observe).run
     every = run.plan.units
     number = max(math.ceil(len(every) * share), min(len(every), parallelism))

@@ -13,7 +13,7 @@ from processes.command import wait_for
 from unloader.errors import Interrupted
 from unloader.events import Event, UnitFinished, silent
 from unloader.manifest.model import TablesManifest
-from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
+from unloader.model import OutputOptions, Request, Selection, SourceSpec, TablesOptions
 from unloader.request.names import parse_table
 from unloader.run.starting import start
 from unloader.selection.asked import TablesRequest
@@ -39,7 +39,8 @@ def requests_of(
             source=source,
             selection=Selection(table=parse_table(name)),
             output=OutputOptions(destination=template, format=TextFormat(), **output),
-            limits=PlanOptions(parallelism=1, unit_bytes=16_000),
+            parallelism=1,
+            unit_bytes=16_000,
         )
         for name in names
     ]

@@ -17,7 +17,6 @@ from unloader.errors import ConfigError
 from unloader.events import Event, UnitFinished
 from unloader.model import (
     OutputOptions,
-    PlanOptions,
     Request,
     RetryOptions,
     SeatOptions,
@@ -42,7 +41,8 @@ def job(tmp_path: Path) -> Request:
         source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(destination=str(tmp_path / "out"), format=TextFormat(header=False)),
-        limits=PlanOptions(parallelism=3, split="partition"),
+        parallelism=3,
+        split="partition",
         seats=SeatOptions(numa="off"),
     )
 

@@ -31,7 +31,6 @@ from unloader.model import (
     Extract,
     FinishedUnit,
     OutputOptions,
-    PlanOptions,
     Projection,
     ReadColumn,
     Request,
@@ -73,7 +72,7 @@ JOB = Request(
         format=TextFormat(delimiter=";"),
         compression=Compression(codec="gzip"),
     ),
-    limits=PlanOptions(parallelism=2),
+    parallelism=2,
 )
 RUN = ResolvedTable(
     run_id="r1",

@@ -24,7 +24,6 @@ from partition_planner.planner import plan_of_units
 from unloader.errors import PlanFailed, SourceError, UsageError
 from unloader.model import (
     OutputOptions,
-    PlanOptions,
     Request,
     SeatOptions,
     SecretReference,
@@ -84,7 +83,7 @@ def job_of(path: Path, table: str | None = "t", **changes: Any) -> Request:
         source=SourceSpec(kind="duckdb", location=f"duckdb://{path}"),
         selection=Selection(table=parse_table(table) if table else None, **changes),
         output=OutputOptions(destination="/nowhere", format=TextFormat()),
-        limits=PlanOptions(parallelism=2),
+        parallelism=2,
     )
 
 
@@ -104,7 +103,7 @@ def test_everything_by_default(path: Path) -> None:
         assert ready.extract.table.partitions == ()
         assert len(ready.plan.table.partitions) == 4
         assert ready.extract.snapshot is not None
-    many = replace(job_of(path), limits=PlanOptions(parallelism=64, split="partition"))
+    many = replace(job_of(path), parallelism=64, split="partition")
     with prepared(many) as ready:
         assert len(ready.seating.seats) == 4
 
@@ -132,8 +131,8 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
         note=None,
     )
     monkeypatch.setattr("unloader.placement.seating.detect", lambda: shape)
-    limits = PlanOptions(split="range", unit_bytes=10_000)
-    job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
+    seats = SeatOptions(nodes=nodes)
+    job = replace(job_of(path), split="range", unit_bytes=10_000, seats=seats)
     with prepared(job) as ready:
         assert ready.plan.limits.parallelism == workers
         assert len(ready.seating.seats) == workers
@@ -176,14 +175,12 @@ def test_a_query_is_one_unit_with_its_own_columns(path: Path) -> None:
 def test_partitions_by_glob(path: Path, patterns: tuple[str, ...], kept: list[str]) -> None:
     """Patterns choose partitions that are ranges of the table; case is ignored."""
     job = job_of(path, partitions=patterns)
-    assert names_of(replace(job, limits=PlanOptions(parallelism=2, split="partition")))[1] == kept
+    assert names_of(replace(job, parallelism=2, split="partition"))[1] == kept
 
 
 def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
     """A partition in the middle is counted by its own bounds, not to the end of the table."""
-    job = replace(
-        job_of(path, partitions=("p1", "p2")), limits=PlanOptions(parallelism=2, split="partition")
-    )
+    job = replace(job_of(path, partitions=("p1", "p2")), parallelism=2, split="partition")
     with prepared(job) as ready:
         assert counted(ready) == 20_000
 
@@ -204,8 +201,8 @@ def test_no_partition_of_that_name(path: Path) -> None:
 
 def test_one_unit_of_chosen_partitions(path: Path) -> None:
     """In one unit only the chosen partitions are read, one after the other."""
-    limits = PlanOptions(parallelism=2, split="none")
-    with prepared(replace(job_of(path, partitions=("p1", "p3")), limits=limits)) as ready:
+    job = job_of(path, partitions=("p1", "p3"))
+    with prepared(replace(job, parallelism=2, split="none")) as ready:
         (unit,) = ready.plan.units
         assert (unit.partition, unit.partitions) == (None, ("p1", "p3"))
         assert counted(ready) == 20_000
@@ -242,11 +239,11 @@ def test_named_partitions_by_glob(partitioned: str) -> None:
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
     """The run uses its units and limits, although rows have been added since."""
-    job = replace(job_of(path, "plain"), limits=PlanOptions(parallelism=3, split="range"))
+    job = replace(job_of(path, "plain"), parallelism=3, split="range")
     with prepared(job) as ready:
         plan = ready.plan
     write(path, "INSERT INTO plain VALUES (-1, -1, 'new')")
-    with prepared(replace(job, limits=PlanOptions(parallelism=9)), planned=plan) as ready:
+    with prepared(replace(job, parallelism=9), planned=plan) as ready:
         assert ready.plan == plan
         assert counted(ready) == ROWS + 1
 
@@ -282,8 +279,7 @@ def test_a_plan_whose_segments_are_gone_is_refused(path: Path) -> None:
 
     No database here has such segments, so a plan is given ranges of one.
     """
-    limits = PlanOptions(parallelism=3, split="range", unit_bytes=1 << 20)
-    job = replace(job_of(path, "plain"), limits=limits)
+    job = replace(job_of(path, "plain"), parallelism=3, split="range", unit_bytes=1 << 20)
     with prepared(job) as ready:
         plan = ready.plan
     assert all(isinstance(selector, RowRange) for selector in plan.selectors)

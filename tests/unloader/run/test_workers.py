@@ -19,7 +19,7 @@ from numa.model import Node, PlacementError, Ready, Topology
 from unloader import api
 from unloader.engine.executor import ExecutorEvent, LocalExecutor
 from unloader.events import Event, UnitFinished
-from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.run.starting import workers_for
 from writers.model import TextFormat
@@ -39,7 +39,7 @@ def job_of(database: str, parallelism: int, to: str = "/nowhere", **seats: Any) 
         source=SourceSpec(kind=database.partition(":")[0], location=database),
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(destination=to, format=TextFormat()),
-        limits=PlanOptions(parallelism=parallelism or None),
+        parallelism=parallelism or None,
         seats=SeatOptions(**{"numa": "off", **seats}),
     )
 

@@ -18,7 +18,7 @@ from partition_planner.model import WholeTable, WorkUnit
 from unloader import api
 from unloader.errors import Interrupted
 from unloader.events import Event, Notice
-from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import prepared
 from unloader.selection.asked import TablesRequest
@@ -137,7 +137,7 @@ def test_only_what_was_measured_is_compared(
         source=SourceSpec(kind="duckdb", location=database),
         selection=Selection(table=parse_table("t")),
         output=OutputOptions(destination=to, format=TextFormat()),
-        limits=PlanOptions(parallelism=1),
+        parallelism=1,
     )
     totals = manifest(units=1, workers=1, failed=0).totals
     totals = replace(totals, uncompressed_bytes=totals.bytes)
@@ -177,7 +177,7 @@ def job(tmp_path: Path) -> Request:
         output=OutputOptions(
             destination=str(tmp_path / "o"), format=TextFormat(), compression="smallest"
         ),
-        limits=PlanOptions(parallelism=1),
+        parallelism=1,
     )
 
 

@@ -22,7 +22,6 @@ from unloader.manifest.read import with_digest
 from unloader.model import (
     EncryptionOptions,
     OutputOptions,
-    PlanOptions,
     Request,
     SeatOptions,
     SecretReference,
@@ -131,7 +130,8 @@ def test_another_value_is_found_with_the_key(
         output=OutputOptions(
             destination=str(out), format=shape, compression=Compression(), encryption=keys
         ),
-        limits=PlanOptions(parallelism=1, split="none"),
+        parallelism=1,
+        split="none",
         seats=SeatOptions(numa="off"),
         verify="full",
     )

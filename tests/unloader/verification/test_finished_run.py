@@ -20,7 +20,7 @@ from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Event, Notice, Verified
 from unloader.manifest.read import with_digest
-from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.text.dialects import dialect
@@ -79,7 +79,8 @@ def job_of(database: Path, to: Path, kind: str, **selection: Any) -> Request:
             format=shape,
             compression=compression,
         ),
-        limits=PlanOptions(parallelism=1, split="auto" if selection.get("query") else "partition"),
+        parallelism=1,
+        split="auto" if selection.get("query") else "partition",
         seats=SeatOptions(numa="off"),
     )
 
@@ -411,6 +412,6 @@ def test_values_of_any_size_are_counted(tmp_path: Path) -> None:
         )
     job = job_of(path, tmp_path / "out", "csv")
     output = replace(job.output, format=TextFormat(header=False))
-    job = replace(job, output=output, limits=PlanOptions(parallelism=1), fetch_bytes=1 << 29)
+    job = replace(job, output=output, parallelism=1, fetch_bytes=1 << 29)
     api.unload(replace(job, verify="full"))
     assert api.verify(tmp_path / "out")["rows"] == 3

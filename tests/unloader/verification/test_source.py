@@ -16,7 +16,6 @@ from unloader.errors import UsageError, VerifyMismatch
 from unloader.events import Event, Notice, Verified
 from unloader.model import (
     OutputOptions,
-    PlanOptions,
     Request,
     SeatOptions,
     Selection,
@@ -103,7 +102,8 @@ def job_of(source: SourceSpec, to: Path, kind: str, exclude: tuple[str, ...]) ->
         source=source,
         selection=Selection(table=parse_table("t"), exclude=exclude),
         output=OutputOptions(destination=str(to), format=FORMATS[kind]),
-        limits=PlanOptions(parallelism=1, unit_bytes=1000),
+        parallelism=1,
+        unit_bytes=1000,
         seats=SeatOptions(numa="off"),
         verify="source",
     )

@@ -20,7 +20,6 @@ from unloader.errors import UsageError, VerifyMismatch
 from unloader.manifest.read import with_digest
 from unloader.model import (
     OutputOptions,
-    PlanOptions,
     Request,
     SeatOptions,
     Selection,
@@ -106,7 +105,8 @@ def job_of(database: Path, to: Path, kind: str, **output: Any) -> Request:
         source=SourceSpec(kind="duckdb", location=f"duckdb://{database}"),
         selection=Selection(table=parse_table("t"), exclude=exclude),
         output=OutputOptions(destination=str(to), format=shape, compression=compression, **output),
-        limits=PlanOptions(parallelism=1, unit_bytes=1000),
+        parallelism=1,
+        unit_bytes=1000,
         seats=SeatOptions(numa="off"),
         verify="full",
     )

@@ -25,7 +25,7 @@ from unloader.cli.watching import display_for
 from unloader.errors import ConfigError, Interrupted, OutputFailed, UsageError
 from unloader.events import Notice, Observer
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES
-from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.nouns import counted
 from unloader.placement.survey import Survey, recording, survey
 from unloader.request.names import parse_table
@@ -354,7 +354,7 @@ def run_demo(
                 compression=compression,
                 overwrite=True,
             ),
-            limits=PlanOptions(parallelism=parallelism or None),
+            parallelism=parallelism or None,
         )
         totals = api.unload(request, observe=observe, stop=stop)["totals"]
         if stop():

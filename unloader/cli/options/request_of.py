@@ -32,7 +32,6 @@ from unloader.model import (
     ConcurrencyOptions,
     EncryptionOptions,
     OutputOptions,
-    PlanOptions,
     Request,
     RetryOptions,
     Route,
@@ -133,15 +132,14 @@ def request_of(
         only = Route(name="", output=output, columns=columns, exclude=exclude, fixed=fixed)
         selection, fixed, routes = replace(selection, columns=(), exclude=()), None, (only,)
 
-    limits = fields_of(PlanOptions, values)
-    if stream:
-        limits["parallelism"] = 1
-        if is_parquet and values["split"] == "auto":
-            limits["split"] = "none"  # A Parquet file is written as one unit.
     concurrency, cluster = fields_of(ConcurrencyOptions, values), fields_of(ClusterOptions, values)
     if values["parallelism"] == ADAPTIVE and not stream:
         concurrency["adaptive"] = True
     whole = fields_of(Request, values)
+    if stream:
+        whole["parallelism"] = 1
+        if is_parquet and values["split"] == "auto":
+            whole["split"] = "none"  # A Parquet file is written as one unit.
     if values["verify"] == "full" and not is_kept(places):
         # From a variable set for all jobs; an option of this job is refused.
         whole["verify"] = "count"
@@ -150,7 +148,6 @@ def request_of(
             source=source,
             selection=selection,
             output=output,
-            limits=PlanOptions(**limits),
             seats=SeatOptions(**fields_of(SeatOptions, values)),
             retry=RetryOptions(**fields_of(RetryOptions, values)),
             values=ValueOptions(**fields_of(ValueOptions, values)),

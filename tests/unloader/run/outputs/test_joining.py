@@ -10,7 +10,7 @@ import pytest
 
 from unloader import api
 from unloader.errors import Interrupted
-from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import ParquetFormat, TextFormat
 
@@ -30,7 +30,8 @@ def test_a_signal_ends_the_joining(tmp_path: Path, kind: str) -> None:
             format=shape,
             file_per="table",
         ),
-        limits=PlanOptions(parallelism=2, unit_bytes=1 << 20),
+        parallelism=2,
+        unit_bytes=1 << 20,
         seats=SeatOptions(numa="off"),
     )
     staged = out / "_run" / "staged"
