@@ -62,17 +62,6 @@ def never() -> bool:
     return False
 
 
-class SchemaTable(Struct, frozen=True, kw_only=True):
-    typed: str
-    """The name as an option takes it: with its schema, quoted where it is not plain."""
-    summary: TableSummary
-
-    @property
-    def is_view(self) -> bool:
-        """Whether its rows may be rows of other tables."""
-        return "view" in self.summary.kind and "materialized" not in self.summary.kind
-
-
 _SHOWN = 20
 """An error lists at most this number of schemas."""
 
@@ -147,10 +136,11 @@ def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSu
 
 def schema_tables(
     source: SourceSpec, schema: str | None = None, observe: Observer = silent
-) -> tuple[SchemaTable, ...]:
-    """Return the tables and views of a schema as it was typed, by name.
+) -> dict[str, TableSummary]:
+    """Return the tables and views of a schema as it was typed, in the order of their names.
 
-    None is the only one that has tables: if several have, it is a UsageError.
+    The key is the name as an option takes it: with its schema, quoted where it is not plain. None
+    is the only schema that has tables: if several have, it is a UsageError.
     """
     with _opened(source, observe) as catalog:
         tables, folding = catalog.tables(), catalog.capabilities.folding
@@ -178,14 +168,11 @@ def schema_tables(
             f"the source has tables in {len(known)} schemas, but a job file is made for one schema",
             f"give --schema with one of: {shown}",
         )
-    return tuple(
-        SchemaTable(
-            typed=".".join(typed(part, folding) for part in (each.schema, each.name) if part),
-            summary=each,
-        )
+    return {
+        ".".join(typed(part, folding) for part in (each.schema, each.name) if part): each
         for each in tables
         if (each.schema or "") == wanted[0]
-    )
+    }
 
 
 def describe(

@@ -21,7 +21,7 @@ from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Extract, ReadColumn, Request
 from unloader.placement.seating import seat_request
 from unloader.request.name_templates import directory_name, has_fields
-from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
+from unloader.resolve.choosing import ChosenTable, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
 from unloader.resolve.places import (
     at_home,
@@ -34,6 +34,7 @@ from unloader.resolve.planning import limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.resolve.resolved import projection_of_output
 from unloader.selection.asked import AskedTables
+from unloader.selection.listing import TableProblem
 from unloader.sources.base import Catalog
 from unloader.sources.registry import open_unless
 from unloader.storage.place_names import (
@@ -127,20 +128,24 @@ def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
     catalog: Catalog | None = None
     with reported(report, "source"):
         catalog = open_unless(lambda: False, entries[0].request.source)
-    chosen = ChosenTables(tables=())
+    tables, missing, notices = list[ChosenTable](), list[TableProblem](), list[str]()
     outputs: list[_Output] = []
     if catalog is not None:
         with closing(catalog), reported(report, "source"):
-            chosen = chosen_tables(catalog, entries)
-            tables = {
-                (entries[each.entry].group, each.table.label): each.table for each in chosen.tables
-            }
+            tables, missing, notices = chosen_tables(catalog, entries)
+            each_once = {(entries[each.entry].group, each.table.label): each for each in tables}
             is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
-            size = None if is_of_one else unit_bytes(map(estimated_bytes, tables.values()), workers)
+            size = (
+                None
+                if is_of_one
+                else unit_bytes(
+                    (estimated_bytes(each.table) for each in each_once.values()), workers
+                )
+            )
             for number in range(len(entries)):
-                for missing in (each for each in chosen.problems if each.entry == number):
-                    tell(missing.table, Problem(error=missing.error, about="table", entry=number))
-                for found in (each for each in chosen.tables if each.entry == number):
+                for lost in (each for each in missing if each.entry == number):
+                    tell(lost.table, Problem(error=lost.error, about="table", entry=number))
+                for found in (each for each in tables if each.entry == number):
                     tell_of = partial(tell, found.table.label)
                     outputs.append(_checked(catalog, found, workers, size, tell_of))
     for number, entry in enumerate(entries):
@@ -171,7 +176,7 @@ def check(entries: Sequence[AskedTables], *, home: str = "") -> Checked:
         outputs=found_outputs,
         problems=tuple(problems),
         server_version="" if catalog is None else catalog.server_version,
-        notices=chosen.notices,
+        notices=tuple(notices),
     )
 
 

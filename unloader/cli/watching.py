@@ -110,12 +110,11 @@ def display_for(values: Mapping[str, Any], *observers: Observer) -> Iterator[Dis
         display.close(finished)
 
 
-def check_report(values: Mapping[str, Any]) -> None:
+def check_report(path: str) -> None:
     """Check that the page of `--report` can be made and written, before a long run."""
-    if values["report"] is not None:
-        from unloader.tuning.report_page import check_page_file
+    from unloader.tuning.report_page import check_page_file
 
-        check_page_file(Path(values["report"]))
+    check_page_file(Path(path))
 
 
 def write_report(path: str, found: dict[str, Any] | Analysis) -> None:

@@ -215,7 +215,7 @@ def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
         replace(convert(column, ColumnRecord, from_attributes=True), text_class=text_class or None)
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
-    if run.output.transform is not None:
+    if run.output.transformed is not None:
         columns = tuple(
             replace(
                 column,
@@ -224,7 +224,7 @@ def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
                 read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
                 clear_values_of=how.unmasked_inputs or None,
             )
-            for column, how in zip(columns, run.output.transform.columns, strict=True)
+            for column, how in zip(columns, run.output.origins, strict=True)
         )
     if not isinstance(output_format, TextFormat) or not output_format.fixed:
         return columns

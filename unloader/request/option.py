@@ -157,7 +157,12 @@ class Option(Struct, frozen=True, dict=True):
         if self.default_text:
             return None
         if self.default is None and self.owner is not None and self.shape is None:
-            return default_of(self.owner, self.field)
+            names, defaults = self.owner.__struct_fields__, self.owner.__struct_defaults__
+            place = names.index(self.field) - len(names) + len(defaults)
+            found = defaults[place] if place >= 0 else NODEFAULT
+            if (factory := getattr(found, "factory", None)) is not None:
+                return factory()
+            return None if found is NODEFAULT else found
         return False if self.default is None and self.is_flag else self.default
 
     @property
@@ -189,16 +194,6 @@ class Option(Struct, frozen=True, dict=True):
 
     def knows(self, output_format: str) -> bool:
         return not self.formats or output_format in self.formats
-
-
-def default_of(owner: type[Struct], name: str) -> Any:
-    """Return the default of a record's field; None if it has no default."""
-    names, defaults = owner.__struct_fields__, owner.__struct_defaults__
-    place = names.index(name) - len(names) + len(defaults)
-    found = defaults[place] if place >= 0 else NODEFAULT
-    if (factory := getattr(found, "factory", None)) is not None:
-        return factory()
-    return None if found is NODEFAULT else found
 
 
 @cache

@@ -49,6 +49,7 @@ GROUPS = (
 )
 # fmt: on
 """The groups of a run, in the order of the help pages; a command's own groups come before them."""
+_ORDER = {name: at for at, name in enumerate(GROUPS)}
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """Options that a sweep may vary beside parallelism; all others are the same for all points."""
@@ -79,18 +80,14 @@ def every_option() -> tuple[Option, ...]:
                     more="Several values are measured one after another.",
                 )
             )
-    return tuple(sorted(found, key=_group_number))
+    return tuple(sorted(found, key=lambda each: _ORDER.get(each.group, -1)))
 
 
 @cache
 def shared_options() -> tuple[Option, ...]:
     """Return the options of `run`, `resume` and the program; other commands share some of them."""
     found = (option for each in DECLARING for option in _declared(each))
-    return tuple(sorted(found, key=_group_number))
-
-
-def _group_number(option: Option) -> int:
-    return GROUPS.index(option.group) if option.group in GROUPS else -1
+    return tuple(sorted(found, key=lambda each: _ORDER.get(each.group, -1)))
 
 
 def _declared(place: type) -> Iterator[Option]:

@@ -75,10 +75,6 @@ def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
     return found
 
 
-def parallelism_text(value: int) -> str:
-    return {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value))
-
-
 def parse_compression(text: str) -> Compression | str:
     codec, colon, level = text.strip().lower().partition(":")
     if codec in PRESETS and not colon:
@@ -380,14 +376,17 @@ HOURS_OR_NONE = Kind(
 SHARE = _percent(partial(settings.any_percent, positive=True))
 PERCENT = _percent(settings.any_percent)
 PERCENT_BELOW_100 = _percent(settings.parse_percent)
-PARALLELISM = Kind("N|auto", parallelism, parallelism_text, (str, int), example="8")
-RUN_PARALLELISM = Kind(
+_workers = partial(
+    Kind,
+    write=lambda value: {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value)),
+    takes=(str, int),
+    example="8",
+)
+PARALLELISM = _workers("N|auto", parallelism)
+RUN_PARALLELISM = _workers(
     "N|auto|adaptive",
     partial(parallelism, words={"auto": 0, "adaptive": ADAPTIVE}),
-    parallelism_text,
-    (str, int),
-    r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
-    example="8",
+    pattern=r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
 )
 LEVELS = Kind(
     "LEVELS",

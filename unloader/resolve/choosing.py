@@ -44,20 +44,12 @@ class ChosenTable(Struct, frozen=True, kw_only=True):
     table: TableInfo
 
 
-class ChosenTables(Struct, frozen=True, kw_only=True):
-    """All requested tables that exist."""
-
-    tables: tuple[ChosenTable, ...]
-    """By entry, then by schema and name."""
-    problems: tuple[TableProblem, ...] = ()
-    notices: tuple[str, ...] = ()
-
-
 def chosen_tables(
     catalog: Catalog, entries: Sequence[AskedTables], observe: Observer = silent
-) -> ChosenTables:
-    """Return the tables of all entries, described; UsageError if an entry asks for nothing.
+) -> tuple[list[ChosenTable], list[TableProblem], list[str]]:
+    """Return the described tables of all entries, by entry, schema and name; problems; notices.
 
+    UsageError is raised if an entry asks for nothing.
     The source is asked for its list of tables only if an entry has a choice.
     """
     problems: list[TableProblem] = []
@@ -186,11 +178,7 @@ def chosen_tables(
                 note(number, problem)
             if not unread:
                 tables.append(ChosenTable(entry=number, request=own, table=table_info))
-    return ChosenTables(
-        tables=tuple(tables),
-        problems=tuple(problems),
-        notices=tuple(dict.fromkeys(notices)),
-    )
+    return tables, problems, list(dict.fromkeys(notices))
 
 
 def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:

@@ -19,7 +19,6 @@ from unloader.model import COMPARING, Lossless, Projection, ReadColumn, Request,
 from unloader.request.names import Folding, choose_columns, one_column
 from unloader.resolve.resolved import (
     ResolvedOutput,
-    ResolvedTransform,
     marked,
     projection_of_output,
 )
@@ -28,7 +27,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.questions import project
 from unloader.sources.readings import Declared, OutputNeeds
 from unloader.sources.registry import source_of
-from unloader.transforms.model import TransformOptions
+from unloader.transforms.model import OutputColumn, TransformOptions
 from writers.errors import FormatError
 from writers.model import Compression, FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
@@ -100,23 +99,24 @@ def columns_of(
             checked_filter(each.output.filter, selected(read_schema(read.schema), columns))
     outputs = []
     for number, each in enumerate(asked):
-        options, own_columns, transform = each.output, read, None
+        options, own_columns = each.output, read
+        transformed: Projection | None = None
+        origins: tuple[OutputColumn, ...] = ()
         if len(read.outputs) > 1 or read.filters:
             own_columns = projection_of_output(read, number)
         if options.transform is not None:
-            steps, transform = _resolved_transform(options.transform, own_columns)
+            steps, transformed, origins = _transformed(options.transform, own_columns)
             options = replace(options, transform=steps)
-            own_columns = transform.written
             # Changed values have no type of the source.
             known = tuple(
                 replace(column, source_type="") if how.changes or how.masked else column
-                for column, how in zip(own_columns.columns, transform.columns, strict=True)
+                for column, how in zip(transformed.columns, origins, strict=True)
             )
-            own_columns = replace(own_columns, columns=known)
+            own_columns = replace(transformed, columns=known)
         shape = _format_of(each, own_columns, catalog)
-        if transform is not None:
-            _check_order(shape, transform)
-            transform = replace(transform, written=marked(transform.written, shape))
+        if transformed is not None:
+            _check_order(shape, origins)
+            transformed = marked(transformed, shape)
         codec = options.compression
         outputs.append(
             ResolvedOutput(
@@ -124,10 +124,11 @@ def columns_of(
                 format=shape,
                 compression=codec if isinstance(codec, Compression) else Compression(),
                 choice=None,
-                transform=transform,
+                transformed=transformed,
+                origins=origins,
             )
         )
-    if request.routes is None and outputs[0].transform is None:
+    if request.routes is None and outputs[0].transformed is None:
         read = marked(read, outputs[0].format)
     return _shared(read), tuple(outputs)
 
@@ -204,10 +205,10 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 """Masks whose values are in another order than the original values."""
 
 
-def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform) -> None:
+def _check_order(shape: TextFormat | ParquetFormat, origins: Sequence[OutputColumn]) -> None:
     """Refuse a declared order of hashed or encrypted values; only its first column counts."""
     order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
-    for column in transform.columns if order else ():
+    for column in origins if order else ():
         if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
             raise UsageError(
                 f"--sorted-by {column.name}: the column is masked by {column.masked.method}, and "
@@ -216,10 +217,13 @@ def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform
             )
 
 
-def _resolved_transform(
+def _transformed(
     options: TransformOptions, read: Projection
-) -> tuple[TransformOptions, ResolvedTransform]:
-    """Return a transform with the proofs of its keys, checked against the columns that are read."""
+) -> tuple[TransformOptions, Projection, tuple[OutputColumn, ...]]:
+    """Return a transform with the proofs of its keys, and the columns that it leaves of those read.
+
+    The last value has the origin and the mask of each of these columns.
+    """
     from unloader.transforms.transformer import Transformer, check
 
     options = replace(options, keys=tuple(map(with_proof, options.keys)))
@@ -262,10 +266,9 @@ def _resolved_transform(
                 note="; ".join(notes),
             )
         )
-    return options, ResolvedTransform(
-        written=Projection(columns=tuple(written), route="arrow", schema=schema_text(found.schema)),
-        columns=found.columns,
-    )
+    schema_of = schema_text(found.schema)
+    left = Projection(columns=tuple(written), route="arrow", schema=schema_of)
+    return options, left, found.columns
 
 
 def without_masked_ranges(
@@ -273,9 +276,9 @@ def without_masked_ranges(
 ) -> TableInfo:
     """Return a table without ranges whose ends are values that an output masks or leaves out."""
     clear = [
-        {column.source for column in each.transform.columns if column.masked is None}
+        {column.source for column in each.origins if column.masked is None}
         for each in outputs
-        if each.transform and each.options.transform and each.options.transform.masked_columns
+        if each.options.transform and each.options.transform.masked_columns
     ]
     if not clear:
         return table

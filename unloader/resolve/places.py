@@ -72,8 +72,7 @@ def at_absolute_places(output: OutputOptions) -> OutputOptions:
 def in_directory_of_part(request: Request) -> Request:
     """Return a request whose files go to directories of its part; streams stay as they are."""
     part = request.selection.part
-    if part is None:
-        return request
+    assert part is not None
 
     def within(output: OutputOptions) -> OutputOptions:
         return _with_directories(output, lambda place: below(place, part_directory(part)))

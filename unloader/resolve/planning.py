@@ -260,7 +260,7 @@ def with_keys_of_plan(
                 raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
             transform = with_key_places(had.transform, options.transform.keys)
             options = replace(options, transform=transform)
-            output = replace(output, transform=was.transform)
+            output = replace(output, transformed=was.transformed, origins=was.origins)
         if options.encryption is not None and had.encryption and had.encryption.key_proof:
             encryption = replace(options.encryption, key_proof=had.encryption.key_proof)
             if not check_key(encryption):

@@ -38,14 +38,13 @@ from unloader.model import (
     OutputOptions,
     Projection,
     Request,
-    RetryOptions,
     Snapshot,
     SourceSpec,
     TablesOptions,
 )
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.request.names import one_column
-from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
+from unloader.resolve.choosing import ChosenTable, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
 from unloader.resolve.places import (
     at_absolute_places,
@@ -98,51 +97,43 @@ class OpenRun(Struct, frozen=True, kw_only=True):
     """The directory with the record of the interrupted run that continues; empty for a new run."""
 
 
-class Patience(Struct, frozen=True, kw_only=True):
-    """Asks the source again while it fails for a cause that may pass, as units are retried.
+def with_retries(
+    request: Request,
+    run_id: str,
+    what: str | Callable[[], str],
+    act: Callable[[], T],
+    *,
+    check: Callable[[], object] = lambda: None,
+    stop: Callable[[], bool],
+    observe: Observer,
+) -> T:
+    """Return what an act returns, asking the source again after each error that may pass.
 
-    A nightly job must not fail because the database restarts when it begins.
+    A nightly job must not fail because the database restarts when it begins. So it is asked as
+    often as units are retried. `what` names the act in the log; it is called after each failure
+    where an act has several steps. `check` is called after an error that may pass; it raises what
+    ends the attempts. `stop` is asked several times a second; True ends a wait.
     """
-
-    retry: RetryOptions
-    run_id: str
-    """Spreads the delays: many jobs may begin at one minute."""
-    stop: Callable[[], bool]
-    """Asked several times a second; True ends a wait."""
-    observe: Observer
-
-    def with_retries(
-        self,
-        what: str | Callable[[], str],
-        act: Callable[[], T],
-        check: Callable[[], object] = lambda: None,
-    ) -> T:
-        """Return what an act returns, trying again after each error that may pass.
-
-        `what` names the act in the log; it is called after each failure where an act has several
-        steps. `check` is called after an error that may pass; it raises what ends the attempts.
-        """
-        jitter = spread(self.run_id)
-        for failures in range(1, self.retry.retries + 1):
-            try:
-                return act()
-            except UnloaderError as error:
-                if not error.retryable:
-                    raise
-                check()
-                name = what if isinstance(what, str) else what()
-                delay = delay_seconds(self.retry, failures, jitter(name, failures))
-                text = f"{name}, attempt {failures} failed: {error.message}"
-                self.observe(Notice(text=f"{text} (next attempt in {delay:.3g} s)"))
-            until = time.monotonic() + delay
-            while (left := until - time.monotonic()) > 0:
-                if self.stop():
-                    raise Interrupted(
-                        f"stopped by a signal while waiting for the next attempt: {name}"
-                    )
-                self.observe(Tick())
-                time.sleep(min(left, _POLL_SECONDS))
-        return act()
+    # Many jobs may begin at one minute.
+    jitter = spread(run_id)
+    for failures in range(1, request.retry.retries + 1):
+        try:
+            return act()
+        except UnloaderError as error:
+            if not error.retryable:
+                raise
+            check()
+            name = what if isinstance(what, str) else what()
+            delay = delay_seconds(request.retry, failures, jitter(name, failures))
+            text = f"{name}, attempt {failures} failed: {error.message}"
+            observe(Notice(text=f"{text} (next attempt in {delay:.3g} s)"))
+        until = time.monotonic() + delay
+        while (left := until - time.monotonic()) > 0:
+            if stop():
+                raise Interrupted(f"stopped by a signal while waiting for the next attempt: {name}")
+            observe(Tick())
+            time.sleep(min(left, _POLL_SECONDS))
+    return act()
 
 
 @contextmanager
@@ -247,12 +238,12 @@ def resolved(
             home_of(asked.options.destination, runs)
         lost = [TableProblem.earlier(table, why) for table, why in asked.left_out]
         late = [ready.problems[number] for number in sorted(ready.problems)]
-        problems = each_once((*lost, *ready.chosen.problems, *late))
+        problems = each_once((*lost, *ready.missing, *late))
         goes_on = asked.options.on_failure == "continue" and runs
         unmatched = any(each.kind == "unmatched" for each in problems)
         if unmatched or (problems and not goes_on):
             raise one_error(problems, len(runs) + len({each.table for each in problems}))
-        for text in ready.chosen.notices:
+        for text in ready.notices:
             observe(Notice(text=text))
         yield OpenRun(
             run_id=run_id,
@@ -278,8 +269,10 @@ class PreparedRun(Struct, kw_only=True):
     catalog: Catalog
     seats: SeatPlan
     stop: Callable[[], bool]
-    chosen: ChosenTables
-    """Also the problems of tables and patterns that are not among the chosen tables."""
+    chosen: list[ChosenTable]
+    missing: list[TableProblem]
+    """Problems of tables and patterns that are not among the chosen tables."""
+    notices: list[str]
     tables: dict[int, ResolvedTable] = field(default_factory=dict)
     """By the number of the chosen table. Codecs and places are not decided yet."""
     problems: dict[int, TableProblem] = field(default_factory=dict)
@@ -306,7 +299,7 @@ class PreparedRun(Struct, kw_only=True):
         """Note that a table cannot be unloaded; the error of the only table is raised."""
         if self.asked.is_single:
             raise error
-        table = self.chosen.tables[number]
+        table = self.chosen[number]
         self.tables.pop(number, None)
         self.problems.setdefault(
             number, TableProblem(table=table.table.label, error=error, entry=table.entry)
@@ -344,7 +337,7 @@ class PreparedRun(Struct, kw_only=True):
                 )
             elif "{schema}" in to and "{table}" in to:
                 hint = "give one of the tables a separate `to` below a [[table]] of a job file"
-            label = self.chosen.tables[other].table.label
+            label = self.chosen[other].table.label
             self.refuse(
                 number,
                 UsageError(f"it would be written to the directory of {label}, {texts[path]}", hint),
@@ -391,26 +384,28 @@ def prepared(
             observe(PhaseStarted(phase="snapshot"))
             snapshot = catalog.snapshot(first.consistency)
             observe(PhaseStarted(phase="table"))
-            found = chosen_tables(catalog, asked.entries, observe)
-            if asked.is_single and found.problems:
-                raise found.problems[0].error
+            chosen, missing, notices = chosen_tables(catalog, asked.entries, observe)
+            if asked.is_single and missing:
+                raise missing[0].error
             observe(PhaseStarted(phase="planning"))
             run = PreparedRun(
                 asked=asked,
                 catalog=catalog,
                 seats=seats(),
                 stop=stop,
-                chosen=found,
+                chosen=chosen,
+                missing=missing,
+                notices=notices,
                 started=started,
             )
             size = None
             if not asked.is_single:
-                sizes = (estimated_bytes(each.table) for each in found.tables)
+                sizes = (estimated_bytes(each.table) for each in chosen)
                 size = common_unit_bytes(sizes, run.seats.parallelism)
             run.tables = run.each(
-                range(len(found.tables)),
+                range(len(chosen)),
                 lambda at: prepared_table(
-                    found.tables[at],
+                    chosen[at],
                     catalog=catalog,
                     source=source,
                     snapshot=snapshot,
@@ -436,8 +431,9 @@ def prepared(
 
     # Nothing is decided yet: the findings of a lost session are looked for again. Seats that are
     # unavailable are not the fault of the source, and end the attempts.
-    patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
-    ready = patience.with_retries(lambda: step, prepare, seats)
+    ready = with_retries(
+        first, run_id, lambda: step, prepare, check=seats, stop=stop, observe=observe
+    )
     with closing(ready.catalog):
         yield ready
 

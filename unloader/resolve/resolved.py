@@ -7,12 +7,12 @@ back as equal tables, and the manifest is made from them.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, convert, to_builtins
@@ -58,14 +58,6 @@ FORMAT_VERSION = 6
 _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 
 
-class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The columns that the transform of one output leaves."""
-
-    written: Projection
-    columns: tuple[OutputColumn, ...]
-    """The same columns, each with its origin and its mask."""
-
-
 class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: OutputOptions
     """The user's options, with the real places and the proofs of keys."""
@@ -74,11 +66,14 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     compression: Compression
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
-    transform: ResolvedTransform | None = None
+    transformed: Projection | None = None
+    """The columns that the output's transform leaves; None without a transform."""
+    origins: tuple[OutputColumn, ...] = ()
+    """The same columns, each with its origin and its mask."""
 
     def written(self, read: Projection) -> Projection:
         """Return the columns that are written, out of the columns that are read for the output."""
-        return read if self.transform is None else self.transform.written
+        return self.transformed or read
 
     def spec(self, directory: str) -> OutputSpec:
         return self.options.spec(directory, self.format, self.compression)
@@ -181,7 +176,7 @@ class ResolvedTable(
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON-able values, with the digest by which an edit is found."""
-        return {**to_builtins(self), "run_digest": _digest(_encoded(self))}
+        return {**to_builtins(self), "run_digest": sha256(_encoded(self)).hexdigest()}
 
     @classmethod
     def from_json(cls, value: object) -> ResolvedTable:
@@ -202,7 +197,7 @@ class ResolvedTable(
                 f"the plan cannot be used: its JSON is not as expected: {error}", _AGAIN
             ) from error
         # The digest of the text: it may have a whole number for a float.
-        if _digest(_encoded(parts)) != digest:
+        if sha256(_encoded(parts)).hexdigest() != digest:
             raise PlanFailed(
                 "the plan was edited after it was made: its digest does not match", _AGAIN
             )
@@ -224,10 +219,6 @@ def checked_version(document: object) -> dict[str, Any]:
 
 
 _encoded = Encoder(order="sorted").encode
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
 
 
 def projection_of_output(projection: Projection, number: int) -> Projection:
@@ -444,7 +435,9 @@ def record_of(
                 f"{error.object!r} is not text in UTF-8, so no record of the run can be written",
                 "rename it, or run the command in another directory",
             ) from error
-        tables.append(Raw(b'%b,"run_digest":"%b"}' % (text[:-1], _digest(text).encode())))
+        tables.append(
+            Raw(b'%b,"run_digest":"%b"}' % (text[:-1], sha256(text).hexdigest().encode()))
+        )
     record = RunRecord(
         listed=tuple(
             RecordedTable(

@@ -43,7 +43,7 @@ from unloader.request.name_templates import directory_name, has_fields
 from unloader.resolve.choosing import chosen_tables
 from unloader.resolve.places import directory_values, home_above, is_finished
 from unloader.resolve.planning import check_fits, gone, source_at
-from unloader.resolve.resolution import OpenRun, Patience
+from unloader.resolve.resolution import OpenRun, with_retries
 from unloader.resolve.resolved import (
     ResolvedOutput,
     ResolvedTable,
@@ -368,10 +368,14 @@ def reopened(
             found_source = source if was is None else source_at(source, was)
             if found_source is None:
                 raise SnapshotGone("this kind of source cannot go back to a snapshot")
-            patience = Patience(
-                retry=first.request.retry, run_id=first.run_id, stop=stop, observe=observe
+            catalog = with_retries(
+                first.request,
+                first.run_id,
+                "connecting",
+                lambda: open_unless(stop, found_source),
+                stop=stop,
+                observe=observe,
             )
-            catalog = patience.with_retries("connecting", lambda: open_unless(stop, found_source))
             opened.callback(catalog.close)
             with cancelled_by(stop, catalog):
                 observe(PhaseStarted(phase="snapshot"))
@@ -419,11 +423,11 @@ def _enter(
     entries = [
         AskedTables(request=each) if is_single else AskedTables.of(each) for each in requests
     ]
-    found = chosen_tables(catalog, entries, observe)
-    for problem in found.problems:
+    tables, missing, _ = chosen_tables(catalog, entries, observe)
+    for problem in missing:
         assert problem.entry is not None
         refuse(problem.entry, problem.error)
-    good = {each.entry: each.table for each in found.tables if each.entry not in problems}
+    good = {each.entry: each.table for each in tables if each.entry not in problems}
     for number, table in good.items():
         run = runs[number]
         try:

@@ -47,7 +47,7 @@ from unloader.model import (
 from unloader.nouns import counted
 from unloader.placement.evidence import CpuTime, Evidence, busy_share, node_times
 from unloader.redaction import redact
-from unloader.resolve.resolution import OpenRun, Patience
+from unloader.resolve.resolution import OpenRun, with_retries
 from unloader.resolve.resolved import ResolvedTable, single_record
 from unloader.run.concurrency import RunSteering
 from unloader.run.outputs import RunOutput, Stop, check_stop, continued
@@ -396,11 +396,16 @@ class Table(Struct, kw_only=True):
                 with source_words_left_out(masked, run.extract.projection.columns):
                     return count(catalog, run.extract, run.plan)
 
-            patience = Patience(
-                retry=request.retry, run_id=run.run_id, stop=stop, observe=self.observe
-            )
             with cancelled_by(stop, catalog):
-                rows = patience.with_retries("counting", counting, catalog.check_snapshot)
+                rows = with_retries(
+                    request,
+                    run.run_id,
+                    "counting",
+                    counting,
+                    check=catalog.check_snapshot,
+                    stop=stop,
+                    observe=self.observe,
+                )
         self.source_rows, written = rows, self.rows_written
         if written != rows and request.consistency == "snapshot":
             done = "written" if request.routes is None else "read"

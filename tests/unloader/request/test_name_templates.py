@@ -19,10 +19,10 @@ from unloader.request.name_templates import (
     file_name,
     is_dated,
 )
-from unloader.request.option import default_of
 from unloader.storage.directories.directory_storage import LocalDirectories
+from writers.model import TextFormat
 
-DEFAULT_TEMPLATE = default_of(OutputOptions, "file_name")
+DEFAULT_TEMPLATE = OutputOptions(destination="/x", format=TextFormat()).file_name
 FILE = {
     "schema": "sales",
     "table": "orders",

@@ -132,7 +132,8 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
     )
     monkeypatch.setattr("unloader.placement.seating.detect", lambda: shape)
     seats = SeatOptions(nodes=nodes)
-    job = replace(job_of(path), split="range", unit_bytes=10_000, seats=seats)
+    job = job_of(path)
+    job = replace(job, parallelism=None, split="range", unit_bytes=10_000, seats=seats)
     with prepared(job) as ready:
         assert ready.plan.limits.parallelism == workers
         assert len(ready.seating.seats) == workers

@@ -32,7 +32,7 @@ from unloader.cli.options.source_argument import source_of_job
 from unloader.cli.streams import Invocation
 from unloader.cli.watching import display_for
 from unloader.errors import ConfigError, OutputFailed, UnloaderError, UsageError
-from unloader.model import Request
+from unloader.model import Request, TableSummary
 from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.job_files import Entry, Given, JobFile, Mistake, Place, read_job
@@ -88,7 +88,7 @@ def init(context: click.Context, /, source: str, **values: Any) -> None:
             )
         render.emit(text)
         return
-    summaries = [{"table": each.typed, **to_builtins(each.summary)} for each in tables]
+    summaries = [{"table": typed, **to_builtins(each)} for typed, each in tables.items()]
     many = counted(len(tables), "table or view", "tables and views")
     done = f"{path} names {many}; check it with: unloader check {shlex.quote(path or '')}"
     render.answer(values, {"output": path, "tables": summaries, "job": text}, lambda: done)
@@ -390,25 +390,30 @@ _SHARED = """\
 _TO = "# A directory for each day, and in it one for each table. {run_id} makes one for each run."
 
 
-def draft(url: str, settings: Mapping[str, str], tables: Sequence[api.SchemaTable]) -> str:
+def draft(url: str, settings: Mapping[str, str], tables: Mapping[str, TableSummary]) -> str:
     """Return the text of a job file for the tables of one schema; settings are about the source."""
-    views = [each for each in tables if each.is_view]
+    # The rows of a view may be rows of other tables.
+    views = {
+        typed
+        for typed, each in tables.items()
+        if "view" in each.kind and "materialized" not in each.kind
+    }
     if len(views) == len(tables):
-        views = []
-    chosen = [each for each in tables if each not in views]
-    rows = sum(each.summary.rows or 0 for each in chosen)
+        views = set()
+    chosen = [each for typed, each in tables.items() if typed not in views]
+    rows = sum(each.rows or 0 for each in chosen)
     about = f", about {counted(rows, 'row')}" if rows else ""
     more = f"; {counted(len(views), 'view is', 'views are')} commented out" if views else ""
     lines = [_TOP, f"source = {toml(url)}"]
     lines += [f"{key} = {toml(value)}" for key, value in settings.items()]
-    has_schema = all(each.summary.schema for each in tables)
+    has_schema = all(each.schema for each in tables.values())
     usual = "extract/{date}/{schema}.{table}" if has_schema else "extract/{date}/{table}"
     lines += ["", _TO, f"to = {toml(usual)}", "", _SHARED]
     lines.append(f"# {counted(len(chosen), 'table')}{about}{more}. Estimates of the source.")
     # Two names may give the same directory, since a directory's name cannot hold every character.
     seen: set[str] = set()
-    for number, table in enumerate(tables, 1):
-        summary, own, place = table.summary, f"extract/{{date}}/table-{number}", ""
+    for number, (typed, summary) in enumerate(tables.items(), 1):
+        own, place = f"extract/{{date}}/table-{number}", ""
         names = {"schema": summary.schema or "", "table": summary.name}
         with suppress(ConfigError, OutputFailed):
             place = directory_name(usual, {**names, "date": "20260131", "run_id": ""})
@@ -421,10 +426,10 @@ def draft(url: str, settings: Mapping[str, str], tables: Sequence[api.SchemaTabl
             size.append(render.size(summary.bytes))
         if summary.partitions:
             size.append(counted(summary.partitions, "partition"))
-        keys = [f"# {', '.join(size)}", f"table = {toml(table.typed)}"]
+        keys = [f"# {', '.join(size)}", f"table = {toml(typed)}"]
         keys += [f"to = {toml(to)}"] if to else []
         entry = ["", "[[table]]", *keys] if len(tables) > 1 else keys
-        lines += [f"# {line}" if line and table in views else line for line in entry]
+        lines += [f"# {line}" if line and typed in views else line for line in entry]
     return "\n".join(lines) + "\n"
 
 

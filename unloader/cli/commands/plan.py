@@ -239,7 +239,7 @@ def _shown(planned: api.PlannedRun, settings: tuple[Setting, ...], *, every: boo
         (unit.id, render.statement(planned.statements[unit.id])) for unit in units
     )
     columns = ""
-    if run.request.routes is None and run.output.transform is not None:
+    if run.request.routes is None and run.output.transformed is not None:
         # They differ from the read columns. Each of several routes has its own.
         columns = column_table(run.written.columns, is_text=_format(run) == "csv")
     width = render.terminal_width()

@@ -74,7 +74,8 @@ def run(context: click.Context, /, argument: SourceArgument, **values: Any) -> N
     Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line
     takes precedence over the variable, and the variable over the job file.
     """
-    check_report(values)
+    if values["report"] is not None:
+        check_report(values["report"])
     planned, label = None, ""
     shown: Request
     job: Request | TablesRequest
@@ -152,7 +153,8 @@ def resume(context: click.Context, /, destination: PlacePath, **values: Any) -> 
     The password comes from the same place as for the run, unless you give another place here. If
     the run is already finished, the command shows its result.
     """
-    check_report(values)
+    if values["report"] is not None:
+        check_report(values["report"])
     request = api.interrupted(destination)
     security = values["cluster_security"]
     cluster = ClusterOptions(

@@ -145,7 +145,8 @@ def _replayed(
             )
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
-    check_report(values)
+    if values["report"] is not None:
+        check_report(values["report"])
     file = read_points(Path(values["replay"]))
     for name in AXES:
         # A knee of several curves together means nothing.
@@ -187,7 +188,8 @@ def _measured(
                 "--job would keep the password of a --session-sql in the job file",
                 "leave --job out, and give run the same options",
             )
-    check_report(values)
+    if values["report"] is not None:
+        check_report(values["report"])
     variants = _variants(context, values)
     # Of the options that vary a session knows none; the first point has one value of each.
     source = connect_to(argument.url, variants[0][1], given(context))

@@ -143,22 +143,21 @@ def request_of(
     if values["verify"] == "full" and not is_kept(places):
         # From a variable set for all jobs; an option of this job is refused.
         whole["verify"] = "count"
-    return in_directory_of_part(
-        Request(
-            source=source,
-            selection=selection,
-            output=output,
-            seats=SeatOptions(**fields_of(SeatOptions, values)),
-            retry=RetryOptions(**fields_of(RetryOptions, values)),
-            values=ValueOptions(**fields_of(ValueOptions, values)),
-            fixed=fixed,
-            concurrency=ConcurrencyOptions(**concurrency) if concurrency else None,
-            cluster=ClusterOptions(**cluster) if cluster else None,
-            routes=routes,
-            settings=settings,
-            **whole,
-        )
+    asked = Request(
+        source=source,
+        selection=selection,
+        output=output,
+        seats=SeatOptions(**fields_of(SeatOptions, values)),
+        retry=RetryOptions(**fields_of(RetryOptions, values)),
+        values=ValueOptions(**fields_of(ValueOptions, values)),
+        fixed=fixed,
+        concurrency=ConcurrencyOptions(**concurrency) if concurrency else None,
+        cluster=ClusterOptions(**cluster) if cluster else None,
+        routes=routes,
+        settings=settings,
+        **whole,
     )
+    return asked if selection.part is None else in_directory_of_part(asked)
 
 
 def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) -> OutputOptions:
@@ -196,7 +195,7 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
         format=layout,
         compression=compression,
         encryption=_encryption(values),
-        transform=_transform(values),
+        transform=_transform(values) if any(map(values.get, rules.TRANSFORMING)) else None,
         **found,
     )
     try:
@@ -215,7 +214,7 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
     return options
 
 
-def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
+def _transform(values: Mapping[str, Any]) -> TransformOptions:
     """Return the steps that change the rows, in the order of the options on the help page."""
     pairs = {
         key: [*map(parse_assignment, values.get(key) or ())]
@@ -232,8 +231,6 @@ def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
         steps.append(Step(step="rename", names=renames))
     if kept := values.get("output_columns"):
         steps.append(Step(step="keep", columns=tuple(map(plain_name, kept))))
-    if not steps:
-        return None
     found = TransformOptions(steps=tuple(steps))
     known = {each.name: each for each in given_keys(values.get("mask_key") or ())}
     keys = (known.get(name) or key_place(name, "") for name in found.key_names)

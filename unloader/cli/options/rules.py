@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ONE = "leave one of the two out"
 
 _OWN_COLUMNS = ("which compares with the source's own columns", "use --verify full")
-_TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output-columns")
+TRANSFORMING = ("expression", "constant", "cast", "mask", "rename", "output_columns")
 _PART_OF_RUN = (
     "which writes a part of a run",
     "leave it out, and manage the directories after the merge",
@@ -89,7 +89,7 @@ _CONFLICTS: Mapping[str, tuple[str, str]] = {
     ),
     "--keep to --verify none": ("since earlier runs are removed after a verified run", ONE),
     "--replace-where without --save-mode overwrite": ("", "give it, or leave --replace-where out"),
-    **{f"--{name} to --verify source": _OWN_COLUMNS for name in _TRANSFORMING},
+    **{f"--{name.replace('_', '-')} to --verify source": _OWN_COLUMNS for name in TRANSFORMING},
     "whole units to --query": (
         "--sample takes whole work units, and a query is one work unit",
         "give --sample-by as well",
