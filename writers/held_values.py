@@ -7,7 +7,7 @@ its batch would take several times that; as a `LargeRow` it takes a piece of it.
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pyarrow as pa
 from msgspec import Struct
@@ -17,10 +17,6 @@ from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow, is_long
 from writers.schema import text_class
 from writers.text.string_arrays import value_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 LEAST_BYTES = 64 * 1024
 """A value of a wide row is lent from this size on. Smaller ones are encoded with the row, which may

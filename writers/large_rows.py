@@ -7,6 +7,7 @@ more than once, since some formats must know a value, or its length, before they
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -15,8 +16,6 @@ from writers.errors import ValueNotRepresentable, WriteError
 from writers.schema import check_schema, pc, text_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
 COLLECTED_BYTES = 64 * 1024 * 1024

@@ -14,31 +14,30 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from partition_planner.model import ColumnInfo, Piece, Selector, TableInfo, WorkUnit
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError, UsageError
 from unloader.events import Observer, silent
-from unloader.model import NamePart, TableName
+from unloader.model import (
+    Consistency,
+    Extract,
+    NamePart,
+    SampledKeys,
+    Snapshot,
+    SourceSpec,
+    TableName,
+    TableSummary,
+    ValueOptions,
+)
+from unloader.request.locations import UrlForm
+from unloader.request.names import Folding
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.readings import Declared
+from unloader.sources.readings import ColumnReadings, Declared
+from unloader.sources.statement import Hasher
 from writers.large_rows import LargeRow
+from writers.model import TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from partition_planner.model import ColumnInfo, Piece, Selector, TableInfo, WorkUnit
-    from unloader.model import (
-        Consistency,
-        Extract,
-        SampledKeys,
-        Snapshot,
-        SourceSpec,
-        TableSummary,
-        ValueOptions,
-    )
-    from unloader.request.locations import UrlForm
-    from unloader.request.names import Folding
-    from unloader.sources.readings import ColumnReadings
-    from unloader.sources.statement import Hasher
-    from writers.model import TextFormat
 
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from partition_planner.model import ColumnInfo, Plan, TableInfo
 from unloader.errors import SourceError, UsageError
 from unloader.events import Notice, Observer, silent
 from unloader.model import Extract, Projection, SampledKeys, ValueOptions
@@ -19,7 +20,6 @@ from unloader.sources.readings import OutputNeeds, choose
 from unloader.sources.statement import not_accepted
 
 if TYPE_CHECKING:
-    from partition_planner.model import ColumnInfo, Plan, TableInfo
     from unloader.selection.choice import Chosen
 
 GONE = Obstacle(

@@ -21,14 +21,11 @@ from msgspec.structs import replace
 from unloader.errors import SourceError
 from unloader.model import Extract, Projection, ReadColumn
 from unloader.request.names import matching_any
+from writers.model import TextFormat
 from writers.schema import read_schema, schema_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
-
-    from writers.model import TextFormat
 
 
 Use = Literal["parquet", "text", "masked", "encoded"]

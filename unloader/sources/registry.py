@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -19,8 +19,6 @@ from unloader.request.locations import UrlForm
 from unloader.secrets.secret_places import keyring_password, secret_in
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from unloader.sources.base import Catalog, Source
 
 

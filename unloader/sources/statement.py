@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from partition_planner.model import ColumnInfo, TableInfo
+from partition_planner.model import ColumnInfo, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, ReadColumn
 from writers.model import ContentSums, hexadecimal
 from writers.schema import text_classes
-
-if TYPE_CHECKING:
-    from partition_planner.model import Selector
 
 
 def quoted(name: str) -> str:

@@ -22,13 +22,10 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from writers.errors import FormatError
-
-if TYPE_CHECKING:
-    from writers.model import Compression
-
+from writers.model import Compression
 
 BytesLike = bytes | bytearray | memoryview
 

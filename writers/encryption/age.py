@@ -11,12 +11,10 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from writers.codecs.compression import BytesLike
 from writers.errors import FormatError, WriteError
-
-if TYPE_CHECKING:
-    from writers.codecs.compression import BytesLike
 
 SUFFIX = ".age"
 """What encryption adds to the extension of a text file."""

@@ -7,13 +7,10 @@ What cannot be encrypted, and a missing or unusable key, is a FormatError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from writers.errors import FormatError
-from writers.model import ParquetFormat
-
-if TYPE_CHECKING:
-    from writers.model import Encryption, OutputSpec
+from writers.model import Encryption, OutputSpec, ParquetFormat
 
 KEY_BYTES = (16, 24, 32)
 

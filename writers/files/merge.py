@@ -8,8 +8,9 @@ bound the memory.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,17 +20,11 @@ from writers.codecs.compression import open_compressor
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.publish import PART_SUFFIX, text_extension
-from writers.files.read_back import arrow_stream, open_bytes
+from writers.files.read_back import Readable, arrow_stream, open_bytes
 from writers.files.regular import write_error
 from writers.files.sink import Sink, StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.parquet.writer import ParquetWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from writers.files.read_back import Readable
 
 
 def merge_files(

@@ -20,8 +20,9 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from writers.codecs.compression import BytesLike
 from writers.files.disk_space import (
     DIRECT_REFUSALS,
     FULL,
@@ -33,9 +34,6 @@ from writers.files.disk_space import (
 )
 from writers.files.regular import NotRegular, open_regular
 from writers.files.syncing import START_WRITING, sync_file_range
-
-if TYPE_CHECKING:
-    from writers.codecs.compression import BytesLike
 
 logger = logging.getLogger(__name__)
 

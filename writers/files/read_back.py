@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, Any, cast
 
 from msgspec import Struct
 
@@ -23,9 +23,6 @@ from writers.files.checksums import DEFAULT, open_digest
 from writers.files.regular import open_regular, write_error
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 from writers.text.dialects import OutputEncoding
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _RECORD_BYTES = (1 << 31) - 2

@@ -20,29 +20,23 @@ import mmap
 import os
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, perf_counter, thread_time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from writers.codecs.compression import open_compressor
+from writers.codecs.compression import BytesLike, Compress, open_compressor
 from writers.cpu_delay import cpu_delay
 from writers.encryption import age
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.open_files import open_file
+from writers.files.open_files import OpenFile, open_file
 from writers.files.publish import PART_SUFFIX
 from writers.files.regular import write_error
-from writers.model import StageSeconds, WrittenFile
+from writers.model import Compression, OutputSpec, StageSeconds, UncompletedUpload, WrittenFile
 from writers.objects.location import Location, is_location
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from writers.codecs.compression import BytesLike, Compress
-    from writers.files.open_files import OpenFile
-    from writers.model import Compression, OutputSpec, UncompletedUpload
 
 T = TypeVar("T")
 

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from writers.codecs.compression import BytesLike
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload, UploadedPart
 from writers.objects import s3_requests
 from writers.objects.bucket import Bucket
 from writers.objects.location import Location
-
-if TYPE_CHECKING:
-    from writers.codecs.compression import BytesLike
 
 _SMALLEST_PART_BYTES = 8 * 1024 * 1024
 """S3 takes no parts below 5 MiB, and each part costs a request."""

@@ -36,16 +36,14 @@ from __future__ import annotations
 
 from array import array
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from msgspec import Struct
 from pyarrow import types
 
+from writers.model import Compression, ParquetFormat
 from writers.parquet.options import compression_options, format_options, supported, write_trial
-
-if TYPE_CHECKING:
-    from writers.model import Compression, ParquetFormat
 
 _FEW_ROWS = 1024
 _SAMPLE_ROWS = 10_240

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +38,14 @@ from writers.encryption.parquet import check_encryption, writing_options
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.files.sink import Sink, StagedFiles
 from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
-from writers.model import Compression, ParquetFormat, SortColumn
+from writers.model import (
+    Compression,
+    OutputSpec,
+    ParquetFormat,
+    SortColumn,
+    StageSeconds,
+    WrittenFile,
+)
 from writers.parquet.columns import column_options
 from writers.parquet.native.file import NativeFile, plans_of, prepared
 from writers.parquet.native.pages import check_choice, why_not
@@ -53,12 +61,7 @@ from writers.parquet.options import (
 )
 from writers.schema import check_schema, in_microseconds, with_field_ids
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from writers.model import OutputSpec, StageSeconds, WrittenFile
-
-    OpenFile = Callable[[Sink], "ArrowFile | NativeFile"]
+OpenFile = Callable[[Sink], "ArrowFile | NativeFile"]
 
 
 class ParquetWriter:

@@ -25,20 +25,17 @@ import binascii
 import string
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
 from writers.errors import ValueNotRepresentable
-from writers.large_rows import LargeValue
+from writers.large_rows import LargeRow, LargeValue
 from writers.model import BinaryForm, TextFormat
 from writers.schema import pc, text_class
 from writers.text.string_arrays import Place, joined, value_bytes, with_room
-
-if TYPE_CHECKING:
-    from writers.large_rows import LargeRow
 
 Pieces = Callable[[], Iterator[str]]
 """Reads a text from its start, at every call."""

@@ -7,10 +7,9 @@ records of ready text are counted from the written bytes, independently of the s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -21,19 +20,13 @@ from writers.files.publish import text_extension
 from writers.files.sink import Sink, StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
-from writers.model import TextFormat
+from writers.model import EncoderChoice, OutputSpec, StageSeconds, TextFormat, WrittenFile
 from writers.native.encoder import NativeEncoder, check_choice, library, why_not
 from writers.schema import check_schema
 from writers.text.delimited import PlainEncoder
 from writers.text.dialects import OutputEncoding
 from writers.text.enclosing import FormulaGuard, endings
 from writers.text.fixed_width import record_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from writers.model import EncoderChoice, OutputSpec, StageSeconds, TextFormat, WrittenFile
-
 
 _PIECES_PER_FILE = 8
 """A file of limited size is written in at least this many pieces, so it ends near its limit."""

@@ -23,7 +23,9 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 
 from unloader.errors import OutputFailed, SourceError
+from unloader.model import ReadColumn
 from unloader.sources.moments import MomentRefused, parse_moments
+from unloader.sources.oracle.statement import FetchPlan, Item
 from unloader.sources.oracle.types import fraction_digits, parse_native
 from unloader.sources.readings import type_named
 from writers.schema import pc
@@ -32,9 +34,6 @@ from writers.text.string_arrays import binary_texts, value_bytes
 
 if TYPE_CHECKING:
     import oracledb
-
-    from unloader.model import ReadColumn
-    from unloader.sources.oracle.statement import FetchPlan, Item
 
 
 _SHOWN_BYTES = 20

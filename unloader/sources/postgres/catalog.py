@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo, WholeTable
@@ -37,7 +37,7 @@ from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, resul
 from unloader.sources.postgres import relations
 from unloader.sources.postgres import statement as statements
 from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
-from unloader.sources.postgres.keeping import kept_by_another, start_keeper
+from unloader.sources.postgres.keeping import Kept, kept_by_another, start_keeper
 from unloader.sources.postgres.relations import (
     ROWS,
     SHORT_SECONDS,
@@ -55,11 +55,7 @@ from unloader.sources.postgres.session import (
 )
 from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
-
-if TYPE_CHECKING:
-    from unloader.sources.postgres.keeping import Kept
-    from writers.model import TextFormat
-
+from writers.model import TextFormat
 
 LOAD_PROGRAM = "unloader-load"
 

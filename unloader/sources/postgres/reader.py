@@ -16,7 +16,6 @@ import ctypes
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
@@ -41,10 +40,8 @@ from unloader.sources.postgres.statement import (
 from unloader.sources.statement import quoted, select_list
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
+from writers.model import TextFormat
 from writers.schema import pc, read_schema
-
-if TYPE_CHECKING:
-    from writers.model import TextFormat
 
 ENCODED_PIECE_BYTES = 1024 * 1024
 

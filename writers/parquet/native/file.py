@@ -18,13 +18,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
 from writers import __version__
+from writers.files.sink import Sink
+from writers.model import ParquetFormat
 from writers.parquet.native.pages import (
     Bounds,
     ColumnForm,
@@ -35,10 +37,6 @@ from writers.parquet.native.pages import (
     forms_of,
 )
 from writers.parquet.options import PAGE_BYTES, format_options
-
-if TYPE_CHECKING:
-    from writers.files.sink import Sink
-    from writers.model import ParquetFormat
 
 # --- Thrift's compact protocol, as far as the metadata of Parquet files needs it.
 

@@ -25,21 +25,19 @@ import pyarrow as pa
 from unloader.sources.oracle.arrow import CheckedText, Fetched, arrow_batches, type_handler
 from unloader.sources.oracle.native.decoder import (
     NO_MORE_ROWS,
+    Description,
     Refused,
     RowDecoder,
     descriptions,
     library,
 )
-from unloader.sources.oracle.statement import NATIVE, driver_version
+from unloader.sources.oracle.statement import NATIVE, FetchPlan, driver_version
 from unloader.sources.readings import type_named
 from writers import built_library
 from writers.schema import pc
 
 if TYPE_CHECKING:
     import oracledb
-
-    from unloader.sources.oracle.native.decoder import Description
-    from unloader.sources.oracle.statement import FetchPlan
 
 
 Batches = Callable[["oracledb.Connection", str, "FetchPlan", int], Generator[Fetched, None, None]]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from unloader.errors import ConfigError
+from unloader.sources.oracle.statement import FetchPlan, Item
 from unloader.sources.oracle.types import parse_native
 from writers import built_library
 from writers.built_library import ArrowArray
@@ -21,8 +22,6 @@ from writers.text.mask_texts import UNIT_DIGITS
 
 if TYPE_CHECKING:
     import oracledb
-
-    from unloader.sources.oracle.statement import FetchPlan, Item
 
 
 NO_MORE_ROWS = 1403
