@@ -45,6 +45,7 @@ from unloader.lakehouse.table_commits import (
 from unloader.model import LakeTable
 from unloader.redaction import redact
 from unloader.request.locations import holds_password
+from unloader.sources.statement import quoted
 from writers.objects.location import below, is_location
 
 MARK = "ducklake:"
@@ -356,10 +357,10 @@ def _forgotten(commit: Commit, what: str, hint: str) -> OutputFailed:
 
 
 def _write(lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit) -> None:
-    table = f"{CATALOG}.{_quoted(address.schema)}.{_quoted(address.table)}"
+    table = f"{CATALOG}.{quoted(address.schema)}.{quoted(address.table)}"
     if commit.table.save_mode == "create":
         columns = ", ".join(
-            f"{_quoted(each.name)} {each.kind}{'' if each.nullable else ' NOT NULL'}"
+            f"{quoted(each.name)} {each.kind}{'' if each.nullable else ' NOT NULL'}"
             for each in columns_of(schema)
         )
         lake.execute(f"CREATE TABLE {table} ({columns})")
@@ -478,10 +479,6 @@ def _moves_rows(operation: str) -> bool:
 def _value(found: DuckDBPyConnection) -> Any:
     row = found.fetchone()
     return None if row is None else row[0]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _newest_snapshot(lake: DuckDBPyConnection) -> int:

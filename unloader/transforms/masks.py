@@ -22,14 +22,11 @@ the standard demands. One value costs 25 to 30 microseconds.
 from __future__ import annotations
 
 import string
-import sys
-from array import array as numbers
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -64,7 +61,6 @@ Values = Callable[[pa.Array], pa.Array]
 STAND_IN = bytes(32)
 """In the place of a key where a step is only checked, and no row will come."""
 
-DIGEST_BYTES = 32
 KEY_BYTES = (16, 24, 32)
 SMALLEST_DOMAIN = 1_000_000
 REMEMBERED = 65_536
@@ -75,9 +71,9 @@ _LEAST_CHARACTERS = 8
 _MOST_DAYS = 36_525
 _MOST_DIGITS = 38
 _BLOCK_BYTES = 64
-_TOKEN_DIGITS = 32
+_TOKEN_BYTES = 16
 _POSITIVE = 2**63 - 1
-_VARIANT = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)
+_VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 _MOST_EXPONENT = 1_000
 """That an exponent is written out to; Oracle's reach 126."""
 
@@ -270,11 +266,9 @@ def hashed(step: Step, field: pa.Field, key: bytes) -> Values:
 
     def made(messages: list[bytes]) -> pa.Array:
         digests = hmac.digests(messages)
-        if step.encoding == "base64":
-            texts = fixed_texts(b"".join(map(b64encode, digests)), len(digests))
-        else:
-            texts = fixed_texts(b"".join(digests).hex().encode(), len(digests))
-        return pc.utf8_slice_codeunits(texts, 0, step.length) if step.length else texts
+        is_base64 = step.encoding == "base64"
+        texts = (b64encode(each).decode() if is_base64 else each.hex() for each in digests)
+        return pa.array([text[: step.length or None] for text in texts], pa.string())
 
     return lambda array: each_once(canonical(array, field), made)
 
@@ -286,36 +280,21 @@ def tokenized(step: Step, field: pa.Field, key: bytes) -> Values:
         digests = hmac.digests(messages)
         if step.form == "integer":
             return leading_integers(digests)
-        digits = bytearray(b"".join(each[: _TOKEN_DIGITS // 2] for each in digests).hex().encode())
-        if step.form == "text":
-            return fixed_texts(bytes(digits), len(digests))
-        # UUIDs of version 8 (RFC 9562), which fixes six of their bits.
-        digits[12::_TOKEN_DIGITS] = b"8" * len(digests)
-        digits[16::_TOKEN_DIGITS] = digits[16::_TOKEN_DIGITS].translate(_VARIANT)
-        texts = fixed_texts(bytes(digits), len(digests))
-        ends = (0, 8, 12, 16, 20, 32)
-        parts = [pc.utf8_slice_codeunits(texts, start, stop) for start, stop in pairwise(ends)]
-        return pc.binary_join_element_wise(*parts, "-")
+        texts = [each[:_TOKEN_BYTES].hex() for each in digests]
+        if step.form == "uuid":
+            # Of version 8 (RFC 9562), which fixes six of the bits.
+            texts = [
+                f"{t[:8]}-{t[8:12]}-8{t[13:16]}-{_VARIANTS[t[16]]}{t[17:20]}-{t[20:]}"
+                for t in texts
+            ]
+        return pa.array(texts, pa.string())
 
     return lambda array: each_once(canonical(array, field), made)
 
 
 def leading_integers(digests: list[bytes]) -> pa.Array:
     """Return the first 8 bytes of each digest, without the highest bit, as int64."""
-    found = numbers("q", b"".join(digests))
-    if sys.byteorder == "little":
-        found.byteswap()
-    held = pa.py_buffer(found[:: DIGEST_BYTES // 8].tobytes())
-    values = pa.Array.from_buffers(pa.int64(), len(digests), [None, held])
-    return pc.bit_wise_and(values, _POSITIVE)
-
-
-def fixed_texts(data: bytes, count: int) -> pa.Array:
-    if not count:
-        return pa.array([], pa.string())
-    kind = pa.binary(len(data) // count)
-    found = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
-    return found.cast(pa.binary()).cast(pa.string())
+    return pa.array([int.from_bytes(each[:8]) & _POSITIVE for each in digests], pa.int64())
 
 
 def check_dates(field: pa.Field) -> None:

@@ -282,13 +282,14 @@ def _described(codec: str) -> bytes | None:
     if codec in _WHOLE:
         return bytes([_WHOLE[codec]])
     if codec in _MULTIBYTE:
-        characters, codes = _multibyte_codes(codec)
+        first_plane = (chr(code) for code in range(_FIRST_PLANE) if code not in _SURROGATES)
+        characters = [each for each in first_plane if each not in _JOINING.get(codec, "")]
     elif _is_single_byte(codec):
-        characters = "".join(sorted(set(bytes(range(_PAGE)).decode(codec, "ignore"))))
-        codes = [_code(character, codec) for character in characters]
+        characters = sorted(set(bytes(range(_PAGE)).decode(codec, "ignore")))
     else:
         return None
-    return _table(dict(zip(characters, codes, strict=True)), linear=codec == _FOUR_BYTE_LINEAR)
+    codes = {character: _code(character, codec) for character in characters}
+    return _table(codes, linear=codec == _FOUR_BYTE_LINEAR)
 
 
 def _is_single_byte(codec: str) -> bool:
@@ -301,25 +302,11 @@ def _is_single_byte(codec: str) -> bool:
     return len(getattr(module, "decoding_table", "")) == _PAGE
 
 
-def _multibyte_codes(codec: str) -> tuple[str, list[bytes]]:
-    """Return the characters of the first plane and their codes, all in a few calls of the codec."""
-    plain = "".join(map(chr, range(128)))
-    others = "".join(chr(c) for c in range(128, _FIRST_PLANE) if c not in _SURROGATES)
-    others = others.translate({ord(character): None for character in _JOINING.get(codec, "")})
-    # No code of these sets has a byte below 0x30, so ends of line separate them.
-    codes = "\n".join(others).encode(codec, "replace").split(b"\n")
-    read = b"\n".join(codes).decode(codec, "replace").split("\n")
-    kept = [
-        code if back == character and len(code) <= _CODE_BYTES else _NO_CODE
-        for character, code, back in zip(others, codes, read, strict=True)
-    ]
-    return plain + others, [_code(character, codec) for character in plain] + kept
-
-
 def _code(character: str, codec: str) -> bytes:
     try:
         code = character.encode(codec)
-        return code if code.decode(codec) == character else _NO_CODE
+        is_kept = len(code) <= _CODE_BYTES and code.decode(codec) == character
+        return code if is_kept else _NO_CODE
     except UnicodeError:
         return _NO_CODE
 

@@ -13,6 +13,8 @@ timestamp) is the exception, for nothing else would explain it.
 from __future__ import annotations
 
 import binascii
+from collections.abc import Callable
+from uuid import UUID
 
 import pyarrow as pa
 from msgspec import Struct
@@ -72,61 +74,22 @@ def joined(*pieces: pa.Array | pa.Scalar | str) -> pa.Array:
     return pc.binary_join_element_wise(*same, pa.scalar("", kind))
 
 
-_UUID_TEXT_BYTES = 36
-_UUID_DASHES = frozenset({8, 13, 18, 23})
-
-
 def binary_texts(values: pa.Array, form: BinaryForm) -> pa.Array:
-    if form == "base64":
-        texts = [
-            None if value is None else binascii.b2a_base64(value, newline=False).decode()
-            for value in values.to_pylist()
-        ]
-        return compact(pa.array(texts, pa.large_string()))
-    if pa.types.is_binary_view(values.type):
-        values = without_views(values)
-    elif pa.types.is_fixed_size_binary(values.type):
-        values = pc.cast(values, pa.binary())
-    texts = _hex_texts(values)
-    return texts if form == "hex" else joined("\\x", texts)
+    def text(value: bytes) -> str:
+        if form == "base64":
+            return binascii.b2a_base64(value, newline=False).decode()
+        return "\\x" + value.hex() if form == "prefixed-hex" else value.hex()
 
-
-def _hex_texts(values: pa.Array) -> pa.Array:
-    if not len(values):
-        return pa.array([], pa.string())
-    data = value_bytes(values)
-    # Room for the prefix, too.
-    large = 2 * (len(data) + len(values)) > STRING_LIMIT
-    offset_type, text_type = (pa.int64(), pa.large_string()) if large else (pa.int32(), pa.string())
-    # The array's own offsets, since there may be bytes under a null.
-    width = pa.int64() if pa.types.is_large_binary(values.type) else pa.int32()
-    starts = pa.Array.from_buffers(
-        width, len(values) + 1, [None, values.buffers()[1]], offset=values.offset
-    )
-    from_zero = pc.cast(pc.subtract(starts, starts[0]), offset_type)
-    offsets = pc.multiply(from_zero, pa.scalar(2, offset_type))
-    digits = pa.py_buffer(binascii.hexlify(data))
-    texts = pa.Array.from_buffers(text_type, len(values), [None, offsets.buffers()[1], digits])
-    if not values.null_count:
-        return texts
-    return pc.if_else(values.is_valid(), texts, pa.scalar(None, text_type))
+    return _each(values, text)
 
 
 def uuid_texts(values: pa.Array) -> pa.Array:
-    start, data = 16 * values.offset, values.buffers()[1]
-    digits = binascii.hexlify(memoryview(data)[start : start + 16 * len(values)] if data else b"")
-    texts = bytearray(b"-") * (_UUID_TEXT_BYTES * len(values))
-    digit = 0
-    for position in range(_UUID_TEXT_BYTES):
-        if position not in _UUID_DASHES:
-            texts[position::_UUID_TEXT_BYTES] = digits[digit::32]
-            digit += 1
-    buffers = [None, pa.py_buffer(bytes(texts))]
-    fixed = pa.Array.from_buffers(pa.binary(_UUID_TEXT_BYTES), len(values), buffers)
-    strings = pc.cast(pc.cast(fixed, pa.binary()), pa.string())
-    if not values.null_count:
-        return strings
-    return pc.if_else(values.is_valid(), strings, pa.scalar(None, pa.string()))
+    return _each(values, lambda value: str(UUID(bytes=value)))
+
+
+def _each(values: pa.Array, text: Callable[[bytes], str]) -> pa.Array:
+    texts = [None if value is None else text(value) for value in values.to_pylist()]
+    return compact(pa.array(texts, pa.large_string()))
 
 
 class Place(Struct, frozen=True, kw_only=True):

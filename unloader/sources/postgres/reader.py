@@ -178,7 +178,9 @@ class CopyParser:
             array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
             field = self._schema.field(position)
             if self._binary[position]:
-                array = _unhexed(array)
+                texts = array.to_pylist()
+                values = [None if text is None else bytes.fromhex(text) for text in texts]
+                array = pa.array(values, pa.binary())
             elif position in self._odd:
                 try:
                     array = parse_moments(array, field.type)
@@ -253,24 +255,6 @@ def _joined(chunks: Sequence[Text]) -> pa.Buffer:
         room[at : at + len(chunk)] = chunk
         at += len(chunk)
     return buffer
-
-
-def _unhexed(array: pa.Array) -> pa.Array:
-    """Return binary values for an array of hex text, decoding the value buffer in one go."""
-    length = len(array)
-    lengths = pc.fill_null(pc.binary_length(array), 0)
-    ends = pc.cumulative_sum(pc.divide(lengths, 2))
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
-    dense = array.drop_null()
-    whole = pa.ListArray.from_arrays(pa.array([0, len(dense)], pa.int32()), dense)
-    values = pa.py_buffer(bytes.fromhex(pc.binary_join(whole, "")[0].as_py() or ""))
-    validity = array.is_valid()
-    if array.null_count == 0:
-        return pa.Array.from_buffers(pa.binary(), length, [None, offsets.buffers()[1], values])
-    bitmap = pa.array(validity, pa.bool_()).buffers()[1]
-    return pa.Array.from_buffers(
-        pa.binary(), length, [bitmap, offsets.buffers()[1], values], array.null_count
-    )
 
 
 _END_OF_FIELD = re.compile(rb"[,\n]")
