@@ -1,16 +1,8 @@
-"""Formats by name: the known formats, their codecs and their writers.
-
-Other packages add a format through the entry-point group `unloader.formats`: the name is the
-format's, the value a class made with `(spec, schema, stem)` that implements
-`writers.base.Writer` and has the attributes `extension` (without a dot) and `codecs` (names).
-Its `OutputSpec.format` object carries the name in an attribute `format_name`. Nothing is
-imported before it is asked for.
-"""
+"""The formats of files: their names, codecs and writers, which are imported on first use."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from writers.codecs.compression import CODECS, LEVELS, check_codec, text_libraries
@@ -25,22 +17,12 @@ if TYPE_CHECKING:
     from writers.model import Compression, EncoderChoice, Encryption, OutputSpec
     from writers.text.text_writer import EncodedTextWriter
 
-FORMATS = {
-    "csv": "writers.text.text_writer:TextWriter",
-    "parquet": "writers.parquet.writer:ParquetWriter",
+FORMATS = tuple(CODECS)
+_WRITERS = {
+    "csv": ("writers.text.text_writer", "TextWriter", "writers.native.encoder"),
+    "parquet": ("writers.parquet.writer", "ParquetWriter", "writers.parquet.native.pages"),
 }
-_LIBRARIES = {"csv": "writers.native.encoder", "parquet": "writers.parquet.native.pages"}
-
-ENTRY_POINTS = "unloader.formats"
-
-
-def _installed() -> dict[str, Any]:
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-
-
-def formats() -> tuple[str, ...]:
-    """Return the names of all formats, ours first."""
-    return (*FORMATS, *sorted(_installed().keys() - FORMATS.keys()))
+"""Of each format its writer, and the module that loads its native library."""
 
 
 def open_writer(
@@ -50,10 +32,9 @@ def open_writer(
 
     `writes_header` is off for text files that are joined.
     """
-    make: Any = _load(name_of(spec.format))
-    if isinstance(spec.format, TextFormat):
-        return cast("Writer", make(spec, schema, stem, writes_header=writes_header))
-    return cast("Writer", make(spec, schema, stem))
+    module, name, _ = _WRITERS[name_of(spec.format)]
+    more = {"writes_header": writes_header} if isinstance(spec.format, TextFormat) else {}
+    return cast("Writer", getattr(import_module(module), name)(spec, schema, stem, **more))
 
 
 def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> EncodedTextWriter:
@@ -63,13 +44,12 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
     return EncodedTextWriter(spec, stem, header)
 
 
-def load(output_format: str | TextFormat | ParquetFormat) -> None:
+def load(format_name: str) -> None:
     """Import what writes files of a format, before its first use."""
-    name = name_of(output_format)
-    _load(name)
-    if name in _LIBRARIES:
-        import_module("xxhash")  # The usual checksum.
-        import_module(_LIBRARIES[name]).why_not()  # Loads it.
+    module, _, library = _WRITERS[format_name]
+    import_module(module)
+    import_module("xxhash")  # The usual checksum.
+    import_module(library).why_not()  # Loads it.
 
 
 def extension(
@@ -83,19 +63,19 @@ def extension(
         form = output_format if isinstance(output_format, TextFormat) else TextFormat()
         return text_extension(form, compression, encryption)
     check(name, compression)
-    return "parquet" if name == "parquet" else str(_load(name).extension)
+    return name
 
 
 def check(output_format: str | TextFormat | ParquetFormat, compression: Compression) -> None:
     """Refuse a codec this format cannot use, or a level that codec does not have."""
     name = name_of(output_format)
-    check_codec(name, compression, CODECS.get(name) or tuple(_load(name).codecs))
+    check_codec(name, compression, CODECS[name])
 
 
 def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoice) -> None:
     """Refuse the native encoder of a format if its library cannot be used."""
     if choice == "native":
-        import_module(_LIBRARIES[name_of(output_format)]).check_choice(choice)
+        import_module(_WRITERS[name_of(output_format)][2]).check_choice(choice)
 
 
 def codecs() -> tuple[dict[str, Any], ...]:
@@ -111,21 +91,14 @@ def codecs() -> tuple[dict[str, Any], ...]:
     )
 
 
-def name_of(output_format: object) -> str:
-    """Return the name of a format that is given by name, by its options or by its class."""
+def name_of(output_format: str | TextFormat | ParquetFormat) -> str:
+    """Return the name of a format that is given by its name or by its options."""
     if isinstance(output_format, TextFormat):
         return "csv"
     if isinstance(output_format, ParquetFormat):
         return "parquet"
-    name = getattr(output_format, "format_name", output_format)
-    # Ours first: looking for other packages takes milliseconds, which each work unit would pay.
-    if isinstance(name, str) and (name in FORMATS or name in _installed()):
-        return name
-    raise FormatError(f"format {name!r} does not exist.", f"use one of {', '.join(formats())}.")
-
-
-def _load(name: str) -> Any:
-    if name in FORMATS:
-        module, _, attribute = FORMATS[name].partition(":")
-        return getattr(import_module(module), attribute)
-    return _installed()[name].load()
+    if output_format in CODECS:
+        return output_format
+    raise FormatError(
+        f"format {output_format!r} does not exist.", f"use one of {', '.join(FORMATS)}."
+    )

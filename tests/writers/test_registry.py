@@ -62,43 +62,6 @@ def test_impossible_combination_is_refused(
     assert "Next: " in str(caught.value)
 
 
-def test_format_of_another_package(tmp_path: Path) -> None:
-    """An installed package's entry point adds a format, with its own extension and codecs."""
-    info = tmp_path / "outside-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[unloader.formats]\nlines = outside:Lines\n")
-    (tmp_path / "outside.py").write_text(
-        "class Format:\n    format_name = 'lines'\n\n"
-        "class Lines:\n    extension = 'txt'\n    codecs = ('none', 'zstd')\n"
-        "    def __init__(self, spec, schema, stem):\n        self.stem = stem\n"
-    )
-    script = (
-        "from outside import Format\n"
-        "from writers import registry\n"
-        "from writers.errors import FormatError\n"
-        "from writers.model import Compression, OutputSpec\n"
-        "spec = OutputSpec(directory='.', format=Format(), compression=Compression())\n"
-        "print(registry.formats(), registry.open_writer(spec, None, 'u1').stem)\n"
-        "print(registry.extension('lines', Compression(codec='zstd')))\n"
-        "try:\n    registry.check('lines', Compression(codec='gzip'))\n"
-        "except FormatError as exc:\n    print(exc)\n"
-    )
-    root = Path(registry.__file__).parent.parent
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": f"{tmp_path}:{root}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.stderr == ""
-    formats, extension, refusal = run.stdout.splitlines()
-    assert formats == "('csv', 'parquet', 'lines') u1"
-    assert extension == "txt"
-    assert refusal.startswith("lines files cannot be compressed with gzip. Next: ")
-
-
 def test_listing_needs_no_driver() -> None:
     """Listing and checking formats imports neither Arrow nor a codec, so help stays instant."""
     script = (

@@ -58,7 +58,7 @@ def formats(**values: Any) -> None:
         for name, reason in reasons.items()
     }
     document = {
-        "formats": registry.formats(),
+        "formats": registry.FORMATS,
         "compression": codecs,
         "dialects": {name: to_builtins(each) for name, each in known.items()},
         "tables": tables,
@@ -68,7 +68,7 @@ def formats(**values: Any) -> None:
     heads = ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header")
     ends = {"\r\n": "crlf", "\n": "lf"}
     parts = (
-        render.table(("format",), ((name,) for name in registry.formats())),
+        render.table(("format",), ((name,) for name in registry.FORMATS)),
         render.table(
             ("compression", "formats", "levels", "library for text"),
             (
