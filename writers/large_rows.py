@@ -44,6 +44,10 @@ class LargeRow(Struct, frozen=True, kw_only=True):
     held_bytes: int = 0
     """Bytes of memory that the values keep for as long as the row is there."""
 
+    @property
+    def num_rows(self) -> int:
+        return 1
+
 
 def check_large_row(large: LargeRow, schema: pa.Schema) -> None:
     """Make sure that a large row is one row of a schema, and its values suit their columns."""

@@ -53,7 +53,6 @@ from unloader.run.concurrency import RunSteering
 from unloader.run.outputs import RunOutput, Stop, check_stop, continued
 from unloader.selection.listing import TableProblem
 from unloader.sources.base import Catalog
-from unloader.sources.questions import count
 from unloader.sources.registry import cancelled_by
 from unloader.status.recording import LiveRun, Tally
 from unloader.storage.storage_protocol import RUN_RECORD, RunStorage
@@ -394,7 +393,10 @@ class Table(Struct, kw_only=True):
             def counting() -> int:
                 masked = masks_any(output.options.transform for output in run.outputs)
                 with source_words_left_out(masked, run.extract.projection.columns):
-                    return count(catalog, run.extract, run.plan)
+                    if run.plan.has_all_units:
+                        return catalog.count(run.extract)
+                    # A sample or a part: the count takes the plan's selectors.
+                    return catalog.count_selected(run.extract, run.plan.selectors)
 
             with cancelled_by(stop, catalog):
                 rows = with_retries(

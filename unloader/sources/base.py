@@ -33,11 +33,12 @@ from unloader.request.names import Folding
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.readings import ColumnReadings, Declared
 from unloader.sources.statement import Hasher
-from writers.large_rows import LargeRow
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from writers.large_rows import LargeRow
 
 
 T = TypeVar("T")
@@ -444,7 +445,7 @@ def unit_batches(
         asked = extract if left is None else replace(extract, limit_rows=left)
         for batch in reader.batches(asked, piece, batch_bytes=batch_bytes):
             if left is not None:
-                left -= 1 if isinstance(batch, LargeRow) else batch.num_rows
+                left -= batch.num_rows
             yield batch
             del batch
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from partition_planner.model import ColumnInfo, Plan, TableInfo
+from partition_planner.model import ColumnInfo, TableInfo
 from unloader.errors import SourceError, UsageError
 from unloader.events import Notice, Observer, silent
-from unloader.model import Extract, Projection, SampledKeys, ValueOptions
+from unloader.model import Projection, SampledKeys, ValueOptions
 from unloader.selection.listing import Obstacle, TableProblem, problem_of
 from unloader.sources.base import Catalog, Held, described_or_obstacle
 from unloader.sources.readings import OutputNeeds, choose
@@ -92,13 +92,6 @@ def describe_query(catalog: Catalog, query: str) -> TableInfo:
         raise not_accepted(
             "--query", error, "give --query one SELECT, in the SQL of the database"
         ) from error
-
-
-def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
-    """Return how many rows a run reads, counted without the plan except for a sample or a part."""
-    if plan.has_all_units:
-        return catalog.count(extract)
-    return catalog.count_selected(extract, plan.selectors)
 
 
 def check_able(catalog: Catalog, option: str) -> None:

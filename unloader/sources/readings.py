@@ -213,12 +213,13 @@ def choose(
     returns. `as_text` has globs of the columns to be written as exact text.
     """
     output, text = outputs[0], outputs[0].text
+    width = len(columns if output.columns is None else output.columns)
     encoded = (
         len(outputs) == 1
         and text is not None
         and not (output.batches_only or text.guard_formulas or output.filter_columns is not None)
         # The server does not enclose an empty text, so its record would be an empty line.
-        and not (text.null and len(_of_names(columns, output.columns)) == 1)
+        and not (text.null and width == 1)
         and encodes(text)
     )
     return _chosen_once(tuple(columns), tuple(outputs), tuple(as_text), encoded)
@@ -232,45 +233,41 @@ def _chosen_once(
     encoded: bool,
 ) -> Projection:
     """Return the result of `choose`; `encoded` is true if the database renders the output."""
+    own = tuple(column for column in columns if not column.beside)
+    asked = [(columns, output, as_text, encoded) for output in outputs]
+    # A filter has the values as they would be in Parquet.
+    filters = (OutputNeeds(text=None, columns=each.filter_columns or ()) for each in outputs)
+    asked += [(own, each, (), False) for each in filters]
     scan: list[tuple[ReadColumn, Reading]] = []
     places: dict[tuple[ReadColumn, tuple[tuple[str, str], ...]], int] = {}
     """By the column without its note, and the metadata of its field."""
-
-    def place(column: ColumnReadings, reading: Reading) -> int:
-        """Return the index of a reading in the scan; add the reading if it is missing."""
-        plain = ReadColumn(
-            name=column.name,
-            source_type=column.source_type,
-            expression=reading.expression,
-            output_type=reading.output_type,
-            nullable=column.nullable,
-            lossless=reading.lossless,
-            note="",
-        )
-        at = places.setdefault((plain, reading.metadata), len(scan))
-        if at == len(scan):
-            scan.append((replace(plain, note=reading.note) if reading.note else plain, reading))
-        elif reading.note and not scan[at][0].note:
-            scan[at] = (replace(plain, note=reading.note), scan[at][1])
-        return at
-
-    taken = tuple(
-        tuple(place(*each) for each in _chosen(columns, output, as_text, encoded=encoded))
-        for output in outputs
-    )
-    own = [column for column in columns if not column.beside]
-    filters: list[tuple[int, ...]] = []
-    for output in outputs:
-        # A filter has the values as they would be in Parquet.
-        typed = OutputNeeds(text=None, columns=output.filter_columns or ())
-        filters.append(tuple(place(*each) for each in _chosen(own, typed, (), encoded=False)))
+    taken = []
+    for some, output, texts, is_encoded in asked:
+        indexes = []
+        for column, reading in _chosen(some, output, texts, encoded=is_encoded):
+            read = ReadColumn(
+                name=column.name,
+                source_type=column.source_type,
+                expression=reading.expression,
+                output_type=reading.output_type,
+                nullable=column.nullable,
+                lossless=reading.lossless,
+                note="",
+            )
+            at = places.setdefault((read, reading.metadata), len(scan))
+            if at == len(scan):
+                scan.append((read, reading))
+            if reading.note and not scan[at][0].note:
+                scan[at] = (replace(read, note=reading.note), scan[at][1])
+            indexes.append(at)
+        taken.append(tuple(indexes))
     has_filters = any(output.filter_columns is not None for output in outputs)
     return Projection(
         columns=tuple(read for read, _ in scan),
         route="encoded" if encoded else "arrow",
         schema="" if encoded else schema_message([(read.name, how) for read, how in scan]),
-        outputs=taken,
-        filters=tuple(filters) if has_filters else None,
+        outputs=tuple(taken[: len(outputs)]),
+        filters=tuple(taken[len(outputs) :]) if has_filters else None,
     )
 
 
@@ -281,17 +278,30 @@ def _chosen(
     *,
     encoded: bool,
 ) -> list[tuple[ColumnReadings, Reading]]:
-    found = []
+    found, text = [], output.text
+    forms = set() if text is None else {text.boolean, text.binary}
     texts = matching_any([column.beside or column.name for column in columns], as_text)
-    for column in _of_names(columns, output.columns):
-        text = output.text
+    if output.columns is not None:
+        # In their order, each with its accompanying columns.
+        columns = [
+            column
+            for name in output.columns
+            for column in columns
+            if (column.beside or column.name) == name
+        ]
+    for column in columns:
         use: Use = "parquet" if text is None else "encoded" if encoded else "text"
         if use == "text" and column.mask and getattr(text, f"{column.mask}_format") is not None:
             use = "masked"
         asked = (column.beside or column.name) in texts
-        reading = _first(column.readings, use, output, asked=asked)
+        fitting = [
+            each
+            for each in column.readings
+            if each.as_text in (None, asked) and (not each.forms or each.forms & forms)
+        ]
+        reading = next((each for each in fitting if use in each.serves), None)
         if column.name in output.values and not column.beside:
-            value = _first(column.readings, "parquet", output, asked=asked)
+            value = next((each for each in fitting if "parquet" in each.serves), None)
             if reading is None or reading.output_type == "string":
                 reading = value or reading
         if reading is not None:
@@ -299,7 +309,7 @@ def _chosen(
         elif not column.beside:
             raise SourceError(
                 f"column {column.name} has the type {column.source_type}, which cannot be read "
-                f"exactly for {'Parquet' if output.text is None else 'text'}",
+                f"exactly for {'Parquet' if text is None else 'text'}",
                 f"leave it out with --exclude {column.name}",
             )
     counted = Counter(column.name for column, _ in found)
@@ -311,32 +321,6 @@ def _chosen(
                 f"{column.added_by}",
             )
     return found
-
-
-def _of_names(
-    columns: Sequence[ColumnReadings], names: Sequence[str] | None
-) -> Sequence[ColumnReadings]:
-    """Return the columns of these names in their order, each with its accompanying columns."""
-    if names is None:
-        return columns
-    return [
-        column for name in names for column in columns if (column.beside or column.name) == name
-    ]
-
-
-def _first(
-    readings: Sequence[Reading], use: Use, output: OutputNeeds, *, asked: bool
-) -> Reading | None:
-    text = output.text
-    forms = set() if text is None else {text.boolean, text.binary}
-    fits = (
-        reading
-        for reading in readings
-        if use in reading.serves
-        and reading.as_text in (None, asked)
-        and (not reading.forms or reading.forms & forms)
-    )
-    return next(fits, None)
 
 
 def with_origin(extract: Extract) -> Extract:
