@@ -41,7 +41,7 @@ from unloader.sources.statement import quoted, select_list
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
-from writers.schema import pc, read_schema
+from writers.schema import read_schema
 
 ENCODED_PIECE_BYTES = 1024 * 1024
 
