@@ -67,11 +67,17 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             effect="changes",
             common=True,
             example="ORDERS",
-        )("Table or view: NAME or SCHEMA.NAME. Put double quotes around a name that is not plain."),
-        _selection(TABLES, effect="changes", common=True, example="ORDERS")(
-            "Table, view or pattern such as 'SALES.*'. Write NAME or SCHEMA.NAME, with double "
+            text="Table or view: NAME or SCHEMA.NAME. Put double quotes around a name that is not "
+            "plain.",
+        ),
+        _selection(
+            TABLES,
+            effect="changes",
+            common=True,
+            example="ORDERS",
+            text="Table, view or pattern such as 'SALES.*'. Write NAME or SCHEMA.NAME, with double "
             "quotes around a name that is not plain. Repeat the option for several tables. All "
-            "tables are read at one snapshot."
+            "tables are read at one snapshot.",
         ),
     ] = None
     query: Annotated[str | None, _rows(Kind("SQL"), common=True, example=f"{_QUERY} --to ids")] = (

@@ -147,9 +147,11 @@ class JobOptions:
     )
     """Write the plan to FILE. Unload it with `unloader run FILE`."""
     to = (
-        _to(commands=("run",), required=True)(
-            "Output directory, object store or table. A missing directory is created. Files are "
-            "spread over several directories. The name may have the fields {schema} {table} "
+        _to(
+            commands=("run",),
+            required=True,
+            text="Output directory, object store or table. A missing directory is created. Files "
+            "are spread over several directories. The name may have the fields {schema} {table} "
             "{date} {run_id}. Object stores are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and "
             "az://CONTAINER/PREFIX (pip install 'unloader[cloud]'). Their options follow a "
             "question mark: ?endpoint=URL. Tables are iceberg://CATALOG/NAMESPACE.TABLE, "
@@ -157,21 +159,27 @@ class JobOptions:
             "'unloader[delta]' or 'unloader[duckdb]'). - is standard output. pipe:PATH is a "
             "named pipe. null: drops all output, to measure a run without its destination. "
             "null:rows drops the rows before they are encoded. Separate several with commas, or "
-            "repeat the option."
+            "repeat the option.",
         ),
-        _to()("Show where each work unit would go. The values are the same as for run."),
-        _to(commands=("codecs",), default_text="the current directory")(
-            "Destination of the run. The speed of its disk is measured. No file remains there."
+        _to(text="Show where each work unit would go. The values are the same as for run."),
+        _to(
+            commands=("codecs",),
+            default_text="the current directory",
+            text="Destination of the run. The speed of its disk is measured. No file remains "
+            "there.",
         ),
-        _to(commands=("sweep",), default_text="none")(
-            "Directory for the files of the sweep. Each point has a separate directory below it, "
-            "which is removed. A directory that holds a run is refused. null: and null:rows drop "
-            "the output."
+        _to(
+            commands=("sweep",),
+            default_text="none",
+            text="Directory for the files of the sweep. Each point has a separate directory below "
+            "it, which is removed. A directory that holds a run is refused. null: and null:rows "
+            "drop the output.",
         ),
-        _to(commands=("preflight",))(
-            "Directories of the run. Each is measured separately, and then all together. No "
+        _to(
+            commands=("preflight",),
+            text="Directories of the run. Each is measured separately, and then all together. No "
             "file remains there. A missing directory is not created: the directory above it is "
-            "measured."
+            "measured.",
         ),
     )
     format = _destination(

@@ -24,10 +24,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import replace
 
 from unloader.request.settings import at_home
-from unloader.request.value_types import FLAG, Items, Kind
+from unloader.request.value_types import FLAG, Kind
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer or other rows or columns. changes: how they are written and checked, and where.
@@ -126,9 +125,6 @@ class Option(Struct, frozen=True, dict=True):
     owner: type[Struct] | None = None
     """The Struct with the field that it sets; None if it sets no field."""
 
-    def __call__(self, text: str) -> Option:
-        return replace(self, text=text)
-
     @cached_property
     def help(self) -> str:
         text = self.text
@@ -172,7 +168,7 @@ class Option(Struct, frozen=True, dict=True):
     @property
     def multiple(self) -> bool:
         """Whether it may be repeated; the value is then a tuple of all items."""
-        return isinstance(self.kind, Items)
+        return self.kind.split is not None
 
     def read(self, value: Any, *, no_shell: bool = True) -> Any:
         """Return the meaning of a value, or all items of a repeated option.

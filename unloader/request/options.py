@@ -23,7 +23,7 @@ from unloader.model import (
 )
 from unloader.request import job_options
 from unloader.request.option import Option
-from unloader.request.value_types import FLAG, Items, choice, several
+from unloader.request.value_types import FLAG, choice, several
 
 DECLARING: tuple[type, ...] = (
     job_options.JobOptions,
@@ -134,7 +134,7 @@ def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
         value = values.get(option.key)
         if option.owner is owner and value is not None and option.knows(values.get("format", "")):
             kind = option.kind
-            if isinstance(kind, Items) and kind.parsed and kind.parse:
+            if kind.parsed and kind.parse:
                 value = tuple(map(kind.parse, value))
             found[option.field] = option.shape(value) if option.shape else value
     return found

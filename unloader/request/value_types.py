@@ -155,11 +155,6 @@ def statement(text: str) -> str:
     return text.strip().rstrip(";")
 
 
-def places(text: str) -> tuple[str, ...]:
-    """Return the places between commas; the rules decide the meaning of an empty text."""
-    return settings.plain_names(text) if text.strip() else ("",)
-
-
 def quoted_value(text: str) -> str:
     """Return the value of a parameter so that it is one."""
     if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
@@ -218,6 +213,13 @@ class Kind(Struct, frozen=True):
     """For a path, `file` or `directory` if it must be one where it exists."""
     lists: bool = False
     """A job file may have a list for it, although the option is not repeated."""
+    split: Callable[[str], tuple[Any, ...]] | None = None
+    """Returns the items of one occurrence of an option that may be repeated. A list of a job file
+    is taken as it is."""
+    parsed: bool = False
+    """The field in the request has the items as `parse` reads them."""
+    quoted: bool = True
+    """A name of a table of a job file is put in double quotes where it is not plain."""
 
     @property
     def is_whole(self) -> bool:
@@ -225,7 +227,7 @@ class Kind(Struct, frozen=True):
 
     @property
     def has_lists(self) -> bool:
-        return self.lists or isinstance(self, Items)
+        return self.lists or self.split is not None
 
     @property
     def toml(self) -> Any:
@@ -243,11 +245,26 @@ class Kind(Struct, frozen=True):
         words = {bool: "true or false", int: number, str: "text in quotes"}
         found = [word for kind, word in words.items() if kind in self.takes]
         found += ["a list"] if self.has_lists else []
-        found += ["a table"] if len(self.takes) > 1 and isinstance(self, Items) else []
+        found += ["a table"] if len(self.takes) > 1 and self.split is not None else []
         return " or ".join(found)
 
     def read(self, value: Any) -> Any:
-        """Return the meaning of a text or of a value of a job file; ValueError is for the user."""
+        """Return the meaning of a text or of a value of a job file; ValueError is for the user.
+
+        Of an option that may be repeated, it is the items of one occurrence, a list or a table.
+        """
+        if self.split is not None:
+            if isinstance(value, dict):
+                value = tuple(
+                    f"{_quoted(str(name)) if self.quoted else name}={_method(each)}"
+                    for name, each in value.items()
+                )
+            items = value if isinstance(value, tuple) else self.split(str(value))
+            for item in items:
+                _refuse_nul(item)
+                if self.parse is not None:
+                    self.parse(item)
+            return items
         if self.lists and isinstance(value, tuple):
             return value
         if self.parse is None:
@@ -263,31 +280,6 @@ class Kind(Struct, frozen=True):
         if self.maximum is not None and not (self.minimum or 0) <= found <= self.maximum:
             raise ValueError(f"{found} is not in the range from {self.minimum} to {self.maximum}")
         return found
-
-
-class Items(Kind, frozen=True):
-    """Texts; the option may be repeated. A list of a job file is taken as it is."""
-
-    split: Callable[[str], tuple[Any, ...]] = settings.split_list
-    """Returns the items of one occurrence."""
-    parsed: bool = False
-    """The field in the request has the items as `parse` reads them."""
-    quoted: bool = True
-    """A name of a table of a job file is put in double quotes where it is not plain."""
-
-    def read(self, value: Any) -> Any:
-        """Return the items of one occurrence, a list or a table, each read by `parse` as a test."""
-        if isinstance(value, dict):
-            value = tuple(
-                f"{_quoted(str(name)) if self.quoted else name}={_method(each)}"
-                for name, each in value.items()
-            )
-        items = value if isinstance(value, tuple) else self.split(str(value))
-        for item in items:
-            _refuse_nul(item)
-            if self.parse is not None:
-                self.parse(item)
-        return items
 
 
 def _refuse_nul(value: Any) -> None:
@@ -348,9 +340,9 @@ def several(of: Kind) -> Kind:
     return Kind(f"{of.shown},...", read, write, of.takes, lists=True)
 
 
-def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) -> Items:
+def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) -> Kind:
     """Return the kind of `NAME=TEXT`; in a job file a list, or a table."""
-    return Items(shown, parse, takes=(str, dict[str, int | str]), split=_one)
+    return Kind(shown, parse, takes=(str, dict[str, int | str]), split=_one)
 
 
 _in_units = partial(in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB"))
@@ -415,18 +407,26 @@ NUMBERS = Kind(
     example="0,1",
     lists=True,
 )
-NAMES = Items("NAMES")
-GLOBS = Items("GLOBS", split=settings.plain_names)
-TABLES = Items("T", split=_one)
-SCHEMAS = Items("S", split=_one)
-ORDER = Items("ORDER", settings.parse_order, parsed=True)
-PARTITION = Items("FIELD", settings.parse_partition, split=_one, parsed=True)
-PLACES = Items("DEST", split=places, is_path=True)
-FILES = Items("FILE|DEST", split=settings.plain_names)
-RECIPIENTS = Items("RECIPIENT", split=settings.plain_names)
-VARIABLES = Items("NAME", variable)
-STATEMENTS = Items("SQL", statement, split=_one, parsed=True)
-WIDTHS = Items("COLUMN=BYTES", settings.parse_width, takes=(str, dict[str, int | str]), parsed=True)
+_items = partial(Kind, split=settings.split_list)
+NAMES = _items("NAMES")
+GLOBS = Kind("GLOBS", split=settings.plain_names)
+TABLES = Kind("T", split=_one)
+SCHEMAS = Kind("S", split=_one)
+ORDER = _items("ORDER", settings.parse_order, parsed=True)
+PARTITION = _items("FIELD", settings.parse_partition, split=_one, parsed=True)
+PLACES = Kind(
+    "DEST",
+    # The rules decide the meaning of an empty text.
+    split=lambda text: settings.plain_names(text) if text.strip() else ("",),
+    is_path=True,
+)
+FILES = Kind("FILE|DEST", split=settings.plain_names)
+RECIPIENTS = Kind("RECIPIENT", split=settings.plain_names)
+VARIABLES = _items("NAME", variable)
+STATEMENTS = _items("SQL", statement, split=_one, parsed=True)
+WIDTHS = _items(
+    "COLUMN=BYTES", settings.parse_width, takes=(str, dict[str, int | str]), parsed=True
+)
 RENAMES = _pairs("COLUMN=NAME")
 CASTS = _pairs("COLUMN=TYPE")
 CONSTANTS = _pairs("COLUMN=TEXT")
@@ -436,4 +436,4 @@ MASKS = replace(
     takes=(str, dict[str, int | str | dict[str, int | str]]),
 )
 KEY_PLACES = replace(_pairs("[NAME=]PLACE", settings.parse_key_place), quoted=False)
-ROUTES = Items("NAME:KEY=VALUE,...", takes=(), split=lambda text: (settings.parse_route(text),))
+ROUTES = Kind("NAME:KEY=VALUE,...", takes=(), split=lambda text: (settings.parse_route(text),))

@@ -181,8 +181,8 @@ def test_a_run_must_be_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format_version",), 3, "has format version 3, but this version of unloader reads 5"),
-        (("format_version",), 6, "has format version 6, but this version of unloader reads 5"),
+        (("format_version",), 3, "has format version 3, but this version of unloader reads 6"),
+        (("format_version",), 7, "has format version 7, but this version of unloader reads 6"),
         (("format_version",), "3", "not a plan: it has no format version"),
         (("request", "fetch_bytes"), 7, "edited"),
         (("request", "fetch_bytes"), "7", "Expected `int`, got `str` - at `$.request.fetch_bytes`"),

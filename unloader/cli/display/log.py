@@ -37,7 +37,7 @@ from unloader.events import (
     Verified,
 )
 from unloader.model import TableCounts
-from unloader.nouns import counted
+from unloader.nouns import bytes_per_second, counted, size
 from unloader.status.recording import Figures, Tally
 
 _PHASES = {
@@ -254,7 +254,7 @@ def event_text(event: Event) -> str:
         case UnitsKept():
             kept = f"{counted(event.units, 'unit')}, {counted(event.rows, 'row')}"
             tables = f"{counted(event.tables, 'table')} complete; " if event.tables else ""
-            return f"resumed: {tables}{kept}, {render.size(event.bytes)} are done and checked"
+            return f"resumed: {tables}{kept}, {size(event.bytes)} are done and checked"
         case UnitFailed():
             again = "not retried"
             if event.retry_in_seconds is not None:
@@ -273,12 +273,12 @@ def event_text(event: Event) -> str:
                 return f"{name} {'has failed' if event.directory else 'is left out'}: {event.error}"
             return (
                 f"{name} is complete: {counted(event.rows, 'row')}, "
-                f"{render.size(event.bytes)}; {many.done} of {counted(many.total, 'table')}"
+                f"{size(event.bytes)}; {many.done} of {counted(many.total, 'table')}"
             )
         case RouteFinished():
             return (
                 f"route {event.route} is complete: {counted(event.rows, 'row')}, "
-                f"{render.size(event.bytes)} in {counted(event.files, 'file')}, {event.directory}"
+                f"{size(event.bytes)} in {counted(event.files, 'file')}, {event.directory}"
             )
         case PointMeasured():
             number = f"{event.number} of {event.of}"
@@ -300,15 +300,15 @@ def progress_text(figures: Figures, phase: str) -> str:
     """Return the line on the progress of the run."""
     if not figures.units:
         return f"{phase_text(phase)}, {render.seconds(figures.seconds)} since the start"
-    size = "" if figures.tables is None else f", {render.size(figures.bytes)}"
+    written = "" if figures.tables is None else f", {size(figures.bytes)}"
     parts = [
         f"{figures.units_done}/{figures.units} units",
-        f"{counted(figures.rows, 'row')}{size}, {speed_text(figures)}",
+        f"{counted(figures.rows, 'row')}{written}, {speed_text(figures)}",
         f"{figures.fraction * 100:.0f} %",
     ]
     if figures.seconds_left and phase == "unloading":
         parts.append(f"about {rough_seconds(figures.seconds_left)} left")
-    parts.extend(f"{render.size(size)} in {path}" for path, size in figures.directories)
+    parts.extend(f"{size(each)} in {path}" for path, each in figures.directories)
     if figures.tables is not None:
         parts.append(tables_text(figures.tables))
     return f"{phase}: " + ", ".join(parts)
@@ -329,16 +329,16 @@ def ended_text(figures: Figures, finished: bool) -> str:
     return (
         f"{'done' if finished else 'stopped'}: {tables}"
         f"{figures.units_done}/{figures.units} units{kept}, "
-        f"{counted(figures.rows, 'row')}, {render.size(figures.bytes)} in "
+        f"{counted(figures.rows, 'row')}, {size(figures.bytes)} in "
         f"{render.seconds(figures.seconds)}, "
         f"{render.rows_per_second((figures.rows - figures.rows_kept) / seconds)}, "
-        f"{render.megabytes_per_second((figures.bytes - figures.bytes_kept) / seconds)}"
+        f"{bytes_per_second((figures.bytes - figures.bytes_kept) / seconds)}"
     )
 
 
 def verified_text(event: Verified) -> str:
     """Return the share of the verification that is done."""
-    read = f", {render.size(event.bytes)} of {render.size(event.of_bytes)}"
+    read = f", {size(event.bytes)} of {size(event.of_bytes)}"
     return f"{event.done}/{event.of} {event.what}{read if event.of_bytes else ''}"
 
 

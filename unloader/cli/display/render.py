@@ -170,7 +170,9 @@ def facts(pairs: Iterable[tuple[str, object]]) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return visible(count(value) if value is None or isinstance(value, int) else str(value))
+    if value is None:
+        return UNKNOWN
+    return f"{value:,}" if isinstance(value, int) else visible(str(value))
 
 
 def left_out(filtered: int | None) -> tuple[str, str | None]:
@@ -190,7 +192,7 @@ def size(value: float | None) -> str:
 
 def exact_size(value: int) -> str:
     """Return bytes as they are, then in the unit that fits."""
-    return f"{count(value)} ({size(value)})"
+    return f"{value:,} ({nouns.size(value)})"
 
 
 def about(text: str, what: str) -> str:

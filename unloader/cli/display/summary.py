@@ -16,7 +16,7 @@ from unloader.manifest.model import (
     totals_of,
 )
 from unloader.model import ReadColumn, Setting, Snapshot
-from unloader.nouns import counted
+from unloader.nouns import bytes_per_second, counted
 from unloader.placement.evidence import NodeRecord, WorkerRecord
 from unloader.storage.place_names import KEPT, destination_kind
 from unloader.storage.storage_protocol import MANIFEST
@@ -74,10 +74,10 @@ def _of_table(manifest: Manifest) -> str:
     # A run too short to measure has no rates.
     rows, size, speed = totals.rows_per_second, totals.bytes_per_second, render.UNKNOWN
     if rows is not None and size is not None:
-        speed = f"{render.rows_per_second(rows)}, {render.megabytes_per_second(size)}"
+        speed = f"{render.rows_per_second(rows)}, {bytes_per_second(size)}"
     after = [("speed", speed)]
     for part in manifest.efficiency.parts if manifest.efficiency else ():
-        rates = f"{part.rate / 1e6:,.1f} of {render.megabytes_per_second(part.ceiling)}"
+        rates = f"{part.rate / 1e6:,.1f} of {bytes_per_second(part.ceiling)}"
         if part.unit == "rows/s":
             rates = f"{render.rows_per_second(part.rate)} of {render.rows_per_second(part.ceiling)}"
         which = "this disk" if part.what == "disk" else f"the {part.what}"
