@@ -315,13 +315,13 @@ class Pool:
             # Only after what workers had sent was read: the caller may have been away for long.
             if now >= self._next_look:
                 self._next_look, late = now + _LOOK_SECONDS, self.limits.start_seconds
-                doomed = []
+                doomed, largest = [], self.limits.task_memory_bytes
                 for worker, child in self._members.items():
                     if late and not child.is_up and now - child.started > late:
                         detail = f"worker {worker} did not start within {late:g} s"
                         child.reason = Lost(worker=worker, reason="not up", detail=detail)
                         doomed.append(child)
-                    elif child.busy and child.is_too_large(self.limits.task_memory_bytes):
+                    elif largest and child.busy and child.is_too_large(largest):
                         doomed.append(child)
                 self._lose(doomed)
             if self._events or woken or now >= deadline:
@@ -441,9 +441,8 @@ class Pool:
                 self._idle_losses.pop(child.worker, None)
             if child.worker not in self._kept:
                 continue
-            if isinstance(event, Finished | Raised) and child.is_too_large(
-                self.limits.memory_bytes
-            ):
+            limit = self.limits.memory_bytes if isinstance(event, Finished | Raised) else 0
+            if limit and child.is_too_large(limit):
                 self._ending.append(child)
             elif not isinstance(event, Message) and not child.busy:
                 self.idle.add(child.worker)
@@ -536,9 +535,8 @@ class Member(Struct, kw_only=True, eq=False):
         """
         held = 0
         with suppress(OSError, IndexError, ValueError):
-            if limit:
-                statm = Path(f"/proc/{self.process.pid}/statm").read_text("ascii")
-                held = int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            statm = Path(f"/proc/{self.process.pid}/statm").read_text("ascii")
+            held = int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
         if held > limit:
             detail = f"held {held} bytes, the limit is {limit}"
             self.reason = Lost(

@@ -8,22 +8,19 @@ A look at the CPUs costs some 40 microseconds a process. One at the pages walks 
 tables while it cannot map memory: measured 0.8 ms with 60 MB in use, 1.5 ms with 200 MB, 13 ms with
 2 GB (0.6 ms where those are huge pages), 21 ms with 4 GB. On a machine with more to run than CPUs
 the process waits for as long as the reader is kept from its CPU: 0.1 to 0.3 s were seen at
-4 GB. So `Pace` goes by what a look really took.
+4 GB. So the caller goes by what a look really took, and `COST_SHARE`.
 
 The kernel also counts the memory handed out by node, as numastat(8) shows it. Those figures are of
 all processes together, so other work on the machine changes them.
 """
 
 import errno
-import math
 import os
 import re
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.model import Residence
@@ -53,23 +50,6 @@ _PAGE_KIB = re.compile(rb" kernelpagesize_kB=(\d+)")
 
 # The kernel gives memory shared with children, or of huge pages, a file that no process opened.
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
-
-
-class Pace(Struct, kw_only=True):
-    """When something that costs time may be done again, so that it stays a small share."""
-
-    seconds: float = 0.0
-    """From one time to the next where nothing calls for it."""
-    due_at: float = -math.inf
-    """When it is time again, by `time.monotonic`."""
-    affordable_at: float = -math.inf
-    """When it may be done for a reason."""
-
-    def done(self, took_seconds: float) -> None:
-        """Note that it was just done, and how long that took."""
-        now = time.monotonic()
-        self.affordable_at = now + took_seconds / COST_SHARE
-        self.due_at = max(self.affordable_at, now + self.seconds)
 
 
 def look(
@@ -143,8 +123,8 @@ def _why(error: OSError) -> str:
     return f"{errno.errorcode.get(error.errno or 0, '?')}, {error.strerror}"
 
 
-def machine_pages(nodes_root: Path = NODES) -> MachinePages:
-    """Return the counters since the machine started; empty without counters."""
+def machine_pages(nodes_root: Path = NODES, before: MachinePages | None = None) -> MachinePages:
+    """Return the counters since the machine started, or since `before`; empty without counters."""
     found: MachinePages = {}
     for path in nodes_root.glob("node[0-9]*/numastat"):
         try:
@@ -152,12 +132,10 @@ def machine_pages(nodes_root: Path = NODES) -> MachinePages:
             found[int(path.parent.name[4:])] = {name: int(count) for name, count in lines}
         except (OSError, ValueError):
             continue  # a node that was taken away, or a line of another form
-    return found
-
-
-def machine_pages_since(before: MachinePages, now: MachinePages) -> MachinePages:
+    if before is None:
+        return found
     # A counter starts again at nothing when the kernel's counting is switched off and on.
     return {
-        node: {name: max(0, count - before[node].get(name, 0)) for name, count in now[node].items()}
-        for node in sorted(before.keys() & now.keys())
+        node: {name: max(0, n - before[node].get(name, 0)) for name, n in found[node].items()}
+        for node in sorted(before.keys() & found.keys())
     }

@@ -248,11 +248,6 @@ def shares(plan: Plan, among: int) -> dict[str, int]:
     return {unit.id: at for unit, at in zip(plan.units, numbers, strict=True)}
 
 
-def makespan(costs: Iterable[int], parallelism: int) -> int:
-    """Return the cost at which the last worker finishes if idle ones take the largest cost."""
-    return max(dealt(sorted(costs, reverse=True), parallelism)[1])
-
-
 class Simulation(Struct, frozen=True, kw_only=True):
     """Some units, read by a number of workers; all costs are in the unit of `Costs`."""
 

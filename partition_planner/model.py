@@ -130,11 +130,14 @@ class TableInfo(StoredRows, frozen=True, kw_only=True):
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
-class _Selector(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """A selector has its kind in JSON."""
-
-
-class WholeTable(_Selector, frozen=True, kw_only=True, tag="whole_table"):
+class WholeTable(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="whole_table",
+):
     """Every row of the table, of all its partitions."""
 
     @property
@@ -142,22 +145,20 @@ class WholeTable(_Selector, frozen=True, kw_only=True, tag="whole_table"):
         return None
 
 
-class NamedPartition(_Selector, frozen=True, kw_only=True, tag="named_partition"):
-    """Every row of one partition, for any extents."""
-
-    partition: str
+class _InPartition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    partition: str | None = None
     kind: PartitionKind = field(default="partition", name="partition_kind")
     """Under "partition_kind" in JSON, where "kind" is the kind of the selector."""
     relation: tuple[str, str] | None = None
 
 
-class _Range(_Selector, frozen=True, kw_only=True):
-    partition: str | None = None
-    kind: PartitionKind = field(default="partition", name="partition_kind")
-    relation: tuple[str, str] | None = None
+class NamedPartition(_InPartition, frozen=True, kw_only=True, tag="named_partition"):
+    """Every row of one partition, for any extents."""
+
+    partition: str
 
 
-class RowRange(_Range, frozen=True, kw_only=True, tag="row_range"):
+class RowRange(_InPartition, frozen=True, kw_only=True, tag="row_range"):
     """The rows at addresses [first, last) of `relation`, or else of the partition if the database
     selects it by name, or else of the table; None is an open end.
     """
@@ -168,7 +169,7 @@ class RowRange(_Range, frozen=True, kw_only=True, tag="row_range"):
     last: int | None
 
 
-class KeyRange(_Range, frozen=True, kw_only=True, tag="key_range"):
+class KeyRange(_InPartition, frozen=True, kw_only=True, tag="key_range"):
     """The rows whose key in `column` is in [first, last); None is an open end.
 
     The ends are keys as the source gave them, in its own order and its own text. No range holds

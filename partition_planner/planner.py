@@ -27,7 +27,7 @@ from partition_planner.costs import (
     Costs,
     Keys,
     Part,
-    makespan,
+    dealt,
     measure,
     parts_of,
     share,
@@ -426,7 +426,7 @@ def _pieces_of(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[
             else:
                 cuts = pairwise(part.spread.cuts(pieces))
                 each += [share(cost, offsets, part.spread.weight) for offsets in cuts]
-        return makespan(each, parallelism)
+        return max(dealt(sorted(each, reverse=True), parallelism)[1])
 
     def target(parallelism: int) -> int:
         return max(smallest, -(-costs.total // (UNITS_PER_WORKER * parallelism)))

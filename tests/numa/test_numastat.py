@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numa.residence import NODES, machine_pages, machine_pages_since
+from numa.residence import NODES, machine_pages
 
 
 def write(root: Path, node: int, text: str) -> None:
@@ -27,7 +27,7 @@ def test_what_was_counted_between_two_readings(tmp_path: Path) -> None:
     write(tmp_path, 2, "numa_hit 0\nother_node 3\n")
     write(tmp_path, 3, "of another form\n")
     write(tmp_path, 4, "numa_hit 9\n")
-    assert machine_pages_since(before, machine_pages(tmp_path)) == {
+    assert machine_pages(tmp_path, before) == {
         0: {"numa_hit": 30, "other_node": 0},
         # Counting was switched off and on again.
         2: {"numa_hit": 0, "other_node": 2},
@@ -52,7 +52,7 @@ def test_the_kernel_counts_what_we_touch() -> None:
         memory.madvise(getattr(mmap, "MADV_NOHUGEPAGE", 15))
         for at in range(0, len(memory), 4096):
             memory[at] = 1
-        grown = machine_pages_since(before, machine_pages())
+        grown = machine_pages(before=before)
     assert set(grown) == set(before)
     if not any(counters["numa_hit"] for counters in grown.values()):
         pytest.skip("counting is switched off: sysctl vm.numa_stat is 0")

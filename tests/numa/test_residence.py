@@ -14,7 +14,7 @@ import pytest
 from processes.program import Program
 
 from numa.model import Residence
-from numa.residence import COST_SHARE, Pace, look
+from numa.residence import look
 
 MIB = 1 << 20
 
@@ -248,16 +248,3 @@ def test_refused_pages_are_a_note() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment)
     assert printed.startswith("True () numa_maps cannot be read (E")
-
-
-def test_what_costs_time_keeps_its_share() -> None:
-    """The first time is free; after it the pause is as long as its cost and its rest ask for."""
-    pace = Pace(seconds=10.0)
-    assert time.monotonic() >= pace.due_at
-    before = time.monotonic()
-    pace.done(0.02)
-    assert pace.affordable_at - before >= 0.02 / COST_SHARE
-    assert pace.due_at - before >= 10.0
-    pace.done(1.0)
-    assert pace.due_at == pace.affordable_at
-    assert pace.due_at - before >= 1.0 / COST_SHARE

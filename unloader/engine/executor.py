@@ -12,7 +12,7 @@ task. A place that was lost takes no task until it is `Ready` again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -58,31 +58,26 @@ def failure_in(event: Finished | Raised | Lost) -> AttemptFailure | None:
     )
 
 
-class EventQueue(list[ExecutorEvent]):
-    """Events that an executor has yet to hand to the engine, in order."""
-
-    def __init__(self, events: Iterable[ExecutorEvent] = (), *, noted: Iterable[str] = ()) -> None:
-        """Begin with some events; `noted` are lines that the user has read already."""
-        super().__init__(events)
-        self._noted = {without_numbers(text) for text in noted}
-
-    def note(self, text: str) -> None:
-        self.append(Notice(text=text))
-
-    def note_once(self, text: str | None) -> None:
-        """Add a line, if there is one and no line before differs from it in numbers alone."""
-        if text and without_numbers(text) not in self._noted:
-            self._noted.add(without_numbers(text))
-            self.note(text)
-
-    def take(self) -> Sequence[ExecutorEvent]:
-        found = tuple(self)
-        self.clear()
-        return found
-
-
 class Executor(Protocol):
     """Carries out tasks, one a place. Used from one thread."""
+
+    _events: list[ExecutorEvent]
+    """Those that the engine has not taken yet, in order."""
+    _noted: set[str]
+    """The lines that the user has read already, without their numbers."""
+
+    def _note(self, text: str) -> None:
+        self._events.append(Notice(text=text))
+
+    def _note_once(self, text: str | None) -> None:
+        """Note a line, if there is one and no line before differs from it in numbers alone."""
+        if text and without_numbers(text) not in self._noted:
+            self._noted.add(without_numbers(text))
+            self._note(text)
+
+    def _taken(self) -> Sequence[ExecutorEvent]:
+        found, self._events = self._events, []
+        return found
 
     def use(self, places: int, of: int) -> None:
         """Make the first `places` ready, and be prepared for `of` places; see `start`.
@@ -154,8 +149,8 @@ class LocalExecutor(Executor):
         self.prepare, self.wake = self._pool.prepare, self._pool.wake
         self._started = 0
         """Seats that were asked to have a process."""
-        self._events = EventQueue(noted=seating.notices)
-        self._watch = Watch(seating.seats, self._events.note, looks=looks)
+        self._events, self._noted = [], set(map(without_numbers, seating.notices))
+        self._watch = Watch(seating.seats, self._note, looks=looks)
 
     def use(self, places: int, of: int) -> None:
         """Keep a process on the first `places` of `of` seats, and end those on the others.
@@ -163,7 +158,7 @@ class LocalExecutor(Executor):
         Observations of the workers count from here on.
         """
         self._seats = self._all_seats[:of]
-        self._watch = Watch(self._seats, self._events.note, looks=self._looks)
+        self._watch = Watch(self._seats, self._note, looks=self._looks)
         self._started = places
         self._pool.keep(seat.worker for seat in self._seats[:places])
 
@@ -190,22 +185,22 @@ class LocalExecutor(Executor):
             self._events.append(event)
             if isinstance(event, Ready):
                 self._watch.ready(event, self._pool.pids())
-                self._events.note_once(event.bound.note)
+                self._note_once(event.bound.note)
             elif isinstance(event, Finished) and not isinstance(event.result, AttemptFailure):
                 self._watch.unit_done(event.worker, self._pool.pids())
             elif isinstance(event, Lost):
                 cannot = f"worker {event.worker} cannot be started: {event.detail}"
                 if event.reason == "refused":
-                    self._events.note_once(f"{event.detail} Next: {event.hint}")
+                    self._note_once(f"{event.detail} Next: {event.hint}")
                 elif event.reason == "too large":
                     limit = self._pool.limits.memory_bytes / 2**20
                     held = event.held_bytes / 2**20
-                    self._events.note(
+                    self._note(
                         f"worker {event.worker} holds {held:.0f} MiB after a work unit, more than "
                         f"--worker-memory {limit:g}MiB: the worker is replaced"
                     )
                 elif event.hopeless:
-                    self._events.note(cannot)
+                    self._note(cannot)
                 if self._pool.exhausted:
                     is_refused = event.reason == "refused"
                     failure = AttemptFailure(
@@ -216,14 +211,14 @@ class LocalExecutor(Executor):
                     )
                     self._events.append(NoPlaceLeft(failure=failure))
         self._watch.tick(self._pool.pids())
-        return self._events.take()
+        return self._taken()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         self._pool.stop(reasons)
 
     def finish(self) -> Sequence[ExecutorEvent]:
         self._watch.finish(self._pool.pids(), self._pool.bindings())
-        return self._events.take()
+        return self._taken()
 
     def worker(self, place: int) -> WorkerEvidence:
         seat = next(seat for seat in self._seats if seat.worker == place)

@@ -13,6 +13,7 @@ load of the CPUs of each node is the kernel's count for the whole machine.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,13 +24,7 @@ from msgspec import Struct, field
 
 from numa.kernel_files import cpu_list_text
 from numa.model import BindReport, Ready, Residence, Seat
-from numa.residence import (
-    MachinePages,
-    Pace,
-    look,
-    machine_pages,
-    machine_pages_since,
-)
+from numa.residence import COST_SHARE, MachinePages, look, machine_pages
 from unloader.model import BoundSeat, FinishedUnit
 
 _OFF = "the CPUs and nodes of the workers were not observed (--numa off)"
@@ -272,9 +267,10 @@ class Watch:
         self._once = len(self._machine_before) == 1
         """Whether a second look at the pages of a process would show nothing new."""
         self._machine_grown: MachinePages = {}
-        self._cpu_pace = Pace(seconds=CPU_SECONDS)
-        self._page_pace = Pace()
-        self._page_paces: dict[int, Pace] = {}
+        self._cpus_due = self._affordable_at = -math.inf
+        """The earliest times of the next look at all CPUs, and at the pages of any worker."""
+        self._pages_due: dict[int, float] = {}
+        """By worker: when its pages are looked at again."""
         self._noted: set[str] = set()
         self._unseen: dict[str, None] = {} if looks else {_OFF: None}
 
@@ -283,19 +279,13 @@ class Watch:
         self.bound[event.worker] = event.bound
         # The process may have ended since: its number is another's by then.
         if self._looks and pids.get(event.worker) == event.pid:
-            pace = self._page_paces[event.worker] = Pace(seconds=PAGE_SECONDS)
             # Its memory right after its start shows little.
-            pace.done(0.0)
+            self._pages_due[event.worker] = time.monotonic() + PAGE_SECONDS
 
     def unit_done(self, worker: int, pids: Mapping[int, int]) -> None:
-        """Look at a worker that has done a unit, unless the last look was just before."""
-        pace = self._page_paces.get(worker)
-        if pace is None or worker not in pids:
-            return
-        if self._once and self._has_pages(worker, pids[worker]):
-            return
-        if time.monotonic() >= max(pace.affordable_at, self._page_pace.affordable_at):
-            self._look(worker, pids[worker])
+        """Have the pages of a process looked at soon after its first unit."""
+        if worker in self._pages_due and not self._has_pages(worker, pids.get(worker, 0)):
+            self._pages_due[worker] = -math.inf
 
     def tick(self, pids: Mapping[int, int]) -> None:
         """Make the looks that are due at the process of each worker that has one.
@@ -305,24 +295,31 @@ class Watch:
         if not self._looks:
             return
         now = time.monotonic()
-        if now >= self._page_pace.due_at:
+        if now >= self._affordable_at:
             due = [
-                (pace.due_at, worker)
-                for worker, pace in self._page_paces.items()
-                if now >= pace.due_at
+                (due_at, worker)
+                for worker, due_at in self._pages_due.items()
+                if now >= due_at
                 and worker in pids
                 and not (self._once and self._has_pages(worker, pids[worker]))
             ]
             # The worker that has waited longest, or the first few would take every turn.
             for _, worker in sorted(due)[:1]:
-                self._look(worker, pids[worker])
-        if time.monotonic() >= self._cpu_pace.due_at:
+                started = time.perf_counter()
+                self._residences[worker] = look(
+                    pids[worker], self._residences.get(worker), pages=True
+                )
+                took, now = time.perf_counter() - started, time.monotonic()
+                self._affordable_at = now + took / COST_SHARE
+                self._pages_due[worker] = max(self._affordable_at, now + PAGE_SECONDS)
+        if now >= self._cpus_due:
             started = time.perf_counter()
             for worker in pids.keys() & self.bound.keys():
                 seen = self._residences.get(worker)
                 self._residences[worker] = look(pids[worker], seen)
             self._note_deviations()
-            self._cpu_pace.done(time.perf_counter() - started)
+            took = time.perf_counter() - started
+            self._cpus_due = time.monotonic() + max(CPU_SECONDS, took / COST_SHARE)
 
     def finish(self, pids: Mapping[int, int], bindings: Mapping[int, BindReport]) -> None:
         """Take the last look, when all units are done and the processes are still there.
@@ -335,7 +332,7 @@ class Watch:
         for worker, pid in pids.items():
             seen, pages = self._residences.get(worker), not self._has_pages(worker, pid)
             self._residences[worker] = look(pid, seen, pages=pages)
-        self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
+        self._machine_grown = machine_pages(before=self._machine_before)
         self._note_deviations()
 
     def evidence(self, restarts: Mapping[int, int] | None = None) -> Evidence:
@@ -356,13 +353,6 @@ class Watch:
     def _has_pages(self, worker: int, pid: int) -> bool:
         seen = self._residences.get(worker)
         return seen is not None and seen.pid == pid and seen.page_looks > 0
-
-    def _look(self, worker: int, pid: int) -> None:
-        started = time.perf_counter()
-        self._residences[worker] = look(pid, self._residences.get(worker), pages=True)
-        took = time.perf_counter() - started
-        self._page_pace.done(took)
-        self._page_paces[worker].done(took)
 
     def _note_deviations(self) -> None:
         notes = {each.note for each in self._residences.values() if each.note}

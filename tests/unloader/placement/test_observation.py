@@ -88,7 +88,9 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The figures of the first look stay, however much the process takes afterwards."""
-    monkeypatch.setattr("numa.residence.COST_SHARE", 1e9)  # Any look may be had at any time.
+    monkeypatch.setattr(
+        "unloader.placement.evidence.COST_SHARE", 1e9
+    )  # Any look may be had at any time.
     pids = {0: os.getpid()}
     watch = Watch(seats(1), [].append)
     with Pool(seats(1), ENTRY) as pool:
@@ -96,9 +98,11 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
         # This process replaces the worker, because it can grow in between.
         watch.ready(replace(ready_in(pool), pid=os.getpid()), pids)
     watch.unit_done(0, pids)
+    watch.tick(pids)
     before = watch.evidence().workers[0].residence
     grown = b"x" * (32 * 2**20)
     watch.unit_done(0, pids)
+    watch.tick(pids)
     after = watch.evidence().workers[0].residence
     assert len(grown) == 32 * 2**20
     assert before is not None
@@ -106,6 +110,27 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
     assert before.memory
     assert after.memory == before.memory
     assert after.page_looks == before.page_looks == 1
+
+
+@needs_linux
+def test_looks_at_pages_take_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one look at a worker's pages, the next one waits for as long as its cost asks."""
+    pids = {0: os.getpid(), 1: os.getpid()}
+    watch = Watch(seats(2), [].append)
+    with Pool(seats(2), ENTRY) as pool:
+        pool.start(0)
+        ready = replace(ready_in(pool), pid=os.getpid())
+    for worker in pids:
+        watch.ready(replace(ready, worker=worker), pids)
+        watch.unit_done(worker, pids)
+
+    def looks() -> list[int]:
+        watch.tick(pids)
+        return [each.residence.page_looks for each in watch.evidence().workers if each.residence]
+
+    monkeypatch.setattr("unloader.placement.evidence.COST_SHARE", 1e-9)
+    assert looks() == [1, 0]
+    assert looks() == [1, 0]
 
 
 @needs_linux

@@ -44,7 +44,6 @@ from unloader.engine.cluster.agent import (
     wake,
 )
 from unloader.engine.executor import (
-    EventQueue,
     Executor,
     ExecutorEvent,
     NoPlaceLeft,
@@ -152,7 +151,7 @@ class DaskExecutor(Executor):
         self._inbox = queue.SimpleQueue()
         """The events of an agent, or why it is lost. Without an agent: why a Dask worker is not
         used."""
-        self._events = EventQueue()
+        self._events, self._noted = [], set()
         self._used = self._of = 0
         """Places below the first number are used, those below the second may be used later."""
         self._lock = threading.Lock()
@@ -354,7 +353,7 @@ class DaskExecutor(Executor):
                 retryable=False,
             )
             self._events.append(NoPlaceLeft(failure=failure))
-        return self._events.take()
+        return self._taken()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Kill the processes of places; an unreachable machine does so when its lease is over."""
@@ -380,7 +379,7 @@ class DaskExecutor(Executor):
                 for worker in found.workers:
                     self._know(agent, worker)
         self._take_all(0.0)
-        return self._events.take()
+        return self._taken()
 
     def worker(self, place: int) -> WorkerEvidence:
         known = self._places[place]
@@ -429,7 +428,7 @@ class DaskExecutor(Executor):
             agent, found = self._inbox.get(timeout_seconds > 0, max(timeout_seconds, 0.001))
             while True:
                 if agent is None:
-                    self._events.note(f"{found}; the run continues without it")
+                    self._note(f"{found}; the run continues without it")
                 elif isinstance(found, str):
                     self._agent_lost(agent, found)
                 else:
@@ -441,11 +440,11 @@ class DaskExecutor(Executor):
         event = report.event
         if isinstance(event, NoPlaceLeft):
             text = f"{agent.home.label} has no process any more: {event.failure.message}"
-            self._events.note(text)
+            self._note(text)
             self._drop(agent, "none of its processes could be started")
             return
         if isinstance(event, Notice):
-            self._events.note_once(f"{agent.home.host}: {event.text}")
+            self._note_once(f"{agent.home.host}: {event.text}")
             return
         place = event.worker
         if report.worker is not None:
@@ -466,9 +465,7 @@ class DaskExecutor(Executor):
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
         count = len(agent.places)
         workers = f"its worker{'s' * (count > 1)} {', '.join(map(str, agent.places))}"
-        self._events.note(
-            f"{agent.home.label} is lost: {reason}; {workers} wait for another Dask worker"
-        )
+        self._note(f"{agent.home.label} is lost: {reason}; {workers} wait for another Dask worker")
         with self._lock:
             if self._agents.get(agent.home.address) is agent:
                 del self._agents[agent.home.address]
