@@ -3,7 +3,7 @@
 Arrow's functions on arrays, imported with the first that is called.
 
 Importing `pyarrow.compute` makes a Python function of each of several hundred, which takes as long
-as all the rest of pyarrow. The native encoder calls none of them for most tables.
+as all the rest of pyarrow. Planning and listing call none of them.
 """
 
 from __future__ import annotations

@@ -80,6 +80,36 @@ def test_listing_needs_no_driver() -> None:
     assert run.stdout == "False False\n"
 
 
+def test_a_loaded_format_imports_nothing_for_its_first_file(tmp_path: Path) -> None:
+    """A fork server loads a format once, and not each of its workers."""
+    script = (
+        "import sys, datetime, pyarrow as pa\n"
+        "from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat\n"
+        "from writers.registry import load, open_writer\n"
+        "from writers.schema import INFINITE\n"
+        "field = pa.field('t', pa.timestamp('us'), metadata=INFINITE)\n"
+        "rows = pa.record_batch([[datetime.datetime(2024, 1, 2)]], schema=pa.schema([field]))\n"
+        "for name, form in ('csv', TextFormat()), ('parquet', ParquetFormat()):\n"
+        "    load(name)\n"
+        "    before = set(sys.modules)\n"
+        f"    spec = OutputSpec(directory={str(tmp_path)!r}, format=form, "
+        "compression=Compression())\n"
+        "    writer = open_writer(spec, rows.schema, 'u')\n"
+        "    writer.write(rows)\n"
+        "    writer.close()\n"
+        "    print(sorted(set(sys.modules) - before))\n"
+    )
+    root = Path(registry.__file__).parent.parent
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "[]\n[]\n"
+
+
 ROOT = Path(__file__).parents[2]
 LIBRARIES = {
     "writers/native/src/encoder.cpp": encoder,
