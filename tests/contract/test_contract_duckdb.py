@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from long_tests import OTHER_ROUTES
 
@@ -163,14 +164,8 @@ def test_a_query_with_two_columns_of_one_name_is_refused(tmp_path: Path, second:
         assert len(catalog.describe_query("SELECT 1 AS a, 2 AS b").columns) == 2
 
 
-def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
-    """Where values outgrow the cap of a scan in its middle, each row still comes once, in order."""
-    path, narrow, wide = tmp_path / "data.db", 20_000, 600
-    with closing(duckdb.connect(str(path))) as connection:
-        connection.execute(
-            "CREATE TABLE t AS SELECT range AS k, repeat('x', CASE WHEN range < "
-            f"{narrow} THEN 1 ELSE 100000 END) AS v FROM range({narrow + wide})"
-        )
+def read_whole(path: Path) -> list[pa.RecordBatch]:
+    """Return the batches of table t, read as one unit."""
     with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
         snapshot, table = catalog.snapshot("snapshot"), catalog.describe(parse_table("t"))
         projection = project(catalog, table, None, (OutputNeeds(text=None),))
@@ -184,7 +179,29 @@ def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
     )
     (unit,) = plan(table, PlanLimits(parallelism=1, split="none")).units
     with closing(DuckDBSource().open_reader(spec_of(path), snapshot)) as reader:
-        batches = list(reader.batches(extract, *unit.pieces, batch_bytes=1 << 20))
+        return list(reader.batches(extract, *unit.pieces, batch_bytes=1 << 20))
+
+
+def test_wide_values_behind_narrow_ones(tmp_path: Path) -> None:
+    """Where values outgrow the cap of a scan in its middle, each row still comes once, in order."""
+    path, narrow, wide = tmp_path / "data.db", 20_000, 600
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT range AS k, repeat('x', CASE WHEN range < "
+            f"{narrow} THEN 1 ELSE 100000 END) AS v FROM range({narrow + wide})"
+        )
+    batches = read_whole(path)
     assert [key for batch in batches for key in batch.column(0).to_pylist()] == [
         *range(narrow + wide)
     ]
+
+
+def test_many_columns_do_not_make_small_batches(tmp_path: Path) -> None:
+    """A scan holds blocks of each column, and its cap has room for all of them."""
+    path, rows = tmp_path / "data.db", 20_000
+    columns = ", ".join(f"md5((range + {at})::VARCHAR) AS c{at}" for at in range(150))
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range({rows})")
+    sizes = [batch.num_rows for batch in read_whole(path)]
+    assert sum(sizes) == rows
+    assert max(sizes) > 64

@@ -58,16 +58,22 @@ def open_reader(spec: SourceSpec, snapshot: Snapshot | None) -> DuckDBReader:
     return DuckDBReader(connection, file)
 
 
-READER_MEMORY_BYTES = (32 << 20, 256 << 20)
-"""Caps of DuckDB's own buffers in a worker that scans a table. Without one every block read stays
-cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But
-DuckDB reads 2048 values at a time. Values of 20 kB need 64 MiB, so the next cap is tried."""
+COLUMN_MEMORY_BYTES = 1 << 20
+LEAST_MEMORY_BYTES = 8 << 20
+"""The first cap of DuckDB's own buffers in a worker that scans a table: for each column, and at
+least. Without a cap every block read stays cached, and a worker grows with the table. A scan holds
+two blocks of 256 KiB of a column at a time. Each worker fills its cap once, and the kernel has to
+find and clear that memory: 32 MiB cost 0.03 CPU-seconds more than 8 MiB."""
+MORE_MEMORY = 4
+"""Factor of the next cap. DuckDB reads 2048 values at a time, so values of 10 kB need 20 MiB."""
+WIDE_MEMORY_BYTES = 256 << 20
+"""The least cap after that."""
 LAST_CAP_SHARES = 512
 """The last cap is the memory of a batch times this number, but at least 1 GiB."""
 LEAST_LAST_CAP_BYTES = 1 << 30
 WIDE_BATCH_ROWS = (64, 4)
-"""Rows of a batch under the second cap and the last one: the values of a batch are as wide as those
-that did not fit under the cap before."""
+"""Rows of a batch under the last two caps: the values of a batch are as wide as those that did not
+fit under the cap before."""
 
 
 class DuckDBReader(Reader):
@@ -91,14 +97,18 @@ class DuckDBReader(Reader):
         # may find the first rows of a table in another way.
         filtered = extract.where is not None or extract.limit_rows is not None
         is_scan = extract.table.row_ranges and extract.query is None and not filtered
-        caps = (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes))
+        first = max(LEAST_MEMORY_BYTES, len(schema) * COLUMN_MEMORY_BYTES)
+        second = MORE_MEMORY * first
+        third = max(WIDE_MEMORY_BYTES, second)
+        last = max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes, third)
+        caps = list(zip((first, second, third, last), (rows, rows, *WIDE_BATCH_ROWS), strict=True))
         yielded = 0
         with self._file.read():
             while True:
                 cap, fewer = "RESET memory_limit", rows
                 if is_scan:
-                    cap = f"SET memory_limit = '{caps[self._tried]}B'"
-                    fewer = (rows, *WIDE_BATCH_ROWS)[self._tried]
+                    most, fewer = caps[self._tried]
+                    cap = f"SET memory_limit = '{most}B'"
                 self._connection.execute(cap)
                 again = yielded  # One thread gives the same rows in the same order again.
                 try:
@@ -124,7 +134,7 @@ class DuckDBReader(Reader):
                             if is_long(field.type) or field.type.num_fields
                         )
                         raise OutputFailed(
-                            f"DuckDB needs more than {caps[-1] >> 20:,} MiB to read the values of "
+                            f"DuckDB needs more than {last >> 20:,} MiB to read the values of "
                             f"{wide}: it reads up to 2,048 values of a column together",
                             "raise --fetch-memory (DuckDB may use "
                             f"{LAST_CAP_SHARES // SHARES} times as much in each worker), or leave "
