@@ -101,12 +101,6 @@ def fixed_offset(zone: str) -> int:
     return -seconds if match[1] == "-" else seconds
 
 
-def abbreviation(moment: Moment) -> str | None:
-    """Return `CET` or the like; None for a fixed offset."""
-    rules = region(moment.zone or "+00:00")
-    return None if rules is None else _zoned(moment, rules).tzname()
-
-
 def _zoned(moment: Moment, rules: ZoneInfo) -> datetime:
     year = min(max(moment.year, 2), 9998)
     day = min(moment.day, day_count(year, moment.month))

@@ -356,11 +356,6 @@ def external_tables(database: Definitions) -> Rows:
                    "DEFAULT_DIRECTORY_NAME": "DATA_DIR"}  # fmt: skip
 
 
-def nothing(database: Definitions) -> Rows:
-    """Views without rows."""
-    yield from ()
-
-
 _DBA = ("DBA_", "USER_")
 _PARTITION = (
     "TABLESPACE_NAME NUM_ROWS:N BLOCKS:N AVG_ROW_LEN:N SEGMENT_CREATED COMPRESSION LAST_ANALYZED:D"
@@ -385,7 +380,6 @@ SHAPES: dict[str, Shape] = {
     ),
     "TAB_COMMENTS": Shape(columns="OWNER TABLE_NAME TABLE_TYPE COMMENTS:T", rows=tab_comments),
     "TAB_COLS": Shape(columns=COLUMNS, rows=tab_cols),
-    "TAB_COLUMNS": Shape(columns=COLUMNS, rows=tab_cols),
     "OBJECTS": Shape(
         columns="OWNER OBJECT_NAME SUBOBJECT_NAME OBJECT_ID:N DATA_OBJECT_ID:N OBJECT_TYPE "
         "CREATED:D LAST_DDL_TIME:D STATUS TEMPORARY GENERATED SECONDARY NAMESPACE:N "
@@ -439,11 +433,5 @@ SHAPES: dict[str, Shape] = {
         rows=segments,
         dba_only=_PLACE,
         prefixes=_DBA,
-    ),
-    "POLICIES": Shape(
-        columns="OBJECT_OWNER OBJECT_NAME POLICY_NAME ENABLE SEL",
-        rows=nothing,
-        owner="OBJECT_OWNER",
-        name="OBJECT_NAME",
     ),
 }

@@ -12,7 +12,7 @@ from oracle_server.data.tables import Row
 from oracle_server.dictionary import objects
 from oracle_server.dictionary.objects import Shape
 from oracle_server.model import Column, SessionState, Type
-from oracle_server.session.session import VERSIONS, nls_parameters
+from oracle_server.session.session import NLS_PARAMETERS, VERSIONS
 from oracle_server.sql.conversions import varchar
 
 Rows = Iterable[tuple[Any, ...]]
@@ -32,7 +32,7 @@ def _sessions(database: Definitions, session: SessionState) -> Rows:
 
 
 def _database_parameters(database: Definitions, session: SessionState) -> Rows:
-    yield from nls_parameters(None).items()
+    yield from NLS_PARAMETERS.items()
     yield ("NLS_RDBMS_VERSION", VERSIONS[database.version][0])
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from oracle_server.faults import Faults
 from oracle_server.model import OracleError, SessionState
-from oracle_server.session.session import Database, Session, user_name
+from oracle_server.session.session import LANGUAGE, Database, Session, user_name
 from oracle_server.wire import negotiation
 from oracle_server.wire import requests as calls
 from oracle_server.wire.channel import (
@@ -139,26 +139,6 @@ def _text(data: bytes) -> str:
 
 _HOST = "oracle-test"
 _DATABASE_ID = "1385559638"
-_NLS = (
-    ("LXLAN", "AMERICAN", "NLS_LANGUAGE", 16),
-    ("LXCTERRITORY", "AMERICA", "NLS_TERRITORY", 9),
-    ("LXCCURRENCY", "$", "NLS_CURRENCY", 0),
-    ("LXCISOCURR", "AMERICA", "NLS_ISO_CURRENCY", 1),
-    ("LXCNUMERICS", ".,", "NLS_NUMERIC_CHARACTERS", 2),
-    ("LXCDATEFM", "DD-MON-RR", "NLS_DATE_FORMAT", 7),
-    ("LXCDATELANG", "AMERICAN", "NLS_DATE_LANGUAGE", 8),
-    ("LXCSORT", "BINARY", "NLS_SORT", 11),
-    ("LXCCALENDAR", "GREGORIAN", "NLS_CALENDAR", 12),
-    ("LXCUNIONCUR", "$", "NLS_DUAL_CURRENCY", 52),
-    ("LXCTIMEFM", "HH.MI.SSXFF AM", "NLS_TIME_FORMAT", 57),
-    ("LXCSTMPFM", "DD-MON-RR HH.MI.SSXFF AM", "NLS_TIMESTAMP_FORMAT", 58),
-    ("LXCTTZNFM", "HH.MI.SSXFF AM TZR", "NLS_TIME_TZ_FORMAT", 59),
-    ("LXCSTZNFM", "DD-MON-RR HH.MI.SSXFF AM TZR", "NLS_TIMESTAMP_TZ_FORMAT", 60),
-    ("LXLENSEMANTICS", "BYTE", "NLS_LENGTH_SEMANTICS", 61),
-    ("LXNCHARCONVEXCP", "FALSE", "NLS_NCHAR_CONV_EXCP", 62),
-    ("LXCOMP", "BINARY", "NLS_COMP", 50),
-)
-"""Key of the login, default, name of the setting, number of the keyword in message 23."""
 _PROCESS = "4711"
 
 
@@ -224,12 +204,12 @@ def _load_pattern(service: str) -> str:
 
 
 def _nls(settings: Mapping[str, str]) -> dict[str, str]:
-    return {f"AUTH_NLS_{key}\0": settings.get(name, value) for key, value, name, _ in _NLS}
+    return {f"AUTH_NLS_{key}\0": settings.get(name, value) for key, value, name, _ in LANGUAGE}
 
 
 def nls_keywords(settings: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     """Return values of the session's language settings and the numbers of their keywords."""
-    return tuple((settings.get(name, value), number) for _, value, name, number in _NLS)
+    return tuple((settings.get(name, value), number) for _, value, name, number in LANGUAGE)
 
 
 def _start_time() -> str:

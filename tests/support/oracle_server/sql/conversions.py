@@ -5,31 +5,24 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
 from oracle_server.data.moments import (
-    abbreviation,
     at_zone,
     day_count,
-    day_number,
     in_utc,
     now,
     offset_seconds,
+    region,
 )
 from oracle_server.model import DaySecond, Moment, OracleError, Rowid, Type, YearMonth
 
-MONTHS = (
-    "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE", "JULY", "AUGUST", "SEPTEMBER",
-    "OCTOBER", "NOVEMBER", "DECEMBER",
-)  # fmt: skip
-DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _ELEMENT = re.compile(
-    r'"[^"]*"|SYYYY|YYYY|IYYY|RRRR|YYY|YY|RR|Y|MONTH|MON|MM|MI|DDD|DD|DAY|DY|D|HH24|HH12|HH|'
-    r"SSSSS|SS|FF[1-9]?|TZH|TZM|TZR|TZD|A\.M\.|P\.M\.|AM|PM|A\.D\.|B\.C\.|AD|BC|J|Q|WW|W|CC|"
-    r"FM|FX|X|[-/,.;: ]|T",
+    r'"[^"]*"|SYYYY|YYYY|RR|MON|MM|MI|DD|HH24|HH|SS|FF[1-9]?|TZH|TZM|TZR|AM|PM|X|[-/,.;: ]',
     re.IGNORECASE,
 )
 
@@ -48,7 +41,7 @@ def _elements(mask: str) -> tuple[str, ...]:
     found, at = [], 0
     while at < len(mask):
         match = _ELEMENT.match(mask, at)
-        if match is None or match.group().upper() == "T":
+        if match is None:
             raise OracleError(1821, "date format not recognized")
         found.append(match.group())
         at = match.end()
@@ -57,17 +50,7 @@ def _elements(mask: str) -> tuple[str, ...]:
 
 def moment_text(moment: Moment, mask: str, fraction: int = 6) -> str:
     """Return a date or timestamp by a mask; `fraction` digits for FF without a number."""
-    parts, fill = [], True
-    for element in _elements(mask):
-        if element.upper() == "FM":
-            fill = not fill
-            continue
-        text = _element_text(moment, element, fraction)
-        if not fill and element[0] not in '"-/,.;: ' and not element.upper().startswith("FF"):
-            text = text.strip()
-            text = text.lstrip("0") or "0" if text.isdigit() else text
-        parts.append(text)
-    return "".join(parts)
+    return "".join(_element_text(moment, element, fraction) for element in _elements(mask))
 
 
 def _element_text(moment: Moment, element: str, fraction: int) -> str:
@@ -84,70 +67,34 @@ def _element_text(moment: Moment, element: str, fraction: int) -> str:
         return f"{moment.nanos:09d}"[:digits]
     if upper.startswith("TZ"):
         return _zone_text(moment, upper)
-    if upper in ("X", "FX"):
-        return "." if upper == "X" else ""
-    return _cased(_name(moment, upper), element)
+    return MONTHS[moment.month - 1] if upper == "MON" else ("AM", "PM")[moment.hour >= 12]
 
 
-def _name(moment: Moment, upper: str) -> str:
-    weekday = DAYS[day_number(moment.year, moment.month, moment.day) % 7]
-    month = MONTHS[moment.month - 1]
-    if upper in ("MONTH", "MON"):
-        return month.ljust(9) if upper == "MONTH" else month[:3]
-    if upper in ("DAY", "DY"):
-        return weekday.ljust(9) if upper == "DAY" else weekday[:3]
-    half = ("AM", "PM")[moment.hour >= 12] if "M" in upper else ("AD", "BC")[moment.year < 0]
-    return ".".join(half) + "." if "." in upper else half
-
-
-def _cased(text: str, element: str) -> str:
-    if element.isupper():
-        return text
-    return text.capitalize() if element[0].isupper() else text.lower()
-
-
-def _year(moment: Moment) -> int:
-    return abs(moment.year)
-
-
-_SIMPLE = {
-    "SYYYY": lambda m: f"{'-' if m.year < 0 else ' '}{_year(m):04d}",
-    "YYYY": lambda m: f"{_year(m):04d}",
-    "RRRR": lambda m: f"{_year(m):04d}",
-    "YYY": lambda m: f"{_year(m) % 1000:03d}",
-    "YY": lambda m: f"{_year(m) % 100:02d}",
-    "RR": lambda m: f"{_year(m) % 100:02d}",
-    "Y": lambda m: str(_year(m) % 10),
+_SIMPLE: dict[str, Callable[[Moment], str]] = {
+    "SYYYY": lambda m: f"{'-' if m.year < 0 else ' '}{abs(m.year):04d}",
+    "YYYY": lambda m: f"{abs(m.year):04d}",
+    "RR": lambda m: f"{abs(m.year) % 100:02d}",
     "MM": lambda m: f"{m.month:02d}",
     "DD": lambda m: f"{m.day:02d}",
-    "DDD": lambda m: f"{day_number(*m[:3]) - day_number(m.year, 1, 1) + 1:03d}",
-    "D": lambda m: str((day_number(*m[:3]) + 1) % 7 + 1),
     "HH24": lambda m: f"{m.hour:02d}",
-    "HH12": lambda m: f"{(m.hour + 11) % 12 + 1:02d}",
     "HH": lambda m: f"{(m.hour + 11) % 12 + 1:02d}",
     "MI": lambda m: f"{m.minute:02d}",
     "SS": lambda m: f"{m.second:02d}",
-    "SSSSS": lambda m: f"{m.hour * 3600 + m.minute * 60 + m.second:05d}",
-    "J": lambda m: f"{day_number(*m[:3]):07d}",
-    "Q": lambda m: str((m.month + 2) // 3),
+    "X": lambda m: ".",
 }
 
 
 def _zone_text(moment: Moment, element: str) -> str:
     zone = moment.zone or "+00:00"
-    named = abbreviation(moment)
     if element == "TZR":
-        return zone.upper() if named is not None else zone
-    if element == "TZD":
-        return named or ""
+        return zone if region(zone) is None else zone.upper()
     sign, seconds = ("-", "+")[(offset := offset_seconds(moment)) >= 0], abs(offset)
     return f"{sign}{seconds // 3600:02d}" if element == "TZH" else f"{seconds // 60 % 60:02d}"
 
 
 def mask_length(mask: str) -> int:
     """Return the longest text a mask can give."""
-    widths = {"TZR": 64, "TZD": 10, "TZH": 3, "FF": 9, "MONTH": 9, "DAY": 9, "FM": 0, "FX": 0}
-    widths |= {"DY": 3, "MON": 3, "HH24": 2, "HH12": 2, "J": 7, "Q": 1}
+    widths = {"TZR": 64, "TZH": 3, "FF": 9, "HH24": 2}
     total = 0
     for element in _elements(mask):
         upper = element.upper()
@@ -202,13 +149,11 @@ def day_second_text(value: DaySecond, precision: int = 2, scale: int = 6) -> str
 
 
 _FIELD = {
-    "SYYYY": r"([-+ ]?\d{1,4})", "YYYY": r"(\d{1,4})", "RRRR": r"(\d{1,4})", "YY": r"(\d{1,2})",
-    "RR": r"(\d{1,2})", "MM": r"(\d{1,2})", "MON": r"([A-Za-z]{3})", "DD": r"(\d{1,2})",
-    "HH24": r"(\d{1,2})", "HH12": r"(\d{1,2})", "HH": r"(\d{1,2})", "MI": r"(\d{1,2})",
-    "SS": r"(\d{1,2})", "FF": r"(\d{1,9})", "AM": r"([AaPp]\.?[Mm]\.?)", "BC": r"([AaBb][DdCc])",
+    "SYYYY": r"([-+ ]?\d{1,4})", "YYYY": r"(\d{1,4})", "RR": r"(\d{1,2})", "MM": r"(\d{1,2})",
+    "MON": r"([A-Za-z]{3})", "DD": r"(\d{1,2})", "HH24": r"(\d{1,2})", "HH": r"(\d{1,2})",
+    "MI": r"(\d{1,2})", "SS": r"(\d{1,2})", "FF": r"(\d{1,9})", "AM": r"([AaPp]\.?[Mm]\.?)",
     "TZH": r"([-+]\d{1,2})", "TZM": r"(\d{2})", "TZR": r"([-+]\d{1,2}:\d{2}|[A-Za-z/_]+)",
 }  # fmt: skip
-_ALIASES = {"PM": "AM", "AD": "BC", "A.M.": "AM", "P.M.": "AM", "MONTH": "MON"}
 
 
 def parse_moment(text: str, mask: str, default: Moment) -> Moment:
@@ -221,14 +166,14 @@ def parse_moment(text: str, mask: str, default: Moment) -> Moment:
     pattern, wanted = "", []
     for element in _elements(mask):
         upper = element.upper()
-        upper = "FF" if upper.startswith("FF") else _ALIASES.get(upper, upper)
+        upper = "FF" if upper.startswith("FF") else "AM" if upper == "PM" else upper
         if upper in _FIELD:
             wanted.append(upper)
             pattern += _FIELD[upper]
         elif element[0] == '"':
             pattern += re.escape(element[1:-1])
         else:
-            pattern += {" ": r"\s*", "FX": "", "FM": "", "X": r"\."}.get(upper, r"[-/,.;: T]?")
+            pattern += {" ": r"\s*", "X": r"\."}.get(upper, r"[-/,.;: T]?")
     match = re.fullmatch(r"\s*" + pattern + r"\s*", text)
     if match is None:
         raise OracleError(1861, "literal does not match format string")
@@ -237,18 +182,15 @@ def parse_moment(text: str, mask: str, default: Moment) -> Moment:
 
 def _filled(found: dict[str, str], default: Moment) -> Moment:
     year = default.year
-    for name in ("SYYYY", "YYYY", "RRRR"):
+    for name in ("SYYYY", "YYYY"):
         if name in found:
             year = int(found[name])
-    for name in ("YY", "RR"):
-        if name in found:
-            year = int(found[name]) + (1900 if name == "RR" and int(found[name]) >= 50 else 2000)
-    if found.get("BC", "").upper() == "BC":
-        year = -year
+    if "RR" in found:
+        year = int(found["RR"]) + (1900 if int(found["RR"]) >= 50 else 2000)
     month = int(found.get("MM", default.month))
     if "MON" in found:
-        month = [name[:3] for name in MONTHS].index(found["MON"].upper()) + 1
-    hour = int(found.get("HH24", found.get("HH12", found.get("HH", default.hour))))
+        month = MONTHS.index(found["MON"].upper()) + 1
+    hour = int(found.get("HH24", found.get("HH", default.hour)))
     if "AM" in found:
         hour = hour % 12 + (12 if found["AM"][0] in "Pp" else 0)
     zone = found.get("TZR", default.zone)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
-import zlib
 from collections.abc import Callable, Sequence
-from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
-from oracle_server.data.moments import at_zone, in_utc, now, offset_seconds, region
+from oracle_server.data.moments import at_zone, in_utc, now
 from oracle_server.model import Moment, OracleError, Rowid, Type
 from oracle_server.sql import conversions
 from oracle_server.sql import conversions as formats
@@ -123,50 +121,8 @@ def _literal_moment(kind: Type) -> Callable[..., Compiled]:
     return build
 
 
-def extract(field: str, first: Compiled) -> Compiled:
-    """Return a compiled EXTRACT(field FROM first).
-
-    Raises:
-        OracleError: ORA-30076.
-        Unsupported: The field is unknown.
-    """
-    if field.startswith("TIMEZONE_") and first.type.name == "TIMESTAMP":
-        raise OracleError(30076, "invalid extract field for extract source")
-    if field == "TIMEZONE_REGION":
-        return Compiled(type=varchar(64), value=strict([first], _region_name))
-    if field not in _FIELDS:
-        raise Unsupported(field)
-    return Compiled(type=expression_number(), value=strict([first], _FIELDS[field]))
-
-
-def _region_name(moment: Moment) -> str:
-    zone = moment.zone or "UTC"
-    return "UNKNOWN" if region(zone) is None else zone
-
-
-_FIELDS: dict[str, Callable[[Moment], Any]] = {
-    "YEAR": lambda m: m.year,
-    "MONTH": lambda m: m.month,
-    "DAY": lambda m: m.day,
-    "HOUR": lambda m: m.hour,
-    "MINUTE": lambda m: m.minute,
-    "SECOND": lambda m: m.second + Decimal(m.nanos).scaleb(-9),
-    "TIMEZONE_HOUR": lambda m: int(offset_seconds(m) / 3600),
-    "TIMEZONE_MINUTE": lambda m: int(math.fmod(offset_seconds(m), 3600) / 60),
-}
-
-
-def _moment_now(name: str, scale: int | None) -> Callable[..., Compiled]:
-    def build(arguments: Arguments, environment: Environment) -> Compiled:
-        zoned = name.endswith("ZONE")
-
-        def value(row: Sequence[Any]) -> Moment:
-            at = now()
-            return at if zoned else at._replace(zone=None, nanos=at.nanos if scale else 0)
-
-        return Compiled(type=Type(name=name, scale=scale), value=value, volatile=True)
-
-    return build
+def _system_time(arguments: Arguments, environment: Environment) -> Compiled:
+    return Compiled(type=Type(name=_TSTZ, scale=6), value=lambda row: now(), volatile=True)
 
 
 def _utc(arguments: Arguments, environment: Environment) -> Compiled:
@@ -200,7 +156,6 @@ def _at_zone(arguments: Arguments, environment: Environment) -> Compiled:
 
 BUILDERS: dict[str, Callable[..., Compiled]] = {
     "TO_CHAR": _to_char,
-    "TO_NCHAR": _to_char,
     "TO_DATE": _to_moment("TO_DATE", "NLS_DATE_FORMAT", Type(name="DATE")),
     "TO_TIMESTAMP": _to_moment(
         "TO_TIMESTAMP", "NLS_TIMESTAMP_FORMAT", Type(name="TIMESTAMP", scale=9)
@@ -212,11 +167,7 @@ BUILDERS: dict[str, Callable[..., Compiled]] = {
     "TIMESTAMP": _literal_moment(Type(name="TIMESTAMP", scale=9)),
     "SYS_EXTRACT_UTC": _utc,
     "AT TIME ZONE": _at_zone,
-    "SYSDATE": _moment_now("DATE", None),
-    "CURRENT_DATE": _moment_now("DATE", None),
-    "SYSTIMESTAMP": _moment_now(_TSTZ, 6),
-    "CURRENT_TIMESTAMP": _moment_now(_TSTZ, 6),
-    "LOCALTIMESTAMP": _moment_now("TIMESTAMP", 6),
+    "SYSTIMESTAMP": _system_time,
 }
 
 
@@ -229,8 +180,6 @@ def build(call: Call, arguments: Arguments, environment: Environment) -> Compile
     """
     if call.name in ("CAST", "XMLSERIALIZE", "JSON_SERIALIZE", "VECTOR_SERIALIZE"):
         return _to_type(call, arguments[0], environment)
-    if call.name == "EXTRACT":
-        return extract(call.extra, arguments[0])
     if "." in call.name:
         environment.check(call.name)
     builder = _BUILDERS.get(call.name)
@@ -355,28 +304,6 @@ def _decimal(value: Any) -> Decimal:
     return Decimal(0 if found is None else found)
 
 
-def _to_places(rounding: str) -> Callable[..., Decimal]:
-    def rounded(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
-        return value.quantize(Decimal(1).scaleb(-int(places)), rounding, EXACT)
-
-    return rounded
-
-
-def _round(rounding: str) -> Callable[..., Compiled]:
-    """Return the builder of ROUND or TRUNC; TRUNC of a date is its midnight."""
-
-    def build(arguments: Arguments, environment: Environment) -> Compiled:
-        if arguments[0].type.name.startswith(("DATE", "TIMESTAMP")):
-            if rounding != ROUND_DOWN or len(arguments) > 1:
-                raise Unsupported("ROUND")
-            midnight = strict(arguments, lambda m: Moment(*m[:3]))
-            return Compiled(type=Type(name="DATE"), value=midnight)
-        kind, function = _number(_to_places(rounding))
-        return Compiled(type=kind, value=strict(arguments, function))
-
-    return build
-
-
 def _substr(text: str, start: Any, length: Any = None) -> str | None:
     begin = int(start)
     begin = len(text) + begin if begin < 0 else max(begin - 1, 0)
@@ -444,10 +371,6 @@ def _bits(layout: str) -> tuple[Type, Callable[..., Any]]:
     return Type(name="RAW", length=8), lambda value: struct.pack(layout, value)
 
 
-def _upper(text: str) -> str:
-    return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
-
-
 _BUILDERS: dict[str, Callable[..., Compiled]] = {
     **BUILDERS,
     "TO_NUMBER": _to_number,
@@ -457,57 +380,31 @@ _BUILDERS: dict[str, Callable[..., Compiled]] = {
     "DBMS_LOB.GETLENGTH": _get_length,
     "LENGTH": _length,
     "NVL": _nvl,
-    "COALESCE": _nvl,
     "DECODE": _decode,
-    "ROUND": _round(ROUND_HALF_UP),
-    "TRUNC": _round(ROUND_DOWN),
     "LTRIM": _text_function(lambda text, what=" ": text.lstrip(what)),
     "RTRIM": _text_function(lambda text, what=" ": text.rstrip(what)),
-    "TRIM": _text_function(lambda text: text.strip(" ")),
-    "UPPER": _text_function(_upper),
     "LOWER": _text_function(str.lower),
     "SUBSTR": _text_function(_substr),
     "RAWTOHEX": _raw,
     "STANDARD_HASH": _standard_hash,
     "ROWIDTOCHAR": _rowid_text,
-    "ROWIDTONCHAR": _rowid_text,
 }
 _PLAIN: dict[str, tuple[Type, Callable[..., Any]]] = {
     "CHARTOROWID": (ROWID, Rowid.parse),
     "HEXTORAW": (Type(name="RAW", length=2000), bytes.fromhex),
-    "INSTR": (expression_number(), lambda text, what, start=1: text.find(what, int(start) - 1) + 1),
     "REPLACE": (varchar(4000), lambda text, old, new="": text.replace(old, new) or None),
-    "ASCII": (expression_number(), lambda text: ord(text[0])),
     "CHR": (varchar(1), lambda code: chr(int(code))),
-    "LENGTHB": (expression_number(), lambda v: len(v.encode() if isinstance(v, str) else v)),
-    "LENGTH2": (expression_number(), utf16_length),
-    "ORA_HASH": (
-        expression_number(),
-        lambda value, buckets=4294967295: zlib.crc32(repr(value).encode()) % (int(buckets) + 1),
-    ),
-    "ABS": _number(abs),
-    "FLOOR": _number(lambda n: n.to_integral_value(ROUND_FLOOR)),
-    "CEIL": _number(lambda n: n.to_integral_value(ROUND_CEILING)),
-    "SIGN": _number(lambda n: (n > 0) - (n < 0)),
     "MOD": _number(lambda a, b: a if not b else EXACT.remainder(a, b)),
-    "POWER": _number(EXACT.power),
-    "BITAND": _number(lambda a, b: int(a) & int(b)),
     "UTL_RAW.CAST_FROM_BINARY_FLOAT": _bits(">f"),
     "UTL_RAW.CAST_FROM_BINARY_DOUBLE": _bits(">d"),
     "DBMS_ROWID.ROWID_OBJECT": _rowid_part(0),
     "DBMS_ROWID.ROWID_RELATIVE_FNO": _rowid_part(1),
     "DBMS_ROWID.ROWID_BLOCK_NUMBER": _rowid_part(2),
-    "DBMS_ROWID.ROWID_ROW_NUMBER": _rowid_part(3),
 }
 _OF_DATABASE: dict[str, Type] = {
     "USER": varchar(128),
-    "UID": expression_number(),
-    "DBTIMEZONE": varchar(6),
-    "SESSIONTIMEZONE": varchar(75),
     "SYS_CONTEXT": varchar(256),
     "USERENV": varchar(64),
     "DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER": expression_number(),
     "TIMESTAMP_TO_SCN": expression_number(),
-    "SCN_TO_TIMESTAMP": Type(name="TIMESTAMP", scale=9),
-    "DBMS_UTILITY.PORT_STRING": varchar(64),
 }

@@ -13,7 +13,7 @@ from oracle_server.data.definitions import View
 from oracle_server.data.tables import Row, SegmentView, Slice, Table
 from oracle_server.model import Column, OracleError, Rowid, SessionState, Type
 from oracle_server.sql.compiling import comparable, compiled
-from oracle_server.sql.conversions import NUMBERS, expression_number
+from oracle_server.sql.conversions import expression_number
 from oracle_server.sql.evaluation import Compiled, Environment
 from oracle_server.sql.statement import Condition, Query, Relation
 from oracle_server.sql.syntax import Call, Constant, Item, Name, Unsupported, conjuncts
@@ -191,15 +191,7 @@ def aggregated(rows: list[Row], calls: list[Call], inner: list[Compiled | None])
             found.append(len(rows))
             continue
         values = [value for row in rows if (value := one.value(row)) is not None]
-        if call.name == "COUNT":
-            found.append(len(values))
-        elif call.name == "SUM":
-            found.append(sum(values) if values else None)
-        else:
-            side, _ = comparable(one, one, Environment())
-            best = min if call.name == "MIN" else max
-            rows_kept = [row for row in rows if one.value(row) is not None]
-            found.append(one.value(best(rows_kept, key=side)) if rows_kept else None)
+        found.append(len(values) if call.name == "COUNT" else sum(values) if values else None)
     return tuple(found)
 
 
@@ -263,7 +255,7 @@ def in_order(
 
 
 ROWID_PARTS = {f"DBMS_ROWID.ROWID_{part}" for part in ("OBJECT", "RELATIVE_FNO", "BLOCK_NUMBER")}
-_AGGREGATES = {"COUNT", "MIN", "MAX", "SUM"}
+_AGGREGATES = {"COUNT", "SUM"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -531,15 +523,7 @@ class Queries:
         inner = [
             compiled(call.arguments[0], environment) if call.arguments else None for call in calls
         ]
-        columns = tuple(
-            Column(
-                name=item.name,
-                type=expression_number()
-                if call.name in ("COUNT", "SUM") or one is None or one.type.name in NUMBERS
-                else one.type,
-            )
-            for item, call, one in zip(query.items, calls, inner, strict=True)
-        )
+        columns = tuple(Column(name=item.name, type=expression_number()) for item in query.items)
         filters = self._filters(query.conditions, scan, environment, context)
         if context.dry:
             return Result(columns=columns, rows=())
@@ -565,8 +549,7 @@ def _limited(query: Query) -> Query:
         ):
             number = int(found.arguments[1].value) - (found.name == "<")
             others = tuple(other for other in query.conditions if other is not condition)
-            limit = number if query.limit is None else min(number, query.limit)
-            return replace(query, conditions=others, limit=max(limit, 0))
+            return replace(query, conditions=others, limit=max(number, 0))
     return query
 
 

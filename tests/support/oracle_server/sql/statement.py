@@ -8,7 +8,6 @@ from typing import Any
 from oracle_server.model import OracleError
 from oracle_server.sql.syntax import Item, Parser, Token, Unsupported, select_items
 
-PAGE_WORDS = ("FETCH", "OFFSET")
 _NO_ALIAS = {
     "WHERE", "ORDER", "GROUP", "HAVING", "UNION", "MINUS", "INTERSECT", "EXCEPT", "CONNECT",
     "START", "MODEL", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "ON", "USING",
@@ -61,7 +60,8 @@ class Query:
     conditions: tuple[Condition, ...]
     order: tuple[tuple[Any, bool], ...]
     """(expression, whether descending)."""
-    limit: int | None
+    limit: int | None = None
+    """Of a ROWNUM condition."""
 
 
 def parse_query(sql: str, found: list[Token]) -> Query:
@@ -88,12 +88,12 @@ def _query(parser: Parser) -> Query:
     if not parser.accept("FROM"):
         raise OracleError(923, "FROM keyword not found where expected", parser.token.start)
     relation = _relation(parser)
-    if parser.token.word(",", *_NO_ALIAS - {"WHERE", "ORDER", "FETCH", "OFFSET"}):
+    if parser.token.word(",", *_NO_ALIAS - {"WHERE", "ORDER"}):
         raise Unsupported(parser.token.value)
     conditions: tuple[Condition, ...] = ()
     if parser.accept("WHERE"):
         conditions = _conditions(parser)
-    if parser.token.word(*_NO_ALIAS - {"ORDER", "FETCH", "OFFSET"}):
+    if parser.token.word(*_NO_ALIAS - {"ORDER"}):
         raise Unsupported(parser.token.value)
     order = _order(parser)
     return Query(
@@ -102,7 +102,6 @@ def _query(parser: Parser) -> Query:
         relation=relation,
         conditions=conditions,
         order=order,
-        limit=_limit(parser),
     )
 
 
@@ -237,14 +236,3 @@ def _order(parser: Parser) -> tuple[tuple[Any, bool], ...]:
         found.append((expression, descending))
         if not parser.accept(","):
             return tuple(found)
-
-
-def _limit(parser: Parser) -> int | None:
-    if not parser.token.word(*PAGE_WORDS):
-        return None
-    if not (parser.accept("FETCH", "FIRST") or parser.accept("FETCH", "NEXT")):
-        raise Unsupported("OFFSET")
-    number = int(parser.take().value) if parser.token.kind == "number" else 1
-    if not (parser.accept("ROWS", "ONLY") or parser.accept("ROW", "ONLY")):
-        raise Unsupported("FETCH")
-    return number

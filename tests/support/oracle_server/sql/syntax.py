@@ -128,7 +128,7 @@ class Call:
     name: str
     arguments: tuple[Any, ...]
     extra: str = ""
-    """Of CAST the type, of EXTRACT the field, of COUNT `*`."""
+    """Of CAST the type, of COUNT `*`."""
 
 
 class Unsupported(Exception):
@@ -136,10 +136,7 @@ class Unsupported(Exception):
 
 
 _COMPARISONS = ("=", "<>", "!=", "^=", "<", ">", "<=", ">=")
-_WORDS_ALONE = {
-    "SYSDATE", "SYSTIMESTAMP", "USER", "UID", "CURRENT_DATE", "CURRENT_TIMESTAMP",
-    "LOCALTIMESTAMP", "DBTIMEZONE", "SESSIONTIMEZONE",
-}  # fmt: skip
+_WORDS_ALONE = {"SYSTIMESTAMP", "USER"}
 _RESERVED = {
     "FROM", "WHERE", "ORDER", "GROUP", "HAVING", "UNION", "AND", "OR", "THEN", "ELSE", "END",
     "WHEN", "AS", "ON", "ASC", "DESC", "CONNECT", "START", "FETCH", "OFFSET", "MINUS", "INTERSECT",
@@ -277,13 +274,8 @@ class Parser:
         if self.accept("+"):
             return self._factor()
         found = self._primary()
-        while self.token.word("AT"):
-            if self.accept("AT", "LOCAL"):
-                found = Call("AT TIME ZONE", (found, Call("SESSIONTIMEZONE", ())))
-            elif self.accept("AT", "TIME", "ZONE"):
-                found = Call("AT TIME ZONE", (found, self._primary()))
-            else:
-                break
+        while self.accept("AT", "TIME", "ZONE"):
+            found = Call("AT TIME ZONE", (found, self._primary()))
         return found
 
     def _primary(self) -> Any:
@@ -348,12 +340,6 @@ class Parser:
             inner = self.condition()
             self.expect("AS")
             return Call(name, (inner,), self._text_to_parenthesis())
-        if name == "EXTRACT":
-            field = self.take().value
-            self.expect("FROM")
-            inner = self.condition()
-            self.expect(")")
-            return Call(name, (inner,), field)
         if self.accept(")"):
             return Call(name, ())
         if name == "COUNT" and self.accept("*"):
@@ -427,8 +413,8 @@ def _item(parser: Parser) -> Item:
     expression = parser.condition()
     written = parser.tokens[start : parser.at]
     if parser.accept("AS") or (
-        parser.token.kind in ("name", "quoted")
-        and not (parser.token.kind == "name" and parser.token.value in (_RESERVED | {"BULK"}))
+        parser.token.kind == "quoted"
+        or (parser.token.kind == "name" and parser.token.value not in _RESERVED)
     ):
         return Item(name=parser.identifier(), expression=expression)
     if isinstance(expression, Name):
