@@ -16,22 +16,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from unloader.errors import UnloaderError
-from unloader.events import (
-    Event,
-    RouteFinished,
-    RunFinished,
-    RunStarted,
-    TableFinished,
-    UnitFailed,
-    UnitFinished,
-    UnitsKept,
-)
-from unloader.model import TableCounts
+from unloader.events import Event, RouteFinished
 from unloader.redaction import redact
+from unloader.status.recording import Tally
 from unloader.storage.place_names import absolute, path_of
 from writers.objects.location import is_location
 
@@ -58,18 +48,9 @@ class Account(Struct, kw_only=True):
     also for a run that fails early."""
     started_at: float
     """Seconds since 1970."""
-    run: RunStarted = RunStarted(run_id="", table="", units=0, workers=0, rows=None, bytes=None)
-    """Empty until the run is planned."""
-    units_done: int = 0
-    tables: TableCounts | None = None
-    """None in a run over one table."""
-    units_failed: int = 0
-    """Units that failed after all attempts."""
-    retries: int = 0
+    tally: Tally = field(default_factory=lambda: Tally(0.0))
     routes: list[RouteFinished] = []
     """Published outputs of a table with several outputs."""
-    rows: int = 0
-    bytes: int = 0
     finished_at: float | None = None
     status: int | None = None
     """Exit status; None during the run."""
@@ -77,31 +58,9 @@ class Account(Struct, kw_only=True):
 
     def add(self, event: Event) -> None:
         """Take one event into account."""
-        match event:
-            case RunStarted():
-                self.run = event
-                self.tables = TableCounts(total=event.tables) if event.tables > 1 else None
-            case UnitsKept():
-                self.units_done += event.units
-                self.rows += event.rows
-                self.bytes += event.bytes
-                if self.tables is not None:
-                    self.tables = replace(self.tables, done=event.tables)
-            case TableFinished():
-                self.tables = event.tables
-            case UnitFinished():
-                self.units_done += 1
-                self.rows += event.rows
-                self.bytes += event.bytes
-            case UnitFailed(retry_in_seconds=None):
-                self.units_failed += 1
-            case UnitFailed():
-                self.retries += 1
-            case RouteFinished():
-                self.routes.append(event)
-            case RunFinished():
-                # Joined files have one header instead of many.
-                self.rows, self.bytes = event.rows, event.bytes
+        if isinstance(event, RouteFinished):
+            self.routes.append(event)
+        self.tally.add(event, 0.0)  # No figure here depends on the time.
 
     def end(self, at: float, error: UnloaderError | None) -> None:
         """Note how the run ended."""
@@ -182,7 +141,8 @@ def run_hook(
 
 def facts(account: Account) -> dict[str, str]:
     """Return the variables with the facts of a run; unknown facts are empty."""
-    error, run, tables = account.error, account.run, account.tables
+    error, tally = account.error, account.tally
+    run, tables = tally.run, tally.tables
     # An interrupted run that can be resumed has its manifest in `_run`.
     manifest = _manifest(run.destinations, "_run/" * bool(account.status) + "_manifest.json")
     known = {
@@ -193,8 +153,8 @@ def facts(account: Account) -> dict[str, str]:
         "DEST": ",".join(run.destinations) or account.labels["destination"],
         "MANIFEST": "" if account.status else manifest,
         "PARTIAL_MANIFEST": manifest if account.status else "",
-        "ROWS": account.rows,
-        "BYTES": account.bytes,
+        "ROWS": tally.rows,
+        "BYTES": tally.bytes,
         "UNITS": run.units,
         # Lines for `read -r name rows bytes files directory` of a shell.
         "ROUTES": "\n".join(

@@ -113,7 +113,8 @@ class MetricsFile:
 
     def collect(self) -> Iterator[Any]:
         """Yield the figures, as the library asks its collectors for them."""
-        account, tables = self._account, self._account.tables
+        account, tally = self._account, self._account.tally
+        tables = tally.tables
         gauges: dict[str, float] = dict(self._lasting)
         if account.finished_at is not None and account.status is not None:
             gauges["last_end_timestamp_seconds"] = account.finished_at
@@ -123,14 +124,14 @@ class MetricsFile:
                 gauges["last_success_timestamp_seconds"] = account.finished_at
         gauges["running"] = int(account.finished_at is None)
         gauges["start_timestamp_seconds"] = account.started_at
-        gauges["units"] = account.run.units
+        gauges["units"] = tally.run.units
         if tables is not None:
             gauges |= {"tables": tables.total, "tables_done": tables.done}
             gauges["tables_failed"] = tables.failed
         for name, value in gauges.items():
             yield self._family(self._gauge, name, (_LASTING | _GAUGES)[name], {(): value})
         for name, text in _COUNTERS.items():
-            yield self._family(self._counter, name, text, {(): getattr(account, name)})
+            yield self._family(self._counter, name, text, {(): getattr(tally, name)})
         for name, text in _OF_ROUTES.items() if account.routes else ():
             values: dict[tuple[str, ...], float] = {
                 (each.route,): getattr(each, name) for each in account.routes

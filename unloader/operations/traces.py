@@ -104,11 +104,11 @@ class Traces:
 
     def end(self) -> str:
         """End and send all spans; return the error of the library, "" without an error."""
-        account = self._account
+        account, tally = self._account, self._account.tally
         for worker in tuple(self._units):
             self._end_unit(worker, "the run ended before the unit was finished")
-        figures = {"rows": account.rows, "bytes": account.bytes, "retries": account.retries}
-        if (tables := account.tables) is not None:
+        figures = {"rows": tally.rows, "bytes": tally.bytes, "retries": tally.retries}
+        if (tables := tally.tables) is not None:
             figures |= {"tables": tables.total, "tables_done": tables.done}
             figures["tables_failed"] = tables.failed
         figures["exit_status"] = account.status or 0

@@ -123,17 +123,19 @@ class Tally:
     def _begin(self, now: float) -> None:
         self._started = now
         self._finished: RunFinished | None = None
-        self._units_done = self._rows = self._bytes = self._rows_expected = 0
+        self.units_done = self.rows = self.bytes = self._rows_expected = 0
+        """Of finished units."""
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
         self.running.clear()
         self.retry_at.clear()
-        self.retries = self.given_up = 0
+        self.retries = self.units_failed = 0
         self.last_error = self.last_notice = ""
         self._directories: dict[str, int] = {}
         self._fraction_kept = 0.0
-        self._tables: TableCounts | None = None
+        self.tables: TableCounts | None = None
+        """None in a run over one table."""
         if self.run.tables > 1:
-            self._tables = TableCounts(total=self.run.tables, largest_open=self.run.largest_table)
+            self.tables = TableCounts(total=self.run.tables, largest_open=self.run.largest_table)
         self.kept = UnitsKept(units=0, rows=0, bytes=0)
         """The work of an earlier process of the run: no rate counts it."""
 
@@ -142,10 +144,10 @@ class Tally:
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
         elif isinstance(event, UnitsKept):
-            self._units_done, self._rows, self._bytes = event.units, event.rows, event.bytes
+            self.units_done, self.rows, self.bytes = event.units, event.rows, event.bytes
             self._rows_expected, self.kept = event.rows, event
-            if self._tables is not None:
-                self._tables = replace(self._tables, done=event.tables)
+            if self.tables is not None:
+                self.tables = replace(self.tables, done=event.tables)
             self._started = now
             self._samples = deque([(now, event.rows, event.bytes)])
             self._fraction_kept = self._fraction()
@@ -154,7 +156,8 @@ class Tally:
             if event.phase == "connecting":
                 self._began = now
         elif isinstance(event, RunFinished):
-            self._finished = event
+            # Joined files have one header instead of many.
+            self._finished, self.rows, self.bytes = event, event.rows, event.bytes
         elif isinstance(event, UnitStarted):
             self.running[event.worker] = Running(
                 event.unit, event.partition, event.attempt, event.rows, now
@@ -168,9 +171,9 @@ class Tally:
                 current.waits_for = event.waits_for
         elif isinstance(event, UnitFinished):
             current = self.running.pop(event.worker, None)
-            self._units_done += 1
-            self._rows += event.rows
-            self._bytes += event.bytes
+            self.units_done += 1
+            self.rows += event.rows
+            self.bytes += event.bytes
             self._rows_expected += (current.rows_expected or 0) if current else 0
         elif isinstance(event, Notice):
             self.last_notice = event.text
@@ -178,14 +181,14 @@ class Tally:
             self.running.pop(event.worker, None)
             self.last_error = event.message
             if event.retry_in_seconds is None:
-                self.given_up += 1
+                self.units_failed += 1
             else:
                 self.retries += 1
                 self.retry_at[event.unit] = now + event.retry_in_seconds
         elif isinstance(event, Verified):
             self.verified = event
         elif isinstance(event, (TableStaged, TableFinished)):
-            self._tables = event.tables
+            self.tables = event.tables
         elif isinstance(event, DirectoryFilled):
             self._directories[event.directory] = event.bytes
 
@@ -196,8 +199,8 @@ class Tally:
     def sums(self) -> tuple[int, int]:
         """Return the rows and the bytes of finished units and running attempts."""
         running = self.running.values()
-        rows = self._rows + sum(each.rows for each in running)
-        return rows, self._bytes + sum(each.bytes for each in running)
+        rows = self.rows + sum(each.rows for each in running)
+        return rows, self.bytes + sum(each.bytes for each in running)
 
     def figures(self, now: float) -> Figures:
         """Return how far the run is; once it is finished, what its manifest says."""
@@ -219,7 +222,7 @@ class Tally:
             done = fraction - self._fraction_kept
             seconds_left = busy * (1 - fraction) / done if done > 0.005 else None
         return Figures(
-            units_done=self._units_done,
+            units_done=self.units_done,
             units=self.run.units,
             rows=rows,
             bytes=size,
@@ -234,20 +237,20 @@ class Tally:
             rows_kept=before.rows,
             bytes_kept=before.bytes,
             directories=tuple(sorted(self._directories.items())),
-            tables=self._tables,
+            tables=self.tables,
         )
 
     def _fraction(self) -> float:
         """Finished units count with their estimate, so that a wrong one never passes 100 %."""
         if not self.run.units:
             return 0.0
-        if self._units_done >= self.run.units:
+        if self.units_done >= self.run.units:
             return 1.0
         expected = self.run.rows
         if expected:
             now = sum(min(each.rows, each.rows_expected or 0) for each in self.running.values())
             return min((self._rows_expected + now) / expected, 0.999)
-        return self._units_done / self.run.units
+        return self.units_done / self.run.units
 
 
 FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0
@@ -378,8 +381,8 @@ class LiveRun:
                 total=figures.units,
                 done=figures.units_done,
                 running=running,
-                waiting=max(0, figures.units - figures.units_done - running - tally.given_up),
-                failed=tally.given_up,
+                waiting=max(0, figures.units - figures.units_done - running - tally.units_failed),
+                failed=tally.units_failed,
             ),
             tables=figures.tables,
             rows=figures.rows,
