@@ -63,7 +63,9 @@ class UnitTask(Struct, frozen=True, kw_only=True):
 
 
 Bundle = dict[int, UnitTask]
-"""One attempt at several small units in turn, by number; progress is pairs of number and event."""
+"""One attempt at a unit, or at several small ones in turn, by number.
+
+Progress is pairs of number and event."""
 
 
 class Preload(Struct, frozen=True, kw_only=True):

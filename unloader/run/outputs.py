@@ -155,6 +155,8 @@ class RunOutput:
     """The units must come one after the other, in table order, through one worker."""
     resumed = False
     """An earlier process of the run may have staged some units there."""
+    storage: RunStorage | None = None
+    """Where others see the run and can end it; None if nothing is kept."""
 
     def __init__(self, run: ResolvedTable, number: int = 0, route: str = "") -> None:
         """Take a table with this output alone, its number of the table's, and its name if any."""
@@ -186,7 +188,7 @@ class RunOutput:
         names = tuple(column.name for column in self.written.columns)
         return start_of_names(names, self.run.output.format)
 
-    def task(self, stem: str, spec: OutputSpec, *, writes_header: bool = True) -> OutputTask:
+    def _task(self, stem: str, spec: OutputSpec, *, writes_header: bool = True) -> OutputTask:
         """Return a task; on the batch route the writer makes the header."""
         output = self.run.output
         with_header = writes_header and self.written.route == "encoded"
@@ -205,22 +207,15 @@ class RunOutput:
     def begin(self, observe: Observer, stop: Stop) -> None:
         """Check all names and get ready, before anything is read."""
 
-    def keep(self, name: str, data: bytes) -> None:
-        """Write one of the `RECORDS` durably, or raise WriteError; it replaces the former one."""
-
     def progress(self, tick: Callable[[], None]) -> Progress:
         """Return the confirmed part of a resumed run, and remove all other files. Called once."""
         return Progress()
 
-    def live(self) -> RunStorage | None:
-        """Return where others see the run and can end it; None if nothing is kept."""
-        return None
-
-    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
+    def task(self, unit: WorkUnit, attempt: int) -> OutputTask:
         """Return where and how an attempt writes; called just before it is handed out."""
         spec = replace(self.run.output.spec(""), stream=os.devnull)
         drops = "rows" if self.name == NULL_ROWS else "bytes"
-        return (replace(self.task(unit.id, spec), drops=drops),)
+        return replace(self._task(unit.id, spec), drops=drops)
 
     def check(self) -> None:
         """Raise OutputFailed if the place is lost; called several times a second."""
@@ -283,6 +278,7 @@ class RunOutput:
 
 class FileOutput(RunOutput):
     is_kept = True
+    storage: RunStorage
 
     def __init__(
         self,
@@ -326,7 +322,7 @@ class FileOutput(RunOutput):
             names="" if reads_staged else any_name(output.file_name, self._name_values),
         )
         self._observe: Observer = silent
-        self._storage = storage_at(claim.places[0]).take(claim)
+        self.storage = storage_at(claim.places[0]).take(claim)
 
     def _names(self, unit: WorkUnit) -> Callable[[int], str]:
         template = self.run.output.options.file_name
@@ -334,29 +330,26 @@ class FileOutput(RunOutput):
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         self._observe = observe
-        for text in self._storage.notices:
+        for text in self.storage.notices:
             observe(Notice(text=text))
         names = self._first_names.items()
-        self._storage.check_names((self._stripes[unit], name) for unit, name in names)
+        self.storage.check_names((self._stripes[unit], name) for unit, name in names)
         if not self.run.output.options.direct_io:
             return
-        for place, staging in zip(self._storage.places, self._stagings(), strict=True):
+        for place, staging in zip(self.storage.places, self._stagings(), strict=True):
             stored = "it is in an object store" if is_location(staging) else None
             why = stored or why_not_direct(Path(staging))
             if why is not None:
                 text = f"{place}: no direct I/O, {why}; files are written normally"
                 observe(Notice(text=text))
 
-    def keep(self, name: str, data: bytes) -> None:
-        self._storage.keep(name, data)
-
     def progress(self, tick: Callable[[], None]) -> Progress:
         if not self.resumed:
             return Progress()
         from unloader.verification.files import damaged_units
 
-        found = read_journal(self._storage.recorded(JOURNAL))
-        damaged = damaged_units(self._storage, found.finished, tick)
+        found = read_journal(self.storage.recorded(JOURNAL))
+        damaged = damaged_units(self.storage, found.finished, tick)
         for unit, wrong in damaged.items():
             text = f"unit {unit} was finished but is read again: {wrong}"
             self._observe(Notice(text=text))
@@ -367,68 +360,65 @@ class FileOutput(RunOutput):
         }
         kept = replace(found, finished=finished)
         files = [file for each in finished.values() for file in each.files]
-        self._storage.discard_others(
+        self.storage.discard_others(
             {(file.directory, file.path) for file in files if file.upload is None},
             {file.upload.id for file in files if file.upload is not None},
         )
-        self._storage.keep(JOURNAL, compacted(kept))
+        self.storage.keep(JOURNAL, compacted(kept))
         for each in finished.values():
             self._take(each)
         return kept
 
-    def live(self) -> RunStorage:
-        return self._storage
-
-    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
+    def task(self, unit: WorkUnit, attempt: int) -> OutputTask:
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
-        self._storage.append(line("started", unit.id, attempt))
+        self.storage.append(line("started", unit.id, attempt))
         number, finals = self._stripes[unit.id], None
-        if self._storage.uploads_to_finals:
-            place = self._storage.places[number]
+        if self.storage.uploads_to_finals:
+            place = self.storage.places[number]
             finals = FinalNames(place=place, name=self._names(unit))
         spec = replace(
-            self.run.output.spec(self._storage.staging(number)),
+            self.run.output.spec(self.storage.staging(number)),
             min_free_bytes=self.run.output.options.min_free_bytes,
             synced_from_bytes=self._synced_from,
             # All parts are read again to be joined.
             stays_cached=self._one,
             finals=finals,
         )
-        return (self.task(f"{unit.id}-a{attempt}", spec, writes_header=not self._one),)
+        return self._task(f"{unit.id}-a{attempt}", spec, writes_header=not self._one)
 
     def check(self) -> None:
-        self._storage.check()
+        self.storage.check()
 
     def record(self, unit: FinishedUnit) -> Event | None:
         directory = self._stripes[unit.unit]
         files = tuple(replace(file, directory=directory) for file in unit.files)
         unit = replace(unit, files=files)
         filled = self._take(unit)
-        self._storage.append(staged_line(unit))
+        self.storage.append(staged_line(unit))
         return filled
 
     def _take(self, unit: FinishedUnit) -> Event | None:
         """Have small files synced later; return how full one of several directories is."""
         files = [file for file in unit.files if file.bytes < self._synced_from]
         if files:
-            self._storage.sync_later((file.directory, file.path) for file in files)
-        if len(self._storage.places) == 1:
+            self.storage.sync_later((file.directory, file.path) for file in files)
+        if len(self.storage.places) == 1:
             return None
         number = self._stripes[unit.unit]
         units, size = self._filled.get(number, (0, 0))
         size += sum(file.bytes for file in unit.files)
         self._filled[number] = (units + 1, size)
-        directory = self._storage.places[number]
+        directory = self.storage.places[number]
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
 
     def failed(self, unit: str, attempt: int, message: str) -> None:
         # What failed may be the disk.
         with suppress(OutputFailed):
-            self._storage.append(line("failed", unit, attempt, message))
+            self.storage.append(line("failed", unit, attempt, message))
 
     def discard(self, unit: str, attempt: int) -> None:
-        self._storage.discard(f"{unit}-a{attempt}")
+        self.storage.discard(f"{unit}-a{attempt}")
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         # Imported here: few runs read their files again.
@@ -446,7 +436,7 @@ class FileOutput(RunOutput):
         ) -> None:
             files = [
                 CheckedFile(
-                    path=self._storage.staged_file(self._stripes[unit.unit], file.path),
+                    path=self.storage.staged_file(self._stripes[unit.unit], file.path),
                     written=file,
                     header=header,
                     part=TABLE if self._one else f"unit {unit.unit}",
@@ -506,21 +496,21 @@ class FileOutput(RunOutput):
             published.append(replace(finished, files=tuple(finals)))
         # From here on a signal comes too late.
         check_stop(stop, _BEFORE)
-        places = tuple(map(absolute, self._storage.places))
+        places = tuple(map(absolute, self.storage.places))
         document = manifest(published, places if len(places) > 1 else ())
         data = manifest_bytes(document)
         document = replace(document, digest=digest_at_end(data))
-        told = yield from self._storage.committing(moves, data, lambda: then(document))
+        told = yield from self.storage.committing(moves, data, lambda: then(document))
         for text in told:
             self._observe(Notice(text=text))
         return document
 
     def abandon(self, manifest: Callable[[], Manifest] | None) -> None:
-        self._storage.abandon(None if manifest is None else manifest_bytes(manifest()))
+        self.storage.abandon(None if manifest is None else manifest_bytes(manifest()))
 
     def next_step(self, *, resumable: bool) -> str:
         if resumable:
-            return f"continue with: unloader resume {shlex.quote(self._storage.places[0])}"
+            return f"continue with: unloader resume {shlex.quote(self.storage.places[0])}"
         staged = " and ".join(self._stagings())
         return (
             "run again, which starts from the beginning; until then the finished units are "
@@ -528,7 +518,7 @@ class FileOutput(RunOutput):
         )
 
     def close(self) -> None:
-        self._storage.close()
+        self.storage.close()
 
     def _keyed(self, directory: str) -> OutputSpec:
         output = self.run.output
@@ -536,7 +526,7 @@ class FileOutput(RunOutput):
         return spec if encryption is None else with_keys(spec, encryption)
 
     def _stagings(self) -> list[str]:
-        return [self._storage.staging(number) for number in range(len(self._storage.places))]
+        return [self.storage.staging(number) for number in range(len(self.storage.places))]
 
     def _final(self, ordered: Sequence[FinishedUnit], stop: Stop) -> Sequence[FinishedUnit]:
         """Return the units with the files to publish; a joined file is the first unit's."""
@@ -545,11 +535,11 @@ class FileOutput(RunOutput):
 
             joined = merge_files(
                 [file for unit in ordered for file in unit.files],
-                self._keyed(self._storage.staging(0)),
+                self._keyed(self.storage.staging(0)),
                 "table",
                 header=self.header,
                 check=lambda: check_stop(stop, _BEFORE),
-                read=lambda name: self._storage.staged_file(0, name),
+                read=lambda name: self.storage.staged_file(0, name),
             )
             first, *others = ordered
             self._joined = [

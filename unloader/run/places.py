@@ -95,8 +95,7 @@ def take_home(state: RunState) -> Callable[[], None]:
 
 def _keep_record(state: RunState, abandoned: Iterable[tuple[str, str]]) -> None:
     """Write the record, without a session's statements: they may hold a password."""
-    keeper = state.tables[0] if state.is_single else state.storage
-    if keeper is None:
+    if not state.storages:
         return
     # A table whose directory was refused is recorded once, as left out.
     taken = {places_of(table.run) for table in state.tables}
@@ -107,7 +106,8 @@ def _keep_record(state: RunState, abandoned: Iterable[tuple[str, str]]) -> None:
         state.problems,
         is_single=state.is_single,
     )
-    keeper.keep(RUN_RECORD, record)
+    for each in state.storages:
+        each.keep(RUN_RECORD, record)
     for place, run_id in abandoned:
         with suppress(OSError, OutputFailed):
             storage = storage_at(place)

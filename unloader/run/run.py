@@ -11,6 +11,7 @@ source's own at the same snapshot.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -44,10 +45,9 @@ from unloader.events import (
     Tick,
     UnitsKept,
 )
-from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
-from unloader.model import AttemptFailure, Request, TableCounts
+from unloader.model import AttemptFailure, TableCounts
 from unloader.nouns import counted
 from unloader.resolve.places import home_of, is_dropped
 from unloader.resolve.resolution import OpenRun
@@ -76,7 +76,6 @@ from writers.files.syncing import SyncThreads, together
 
 if TYPE_CHECKING:
     from unloader.run.loads import LoadWatch
-    from unloader.storage.storage_protocol import RunStorage
 
 Manifests = tuple[Manifest, ...] | TablesManifest
 """A run returns the manifest of each output of a single table, or the manifest of several
@@ -141,7 +140,7 @@ def run(
         if current.following.failed is not None:
             raise current.following.failed
     for output in state.tables[0].outputs if state.is_single else ():
-        if output.manifest is not None:
+        if output.manifest is not None and output.manifest.lake_table is not None:
             commit(output.manifest, output.destination, observe, is_own=True)
     return manifests
 
@@ -191,11 +190,7 @@ class _Run(Units):
                 self.held.callback(self.load.close)
         take_tables(state, self.following, self.held, self.left)
         # Let others see how far the run is, and end it.
-        live: list[RunStorage] = [] if state.storage is None else [state.storage]
-        if state.is_single:
-            own = (each.live() for each in state.tables[0].outputs if each.is_open)
-            live = [storage for storage in own if storage is not None]
-        state.live.record_in(*live)
+        state.live.record_in(*state.storages)
         self.held.callback(state.live.close)
         if state.is_single and first.request.ceilings is not None:
             from unloader.tuning.ceilings import read_ceilings
@@ -206,7 +201,7 @@ class _Run(Units):
                 # The file has gone since the run was begun: a resumed run must not fail for it.
                 text = f"the run is not compared with the ceilings: {error.message}"
                 state.live(Notice(text=text))
-        marks = [mark for each in live for mark in each.marks()]
+        marks = [mark for each in state.storages for mark in each.marks()]
         until = resolved.catalog.keep_until_gone(marks)
         state.live.resumable = state.is_resumable
         state.live.snapshot_kept_until = resolved.catalog.kept_until()
@@ -255,9 +250,11 @@ class _Run(Units):
         units = [unit for run in runs for unit in run.plan.units]
         seats = max((run.seating.seats for run in runs), key=len)
         snapshot, limits = runs[0].extract.snapshot, runs[0].request.concurrency
-        self.by_size = sorted(
-            state.tables, key=lambda table: sum(map(size_of, table.run.plan.units))
-        )
+        sizes = {
+            table.number: sum(filter(math.isfinite, map(size_of, table.run.plan.units)))
+            for table in state.tables
+        }
+        self.by_size = sorted(state.tables, key=lambda table: sizes[table.number])
         self.counts = TableCounts(
             total=len(runs) + left_out,
             done=sum(table.is_published for table in state.tables),
@@ -518,14 +515,13 @@ class _Run(Units):
 
 
 def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -> bool:
-    """Commit a published run to its lakehouse table, if it has one; return whether that was new."""
-    if manifest.lake_table is None:
-        return False
+    """Commit a published run to its lakehouse table; return whether that was new."""
     # Imported on use: most runs are not for a table.
     from unloader.lakehouse.lake_runs import commit_run
 
     observe(PhaseStarted(phase="committing"))
     done = commit_run(manifest, place, is_own=is_own)
+    assert manifest.lake_table is not None
     name = manifest.lake_table.name
     if done.is_new:
         observe(Notice(text=f"committed to {name}: snapshot {done.snapshot}"))
@@ -534,24 +530,21 @@ def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -
     return done.is_new
 
 
-def check_before(request: Request, observe: Observer) -> None:
+def check_committed(name: str, observe: Observer) -> None:
     """Report earlier runs for a lakehouse table; refuse one that is complete but not committed."""
-    names = {each.output.destination for each in request.of_outputs()}
-    for name in filter(lake_kind, sorted(names)):
-        from unloader.lakehouse.lake_runs import has_begun, uncommitted
+    from unloader.lakehouse.lake_runs import has_begun, uncommitted
 
-        for place, manifest in uncommitted(name):
-            if manifest is not None:
-                raise OutputFailed(
-                    f"run {manifest.run_id} is complete in {place}, but it is not committed to "
-                    f"{name}",
-                    f"commit it with: unloader resume '{place}'; or remove it with: unloader clean "
-                    f"'{place}'",
-                )
-            who = storage_at(place).who_was_here(place, counted=False)
-            if who is not None and not who.is_running:
-                text = f"run {who.run_id} for {name} was interrupted in {place}: "
-                if has_begun(place):
-                    text += f"resume it with: unloader resume '{place}'; or "
-                text += f"remove it with: unloader clean '{place}'"
-                observe(Notice(text=text))
+    for place, manifest in uncommitted(name):
+        if manifest is not None:
+            raise OutputFailed(
+                f"run {manifest.run_id} is complete in {place}, but it is not committed to {name}",
+                f"commit it with: unloader resume '{place}'; or remove it with: unloader clean "
+                f"'{place}'",
+            )
+        who = storage_at(place).who_was_here(place, counted=False)
+        if who is not None and not who.is_running:
+            text = f"run {who.run_id} for {name} was interrupted in {place}: "
+            if has_begun(place):
+                text += f"resume it with: unloader resume '{place}'; or "
+            text += f"remove it with: unloader clean '{place}'"
+            observe(Notice(text=text))

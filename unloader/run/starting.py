@@ -49,7 +49,7 @@ from unloader.resolve.resolved import (
 from unloader.resolve.resuming import BrokenRun, find_broken_run, reopened, why_not_resumable
 from unloader.retention import Following, follow
 from unloader.run.places import complete, is_complete, left_of_tables, places_of
-from unloader.run.run import Manifests, check_before, commit, run
+from unloader.run.run import Manifests, check_committed, commit, run
 from unloader.secrets.keys import check_key
 from unloader.selection.asked import TablesRequest
 from unloader.storage.place_names import destination_kind, is_kept, path_of, real
@@ -158,7 +158,8 @@ def start(
         # That the file can be used is known before the run.
         read_ceilings(Path(common.ceilings))
     if asked.is_single:
-        check_before(common, observe)
+        for name in filter(lake_kind, {each.output.destination for each in common.of_outputs()}):
+            check_committed(name, observe)
     else:
         Following.check_asked(asked)
         job = asked.options.job or digest_of_tables_job(asked)
@@ -434,7 +435,10 @@ def _finished(place: str, done: Completed | None, observe: Observer) -> Manifest
             following.after(ended, manifest, observe)
             if following.failed is not None:
                 raise following.failed
-    if isinstance(manifest, TablesManifest) or not commit(manifest, place, observe, is_own=False):
+    is_new = False
+    if isinstance(manifest, Manifest) and manifest.lake_table is not None:
+        is_new = commit(manifest, place, observe, is_own=False)
+    if not is_new:
         observe(Notice(text=f"the run in {place} is finished: there is nothing left to do"))
     return manifest if isinstance(manifest, TablesManifest) else (manifest,)
 

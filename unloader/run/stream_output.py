@@ -56,9 +56,9 @@ class StreamOutput(RunOutput):
             notify=lambda text: observe(Notice(text=text)),
         )
 
-    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
+    def task(self, unit: WorkUnit, attempt: int) -> OutputTask:
         spec = replace(self.run.output.spec(""), stream=self._stream.path)
-        return (self.task("stream", spec, writes_header=unit.id == self._first_unit),)
+        return self._task("stream", spec, writes_header=unit.id == self._first_unit)
 
     def check(self) -> None:
         self._stream.check()

@@ -102,6 +102,14 @@ class RunState(Struct, kw_only=True):
         return tuple(place for each in outputs for place in each.options.destinations)
 
     @property
+    def storages(self) -> list[RunStorage]:
+        """The home, or the places of each output of a single table: any of them resumes the run."""
+        found = [self.storage]
+        if self.is_single:
+            found = [each.storage for each in self.tables[0].outputs if each.is_open]
+        return [each for each in found if each is not None]
+
+    @property
     def is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
         catalog = self.resolved.catalog
@@ -296,11 +304,6 @@ class Table(Struct, kw_only=True):
         text = f"route {output.route} is abandoned: {failure.message}"
         self.observe(Notice(text=text))
 
-    def keep(self, name: str, data: bytes) -> None:
-        """Keep a record in each directory: any of them resumes all outputs."""
-        for output in self._open():
-            output.keep(name, data)
-
     def take_up(self) -> None:
         """Confirm the finished units of an earlier process that every output has."""
         if not self.resumed:
@@ -312,8 +315,8 @@ class Table(Struct, kw_only=True):
 
         outputs = self._open()
         for output in outputs:
-            if not output.resumed and self.state.is_single:
-                output.keep(RUN_RECORD, single_record(self.run))
+            if not output.resumed and self.state.is_single and output.storage is not None:
+                output.storage.keep(RUN_RECORD, single_record(self.run))
             found = output.progress(tick)
             # When they began was counted by the clock of another process.
             output.finished.update(
@@ -334,11 +337,12 @@ class Table(Struct, kw_only=True):
 
     def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
         lacking = [output for output in self._open() if unit.id not in output.finished]
-        found: list[OutputTask] = []
         # Where the only one that lacked it was dropped, all take it again.
-        for output in lacking or self._open():
-            found += self._try(output, partial(output.tasks, unit, attempt)) or ()
-        return tuple(found)
+        found = [
+            self._try(output, partial(output.task, unit, attempt))
+            for output in lacking or self._open()
+        ]
+        return tuple(each for each in found if each is not None)
 
     def check(self) -> None:
         for output in self._open():

@@ -94,21 +94,23 @@ class TableUnit(Struct, frozen=True, kw_only=True):
         return (replace(self, others=()), *self.others) if self.others else ()
 
 
-def size_of(unit: WorkUnit) -> int:
+def size_of(unit: WorkUnit) -> float:
+    """Return the bytes of a unit, by its rows where only these are known; infinite if unknown."""
+    if unit.bytes is None and unit.rows is None:
+        return math.inf
     return unit.bytes or (unit.rows or 0) * _BYTES_PER_ROW
 
 
 def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
     """Return units as they are handed out: unknown sizes first, such as views, then the largest."""
-    return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
+    return sorted(units, key=lambda each: -size_of(each.unit))
 
 
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
     """Yield units in their order; small ones of `able` tables bring others with them."""
 
     def is_small(each: TableUnit) -> bool:
-        small = _is_known(each.unit) and size_of(each.unit) <= MOST_BYTES // 2
-        return small and each.table in able
+        return size_of(each.unit) <= MOST_BYTES // 2 and each.table in able
 
     most = max(1, min(MOST_UNITS, sum(map(is_small, units)) // (_LEAST_BUNDLES * workers)))
     bundle: list[TableUnit] = []
@@ -123,10 +125,6 @@ def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> I
             yield each
     if bundle:
         yield replace(bundle[0], others=tuple(bundle[1:]))
-
-
-def _is_known(unit: WorkUnit) -> bool:
-    return unit.bytes is not None or unit.rows is not None
 
 
 class Units(Work[TableUnit]):
@@ -190,7 +188,7 @@ class Units(Work[TableUnit]):
         if not tasks:
             # The place waits for a task: this one does nothing, and its answer is not a result.
             return Preload(source_kind=self._table(attempt).run.extract.source.kind)
-        return tasks if attempt.unit.others else next(iter(tasks.values()))
+        return tasks
 
     def check(self) -> None:
         self.state.live(Tick())
@@ -245,18 +243,17 @@ class Units(Work[TableUnit]):
         )
 
     def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
-        if isinstance(payload, tuple):  # Of a bundle.
-            number, payload = payload
-            attempt = _each_of(attempt)[number]
-        assert isinstance(payload, UnitAdvanced)
-        table = self._table(attempt)
-        if self.room is not None and payload.waiting_for:
-            self.room.worker_waits(payload.waiting_for)
-        self.steering.count.reached(place, payload.rows)
-        table.observe(payload)
+        assert isinstance(payload, tuple)
+        number, advanced = payload
+        assert isinstance(advanced, UnitAdvanced)
+        table = self._table(_each_of(attempt)[number])
+        if self.room is not None and advanced.waiting_for:
+            self.room.worker_waits(advanced.waiting_for)
+        self.steering.count.reached(place, advanced.rows)
+        table.observe(advanced)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
-        results = _results(result)
+        results: Mapping[int, UnitResult] = result if isinstance(result, dict) else {}
         later = sum(each.seconds for each in results.values())
         for number, each in enumerate(_each_of(attempt)):
             failure, found = self._table(each).failure, results.get(number)
@@ -301,7 +298,7 @@ class Units(Work[TableUnit]):
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         """Hand finished units to the outputs of their tables; with its last one a table is done."""
-        results = _results(result)
+        results: Mapping[int, UnitResult] = result if isinstance(result, dict) else {}
         again = []
         for number, each in enumerate(_each_of(attempt)):
             table, found = self._table(each), results.get(number)
@@ -416,12 +413,6 @@ class Units(Work[TableUnit]):
 
 def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
     return tuple(replace(attempt, unit=each) for each in attempt.unit.parts) or (attempt,)
-
-
-def _results(result: object) -> Mapping[int, UnitResult]:
-    if isinstance(result, dict):
-        return result
-    return {0: result} if isinstance(result, UnitResult) else {}
 
 
 _LOOK_SECONDS = 0.5

@@ -530,15 +530,10 @@ class EarlierRuns:
 
     def __init__(self, storage: Storage, places: Sequence[str], read_index: ReadIndex) -> None:
         self._storage, self._places, self._read_index = storage, tuple(places), read_index
-        self.files: list[set[str]] = []
+        self.files: list[set[str]] = [set() for _ in self._places]
         """For each place the names of the files of finished runs."""
         self.replaced: list[set[str]] = []
         """The same names, and the names of manifests."""
-        self._run_ids: list[str] = []
-        self._look()
-
-    def _look(self) -> None:
-        self.files = [set() for _ in self._places]
         self._run_ids = ["" for _ in self._places]
         for home_number, home in enumerate(self._places):
             try:
@@ -570,15 +565,16 @@ class EarlierRuns:
             for run_id, names in zip(self._run_ids, self.files, strict=True)
         ]
 
-    def check_unchanged(self) -> None:
+    def unchanged(self) -> EarlierRuns:
         """Look again; check that no run was published: the user did not agree to replace it."""
-        files, run_ids = self.files, self._run_ids
-        self._look()
-        for number, (place, run_id) in enumerate(zip(self._places, self._run_ids, strict=True)):
-            if (run_id and run_id != run_ids[number]) or self.files[number] - files[number]:
+        now = EarlierRuns(self._storage, self._places, self._read_index)
+        for number, (place, run_id) in enumerate(zip(self._places, now._run_ids, strict=True)):
+            is_other = run_id and run_id != self._run_ids[number]
+            if is_other or now.files[number] - self.files[number]:
                 raise OutputFailed(
                     f"another run ({run_id}) was published into {place} while this run was "
                     "writing, so nothing is published",
                     "move the other run to another place, then unload again; the files of this "
                     f"run are in {below(place, RUN)}",
                 )
+        return now

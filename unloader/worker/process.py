@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from numa.processes import member
 from unloader.errors import SourceError, ValueRefused, failure_of
+from unloader.events import UnitAdvanced
 from unloader.model import (
     AttemptFailure,
     Bundle,
@@ -71,26 +72,28 @@ def _reader_for(source: SourceSpec, snapshot: Snapshot | None) -> Reader:
 
 
 def work(
-    task: UnitTask | Bundle | Preload | Release, report: Callable[[object], None]
-) -> UnitResult | dict[int, UnitResult] | AttemptFailure | None:
+    task: Bundle | Preload | Release, report: Callable[[object], None]
+) -> dict[int, UnitResult] | AttemptFailure | None:
     """Do the parent's order: unload units, get ready for the first one, or end the session.
 
-    The results of a bundle are by number. Missing units were not done, since one has failed.
+    The results of a bundle are by number. Missing units were not done, since one has failed. The
+    result of a single unit that has failed is its failure.
     """
     guard_streams()  # A driver may warn.
-    if isinstance(task, UnitTask):
-        return run_unit(task, report)
     if isinstance(task, dict):
-
-        def of_part(number: int) -> Report:
-            return lambda event: report((number, event))
-
         done: dict[int, UnitResult] = {}
         for number, each in task.items():
-            result = run_unit(each, of_part(number))
-            if isinstance(result, AttemptFailure):
+
+            def pass_on(event: UnitAdvanced, number: int = number) -> None:
+                report((number, event))
+
+            result = run_unit(each, pass_on)
+            if not isinstance(result, AttemptFailure):
+                done[number] = result
+            elif len(task) == 1:
+                return result
+            else:
                 break  # The later units are not done.
-            done[number] = result
         return done
     if isinstance(task, Release):
         release()

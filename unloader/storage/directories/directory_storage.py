@@ -263,7 +263,7 @@ class RunDirectories(RunStorage):
                     "find out which program did this, and unload again; the files of this run "
                     f"are in {directory.staged}, if that directory still exists",
                 )
-        self._earlier.check_unchanged()
+        self._earlier = self._earlier.unchanged()
         for number, directory in enumerate(self.all):
             ours = [(move.staged, move.final) for move in moves if move.place == number]
             check_moves(directory.staged, ours, directory.path, self._earlier.files[number])

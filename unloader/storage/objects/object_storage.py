@@ -283,7 +283,7 @@ class ObjectRun(RunStorage):
         yield from ()
         home = self._rooms[0]
         with refused("publish in", home):
-            self._earlier.check_unchanged()
+            self._earlier = self._earlier.unchanged()
             me = self._locks[0].holder
             publication = new_publication(me, self._rooms, moves, self._earlier.replaced)
             self._put(MANIFEST, manifest)
