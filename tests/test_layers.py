@@ -104,7 +104,6 @@ FLOORS = {
         {"writers.files"},
         {"writers.objects"},
         {"writers.codecs", "writers.encryption"},
-        {"writers.base"},
         {"writers.large_rows", "writers.model"},
         {"writers.built_library", "writers.schema"},
         {"writers.errors", "writers.schema", "writers.cpu_delay"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from writers.codecs.compression import CODECS, LEVELS, check_codec, text_libraries
 from writers.errors import FormatError
@@ -13,9 +13,11 @@ from writers.model import PLAIN, ParquetFormat, TextFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from writers.base import Writer
     from writers.model import Compression, EncoderChoice, Encryption, OutputSpec
-    from writers.text.text_writer import EncodedTextWriter
+    from writers.parquet.writer import ParquetWriter
+    from writers.text.text_writer import EncodedTextWriter, TextWriter
+
+    Writer: TypeAlias = TextWriter | ParquetWriter
 
 FORMATS = tuple(CODECS)
 _WRITERS = {

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from unloader.errors import ConfigError, Interrupted
 from unloader.model import SourceSpec
@@ -134,6 +134,14 @@ def missing_driver(error: ImportError, extra: str) -> ConfigError:
         f"cannot load the driver module {error.name or extra!r}: {error}",
         f"raise the memory limit, or remove the driver with pip and reinstall it: {install}",
     )
+
+
+def duckdb_driver() -> Any:
+    """Return the module `duckdb`, which is a source and also computes expressions."""
+    try:
+        return import_module("duckdb")
+    except ImportError as error:
+        raise missing_driver(error, "duckdb") from error
 
 
 _POLL_SECONDS = 0.2

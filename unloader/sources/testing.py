@@ -133,12 +133,9 @@ class WorkerReader:
     def ask(self, task: str, *arguments: Any) -> Any:
         """Have a task of `_answer` done: `batches`, `first batch` or `encoded`."""
         try:
-            answer, problem = self._pool.submit(_answer, task, *arguments).result()
+            return self._pool.submit(_answer, task, *arguments).result()
         except BrokenProcessPool:
             raise AssertionError("the worker process ended without an answer") from None
-        if problem is not None:
-            raise AssertionError(f"a worker failed:\n{problem}")
-        return answer
 
     def close(self) -> None:
         self.ask("close")
@@ -149,31 +146,30 @@ _opened: list[Any] = []
 """In the worker process: the reader."""
 
 
-def _answer(task: str, *arguments: Any) -> tuple[object, str | None]:
-    answer: object = None
+def _answer(task: str, *arguments: Any) -> object:
     try:
         if task == "open":
             source, spec, snapshot = arguments
             _opened.append(source.open_reader(spec, snapshot))
-        elif task == "close":
+            return None
+        if task == "close":
             _opened.pop().close()
-        elif task == "encoded":
+            return None
+        if task == "encoded":
             extract, unit, text = arguments
             counted: list[int] = []
             found = unit_text(_opened[0], extract, unit, text, counted.append)
-            answer = [bytes(chunk) for chunks in found for chunk in chunks], sum(counted)
-        else:
-            extract, unit, batch_bytes = arguments
+            return [bytes(chunk) for chunks in found for chunk in chunks], sum(counted)
+        extract, unit, batch_bytes = arguments
 
-            def read() -> list[Any]:
-                batches = unit_batches(_opened[0], extract, unit, batch_bytes=batch_bytes)
-                return list(batches) if task == "batches" else [next(batches, None)]
+        def read() -> list[Any]:
+            batches = unit_batches(_opened[0], extract, unit, batch_bytes=batch_bytes)
+            return list(batches) if task == "batches" else [next(batches, None)]
 
-            answer = read_again(read)
-            answer = answer if task == "batches" else None
-    except Exception:  # the test reports any error
-        return None, traceback.format_exc()
-    return answer, None
+        batches = read_again(read)
+        return batches if task == "batches" else None
+    except Exception:  # Not every error of a driver can be sent to the test.
+        raise AssertionError(f"a worker failed:\n{traceback.format_exc()}") from None
 
 
 Rows = Sequence[tuple[object, ...]]

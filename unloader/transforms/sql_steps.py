@@ -30,7 +30,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.sources.registry import missing_driver
+from unloader.sources.registry import duckdb_driver
 from unloader.transforms.column_steps import (
     Arrays,
     Column,
@@ -247,20 +247,12 @@ def open_session() -> duckdb.DuckDBPyConnection:
 @lru_cache(maxsize=1)
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     """Return the database of this process: opening one takes 30 ms of CPU, a session none."""
-    duckdb = driver()
+    duckdb = duckdb_driver()
     connection = duckdb.connect(":memory:", config=_CONFIG)
     # The texts and parts of zoned timestamps must not follow a worker's environment.
     for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
         connection.execute(f"SET GLOBAL {setting}")
     return connection
-
-
-def driver() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise missing_driver(error, "duckdb") from error
-    return duckdb
 
 
 @lru_cache(maxsize=1)
@@ -348,7 +340,7 @@ def _results(
     rows: int,
     what: str,
 ) -> list[pa.Array]:
-    duckdb = driver()
+    duckdb = duckdb_driver()
     named = ", ".join(f"{item} AS o{number}" for number, item in enumerate(items))
     try:
         relation = connection.from_arrow(_given(columns, needed, rows))
@@ -401,7 +393,7 @@ def _bound(
     schema: pa.Schema,
     what: str,
 ) -> Any:
-    duckdb = driver()
+    duckdb = duckdb_driver()
     empty = [pa.array([], field.type) for field in schema]
     try:
         return connection.from_arrow(_given(empty, expression.columns, 0)).project(f"{sql} AS o0")

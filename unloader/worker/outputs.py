@@ -25,8 +25,8 @@ from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
 
 if TYPE_CHECKING:
-    from writers.base import Writer
     from writers.large_rows import LargeRow
+    from writers.registry import Writer
 
 _MOST_KEPT = 8
 _kept: dict[object, Any] = {}
@@ -45,7 +45,7 @@ class UnitOutput:
         task: OutputTask,
         projection: Projection,
         schema: Any,
-        open_file: Callable[[Any], Writer],
+        open_file: Callable[[Any], Writer | Dropped],
         *,
         checksums: bool,
     ) -> None:
@@ -58,7 +58,7 @@ class UnitOutput:
         self.files: tuple[WrittenFile, ...] = ()
         self._task, self._projection, self._schema = task, projection, schema
         self._open_file, self._checksums = open_file, checksums
-        self._writer: Writer | None = None
+        self._writer: Writer | Dropped | None = None
         self._filter: RowFilter | None = None
         self._transformer: Transformer | None = None
         self._tools: dict[object, RowFilter | Transformer] = {}
@@ -91,7 +91,7 @@ class UnitOutput:
         self._writer = self._open_file(own)
 
     @property
-    def writer(self) -> Writer:
+    def writer(self) -> Writer | Dropped:
         assert self._writer is not None
         return self._writer
 

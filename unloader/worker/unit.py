@@ -36,7 +36,6 @@ from unloader.sources.base import (
 )
 from unloader.worker.outputs import Dropped, Outputs, UnitOutput
 from unloader.worker.pump import GATE, Pump
-from writers.base import Writer
 from writers.content.sums import ColumnSums
 from writers.cpu_delay import cpu_delay
 from writers.files.disk_space import notified_of_waits
@@ -47,6 +46,7 @@ from writers.schema import read_schema
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeValue
+    from writers.registry import Writer
     from writers.text.text_writer import EncodedTextWriter
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
     )
 
 
-def _open_file(output: OutputTask, schema: Any) -> Writer:
+def _open_file(output: OutputTask, schema: Any) -> Writer | Dropped:
     if output.drops == "rows":
         return Dropped(output.stem)
     spec = output.spec

@@ -25,11 +25,11 @@ from importlib.metadata import version
 from typing import Any
 
 from writers.errors import FormatError
-from writers.model import Compression
+from writers.model import Codec, Compression
 
 BytesLike = bytes | bytearray | memoryview
 
-LEVELS: dict[str, tuple[int, int] | None] = {
+LEVELS: dict[Codec, tuple[int, int] | None] = {
     "none": None,
     "gzip": (1, 9),
     "zstd": (1, 22),
@@ -148,14 +148,10 @@ def codec_library(format_name: str, compression: Compression) -> str | None:
     return f"zstandard {version('zstandard')}"
 
 
-def text_libraries(codec: str) -> str | None:
+def text_libraries(codec: Codec) -> str | None:
     """Return what compresses text with this codec, by level where that differs; None for none."""
-    if codec == "zstd":
-        return f"zstandard {version('zstandard')}"
-    if codec == "lz4":
-        return f"pyarrow {version('pyarrow')}"
     if codec != "gzip":
-        return None
+        return codec_library("csv", Compression(codec=codec)) if codec in FRAMED else None
     levels: dict[str, list[int]] = {}
     for level in range(1, 10):
         levels.setdefault(gzip_library(level)[0], []).append(level)

@@ -96,7 +96,7 @@ class ParquetWriter:
         self._file: ArrowFile | NativeFile | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take one batch; see `writers.base.Writer`."""
+        """Take one batch of the schema; ValueNotRepresentable names the column of a value."""
         check_schema(batch, self._given)
         check_collectable(batch)
         self._order.check(batch)
@@ -120,12 +120,12 @@ class ParquetWriter:
                 self._end_row_group()
 
     def write_large(self, row: LargeRow) -> None:
-        """Take one row, its large values collected; see `writers.base.Writer`."""
+        """Take one row, its values collected; a larger one than `COLLECTED_BYTES` is refused."""
         check_large_row(row, self._given)
         self.write(collected(row))
 
     def close(self) -> tuple[WrittenFile, ...]:
-        """Finish the files; see `writers.base.Writer`."""
+        """Finish and sync the files, which keep their staging names; or leave none."""
         try:
             if self._group_rows:
                 self._end_row_group()
@@ -137,7 +137,7 @@ class ParquetWriter:
         return self._files.files
 
     def abort(self) -> None:
-        """Remove the files; see `writers.base.Writer`."""
+        """Stop, and remove every staged file; never raises for files already gone."""
         self._first.clear()
         if self._file is not None:
             self._file.give_up()

@@ -8,8 +8,8 @@ Adjacent elements that depend on the same number (the year, the day of the year,
 day, ...) share one text, which is made once for each different number. Few numbers have a table.
 
 A timestamp with a zone is written in that zone's local time. Arrow's zone data end in 2037 and
-keep standard time for ever after (measured: New York in July 2038 is an hour off), so offsets
-from 2037 on are asked of `zoneinfo`, once for each distinct instant.
+keep standard time for ever after (measured: New York in July 2038 is an hour off), so `zoneinfo` is
+asked, once for each distinct second. Databases give UTC or fixed offsets, which need neither.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ _PLAIN_YEARS = frozenset({"YYYY", "YYY", "YY", "Y", "RR", "RRRR"})
 _ALONE = frozenset({"fraction", "julian", "daysecond", "zone"})
 _FIXED_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _UTC_NAMES = frozenset({"UTC", "utc", "Etc/UTC", "GMT", "Z"})
-_ZONES_KNOWN_UNTIL = int(datetime(2037, 1, 1, tzinfo=UTC).timestamp())
+_BEFORE_ZONES = int(datetime(1700, 1, 1, tzinfo=UTC).timestamp())
+"""Until then, and long after, each zone has its own mean time."""
 _CYCLE_SECONDS = 146_097 * DAY_SECONDS
 """400 Gregorian years: whole weeks, after which every rule of a zone repeats."""
 _CYCLE_START = int(datetime(2400, 1, 1, tzinfo=UTC).timestamp())
@@ -443,31 +444,17 @@ def _local(values: pa.Array, place: Place) -> tuple[pa.Array, pa.Array | int]:
 
 
 def _named_offsets(values: pa.Array) -> pa.Array:
-    unit, zone = values.type.unit, values.type.tz
-    there = _zone_info(zone)
-    instants = values.view(pa.int64())
-    per_second = 10 ** UNIT_DIGITS[unit]
-    seconds = floor_divide(instants, per_second)[0]
-    far = pc.greater_equal(seconds, _ZONES_KNOWN_UNTIL)
-    if not pc.any(far).as_py():
-        return _arrow_offsets(values, per_second)
-    encoded = pc.filter(seconds, far).dictionary_encode()
-    in_cycle = (
-        min(second, _CYCLE_START + (second - _CYCLE_START) % _CYCLE_SECONDS)
+    there = _zone_info(values.type.tz)
+    seconds = floor_divide(values.view(pa.int64()), 10 ** UNIT_DIGITS[values.type.unit])[0]
+    encoded = seconds.dictionary_encode()
+    known = (
+        min(max(second, _BEFORE_ZONES), _CYCLE_START + (second - _CYCLE_START) % _CYCLE_SECONDS)
         for second in encoded.dictionary.to_pylist()
     )
-    local = ((_EPOCH + timedelta(seconds=second)).astimezone(there) for second in in_cycle)
+    local = ((_EPOCH + timedelta(seconds=second)).astimezone(there) for second in known)
     offsets = (each.utcoffset() or timedelta() for each in local)
     found = pa.array([int(each.total_seconds()) for each in offsets], pa.int64())
-    near = pc.if_else(far, pa.scalar(0, values.type), values)
-    return pc.replace_with_mask(
-        _arrow_offsets(near, per_second), pc.fill_null(far, False), found.take(encoded.indices)
-    )
-
-
-def _arrow_offsets(values: pa.Array, per_second: int) -> pa.Array:
-    local = pc.local_timestamp(values).view(pa.int64())
-    return pc.divide(pc.subtract(local, values.view(pa.int64())), per_second)
+    return found.take(encoded.indices)
 
 
 def duration_texts(values: pa.Array) -> pa.Array:

@@ -78,7 +78,7 @@ class _TextFiles:
 
 
 class TextWriter(_TextFiles):
-    """Encodes batches as delimited text.
+    """Encodes batches of one work unit as delimited text; `close` or `abort` ends it, once.
 
     Where a new file starts depends on the rows and the spec only, never on the clock, so the same
     batches give the same files on every run. Files that are joined have neither preamble nor header
@@ -111,7 +111,7 @@ class TextWriter(_TextFiles):
         self._begin_file()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Encode one batch; see `writers.base.Writer`."""
+        """Encode one batch of the schema; ValueNotRepresentable names column and row."""
         check_schema(batch, self._schema)
         if self._guard is not None:
             batch = self._guard.batch(batch)
@@ -124,7 +124,10 @@ class TextWriter(_TextFiles):
             self._end_rows(piece.num_rows)
 
     def write_large(self, row: LargeRow) -> None:
-        """Encode one row in bounded memory; reading its pieces counts as encoding."""
+        """Encode one row in bounded memory, to the bytes of a batch of the same row.
+
+        Reading its pieces counts as encoding.
+        """
         check_large_row(row, self._schema)
         if self._guard is not None:
             row = self._guard.row(row)
@@ -135,7 +138,7 @@ class TextWriter(_TextFiles):
         self._end_rows(1)
 
     def close(self) -> tuple[WrittenFile, ...]:
-        """Finish the files; see `writers.base.Writer`."""
+        """Finish and sync the files, which keep their staging names; or leave none."""
         return self._close(self._file_rows)
 
     def _encode(self, piece: pa.RecordBatch) -> int:

@@ -17,8 +17,8 @@ from writers.large_rows import LargeRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from writers.base import Writer
     from writers.model import WrittenFile
+    from writers.registry import Writer
 
     Make = Callable[[Path, pa.Schema], Writer]
     ReadBack = Callable[[list[Path]], pa.Table]
@@ -38,7 +38,7 @@ _MONEY = pa.decimal128(12, 2)
 
 
 def check_writer(make: Make, read_back: ReadBack) -> None:
-    """Check what `writers.base.Writer` promises.
+    """Check what both writers promise.
 
     Args:
         make: Starts a writer of batches of that schema in that empty directory.

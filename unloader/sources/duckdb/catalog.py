@@ -52,7 +52,7 @@ from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.file_state import FileCatalog, database_path, header_of, state_of
 from unloader.sources.readings import ColumnReadings, Mask, Reading
-from unloader.sources.registry import missing_driver
+from unloader.sources.registry import duckdb_driver
 from writers.schema import INFINITE
 
 if TYPE_CHECKING:
@@ -219,7 +219,10 @@ class DuckDBCatalog(FileCatalog):
         read_from = common.qualified(table.schema, table.name)
         if query:
             read_from = common.derived_table(query)
-        nothing = relation(self._connection, common.select(items, read_from, ["false"]))
+        try:
+            nothing = self._connection.sql(common.select(items, read_from, ["false"]))
+        except Exception as error:
+            raise translated(error) from error
         kinds, found = iter(nothing.to_arrow_reader(1).schema.types), []
         for column in columns:
             typed = []
@@ -409,10 +412,7 @@ def connect(
     `ConfigError` where DuckDB is missing, or the file is another database's; `SourceError` where
     DuckDB refuses.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise missing_driver(error, "duckdb") from error
+    duckdb = duckdb_driver()
     if int(duckdb.__version__.partition(".")[0]) < OLDEST_VERSION:
         # Temporary files of its older versions have the same names in all processes, so that
         # workers overwrote each other's.
@@ -477,13 +477,6 @@ def translated(error: Exception) -> errors.UnloaderError:
 def is_out_of_memory(error: Exception) -> bool:
     # Among the rows it comes through Arrow, as an OSError.
     return type(error).__name__ == "OutOfMemoryException" or "Out of Memory Error" in str(error)
-
-
-def relation(connection: Any, sql: str) -> Any:
-    try:
-        return connection.sql(sql)
-    except Exception as error:
-        raise translated(error) from error
 
 
 REFUSED = "unloader refuses "

@@ -40,7 +40,7 @@ def _opened(spec: SourceSpec) -> _Opened:
 def share(spec: SourceSpec) -> None:
     _shared[spec] = connection, _, _ = _opened(spec)
     # The first use of each of these prepares tables that stay.
-    with catalog.relation(connection, "SELECT 1").to_arrow_reader(1) as rows:
+    with connection.sql("SELECT 1").to_arrow_reader(1) as rows:
         rows.read_all()
 
 
@@ -113,7 +113,7 @@ class DuckDBReader(Reader):
                 again = yielded  # One thread gives the same rows in the same order again.
                 try:
                     # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
-                    with catalog.relation(self._connection, sql).to_arrow_reader(fewer) as found:
+                    with self._connection.sql(sql).to_arrow_reader(fewer) as found:
                         for batch in found:
                             known = min(again, batch.num_rows)
                             again -= known

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from unloader.errors import Interrupted, OutputFailed, UnloaderError, UsageError
 from unloader.sources.duckdb.catalog import PARTITION_MAP, first_line
-from unloader.sources.registry import missing_driver
+from unloader.sources.registry import duckdb_driver
 from unloader.sources.statement import literal, quoted
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -183,7 +183,7 @@ def is_current(
     """Return whether a build would keep the file; `OutputFailed` for any other file."""
     if not path.exists():
         return False
-    duckdb = _driver()
+    duckdb = duckdb_driver()
     hint = "choose another directory or remove the file"
     try:
         with duckdb.connect(str(path), read_only=True) as database:
@@ -203,7 +203,7 @@ def is_current(
 @contextmanager
 def _database(path: Path) -> Iterator[tuple[Any, Path]]:
     """Open a new database under the building name; in the end remove it unless it was renamed."""
-    duckdb = _driver()
+    duckdb = duckdb_driver()
     building = path.with_name(path.name + ".building")
     spill = path.with_name(path.name + ".building.tmp")
     try:
@@ -303,11 +303,3 @@ def _record_partitions(database: Any, rows: int, partitions: int, table: str) ->
         )
     if start != rows:
         raise UnloaderError(f"{table} got {start} rows instead of {rows}")
-
-
-def _driver() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise missing_driver(error, "duckdb") from error
-    return duckdb

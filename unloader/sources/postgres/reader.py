@@ -108,7 +108,7 @@ class PostgresReader(Reader):
         try:
             if not self._session.alive:
                 self._reconnect()
-            yield from self._session.copy(sql, dialect, piece_bytes, columns)
+            yield from self._session.copied(sql, dialect, piece_bytes, columns)
         except SourceError as error:
             if state_of(error.__cause__) not in NOT_UTF8:
                 raise

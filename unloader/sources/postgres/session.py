@@ -93,8 +93,8 @@ def session_name(spec: SourceSpec, program: str = "unloader") -> str:
     return f"{program}:{spec.session.run_id}" if spec.session.run_id else program
 
 
-class Session:
-    """A connection, fit for reading."""
+class Session(Connection):
+    """A connection, fit for reading; its errors are the user's."""
 
     def __init__(self, spec: SourceSpec, *, gather: int = 0, program: str = "unloader") -> None:
         """Connect and fix the settings that decide how values are printed.
@@ -102,14 +102,24 @@ class Session:
         `gather`: parallel workers that the server may use for a query. `program`: its name in the
         server's list of sessions, followed by the run's id.
         """
-        self._connection: Connection | None = None
         self._lost = False
         self._lock_timeout = "DEFAULT"
         self.rows_copied = 0
-        """Rows of the last finished `copy`, from the server's own `COPY n`."""
+        """Rows of the last finished `copied`, from the server's own `COPY n`."""
         self._wants_own_path = self._has_own_path = True
         try:
-            self._connection = self._connected(spec.location, password_of(spec))
+            super().__init__(verified(spec.location), password_of(spec))
+        except errors.LibpqError as error:
+            failed = errors.translated(error, phase="connecting")
+            failed.__cause__ = error
+            if refused := refusal(failed, spec.location):
+                raise refused from failed
+            if isinstance(failed, SessionsRefused) or not failed.retryable:
+                raise failed from error
+            # The system's message names neither the socket nor an unknown host.
+            text = f"{failed.message}, for {spec.location}"
+            raise ConnectFailed(text, failed.hint) from failed
+        try:
             policies = "on" if spec.session.enable_row_security else "off"
             name = session_name(spec, program)
             settings = SETTINGS.format(gather=gather, name=name, policies=policies, path=OWN_PATH)
@@ -127,30 +137,10 @@ class Session:
             self.close()
             raise
 
-    def _connected(self, location: str, password: str | None) -> Connection:
-        try:
-            return self._calling(lambda: Connection(verified(location), password))
-        except SourceError as error:
-            refused = refusal(error, location)
-            if refused is not None:
-                raise refused from error
-            if isinstance(error, SessionsRefused) or not error.retryable:
-                raise
-            # The system's message names neither the socket nor an unknown host.
-            raise ConnectFailed(f"{error.message}, for {location}", error.hint) from error
-
     @property
     def alive(self) -> bool:
-        """Whether the connection is open; an interrupted `copy` ends it."""
-        return not self._lost and self._connection is not None and self._connection.is_open
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._open.in_transaction
-
-    @property
-    def version(self) -> tuple[int, int]:
-        return self._open.version
+        """Whether the connection is open; an interrupted `copied` ends it."""
+        return not self._lost and self.is_open
 
     def execute(self, sql: str) -> None:
         self._set_path()
@@ -202,7 +192,7 @@ class Session:
 
     def rows(self, sql: str, *arguments: object) -> list[Any]:
         self._set_path()
-        return self._calling(lambda: self._open.query(sql, arguments))
+        return self._calling(lambda: self.query(sql, arguments))
 
     def value(self, sql: str, *arguments: object) -> Any:
         rows = self.rows(sql, *arguments)
@@ -211,9 +201,9 @@ class Session:
     def column_names(self, sql: str) -> list[tuple[str, int]]:
         """Return names and type OIDs of a query's columns without running it."""
         self._set_path()
-        return self._calling(lambda: self._open.describe(sql))
+        return self._calling(lambda: self.describe(sql))
 
-    def copy(
+    def copied(
         self, sql: str, dialect: CopyDialect, piece_bytes: int, columns: Sequence[str] = ()
     ) -> Iterator[tuple[Text, ...]]:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
@@ -238,7 +228,7 @@ class Session:
                 names = f"({columns_of})" if columns_of else "*"
                 options.append(f"FORCE_QUOTE {names}")
         statement = f"COPY ({sql}) TO STDOUT ({', '.join(options)})"
-        with closing(self._open.copy(statement, piece_bytes, form)) as chunks:
+        with closing(self.copy(statement, piece_bytes, form)) as chunks:
             while True:
                 try:
                     chunk = self._calling(lambda: next(chunks))
@@ -247,20 +237,6 @@ class Session:
                     return
                 yield (chunk,)
                 del chunk
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-
-    def cancel(self) -> None:
-        """Stop the call that another thread waits for; never raises."""
-        if self._connection is not None:
-            self._connection.cancel()
-
-    @property
-    def _open(self) -> Connection:
-        assert self._connection is not None  # From the constructor on.
-        return self._connection
 
     def _set_path(self) -> None:
         if self._has_own_path != self._wants_own_path:
@@ -271,15 +247,13 @@ class Session:
 
     def _run(self, sql: str) -> None:
         """Run statements in which no name is resolved."""
-        self._calling(lambda: self._open.execute(sql))
+        self._calling(lambda: super(Session, self).execute(sql))
 
     def _calling(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except errors.LibpqError as error:
             phase: errors.Phase = "open" if self.alive else "closed"
-            if self._connection is None:
-                phase = "connecting"
             self._lost = self._lost or errors.is_loss(error, phase)
             raise errors.translated(error, phase=phase) from error
 

@@ -71,7 +71,7 @@ def test_session_that_ended_while_idle(sessions: tuple[Session, Session]) -> Non
     victim, other = sessions
     terminate(victim, other)
     with pytest.raises(TransientSourceError, match="the connection was lost"):
-        list(victim.copy("SELECT 1", CopyDialect(), 1000))
+        list(victim.copied("SELECT 1", CopyDialect(), 1000))
     assert not victim.alive
     with pytest.raises(TransientSourceError, match="the connection was lost"):
         victim.value("SELECT 1")
@@ -82,7 +82,7 @@ def test_session_that_ends_amid_a_copy(sessions: tuple[Session, Session]) -> Non
     victim, other = sessions
     sql = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
     pid = victim.value("SELECT pg_backend_pid()")
-    pieces = victim.copy(sql, CopyDialect(), 1000)
+    pieces = victim.copied(sql, CopyDialect(), 1000)
     next(pieces)
     other.value("SELECT pg_terminate_backend($1, 10000)", pid)
     with pytest.raises(TransientSourceError, match="the connection was lost"):

@@ -379,7 +379,7 @@ def test_nobody_waits_for_ever(url: str) -> None:
     other = Session(SourceSpec(kind="postgresql", location=url))
     other.execute("BEGIN; LOCK TABLE public.plain")
     with pytest.raises(TransientSourceError, match=r"55P03.*after other sessions have released"):
-        list(session.copy("SELECT v FROM plain", CopyDialect(), 1024))
+        list(session.copied("SELECT v FROM plain", CopyDialect(), 1024))
     other.close()
     session.close()
 

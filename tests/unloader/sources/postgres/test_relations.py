@@ -115,7 +115,7 @@ def test_the_number_of_statements_is_fixed(
     """However many tables there are."""
     catalog.snapshot("snapshot")
     counted: list[str] = []
-    connection = catalog._session._open
+    connection = catalog._session
     for method in ("query", "execute"):
         run = getattr(connection, method)
 

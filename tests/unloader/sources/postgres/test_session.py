@@ -45,7 +45,7 @@ def still_there(postgres: Any, pid: object) -> bool:
 def test_a_slow_reader_stops_the_server_not_the_memory(session: Session) -> None:
     """With one piece read of a hundred megabytes, only about a piece is in memory."""
     sql = "SELECT repeat('x', 1000) FROM generate_series(1, 100000) g"
-    pieces = session.copy(sql, CopyDialect(), 64 * 1024)
+    pieces = session.copied(sql, CopyDialect(), 64 * 1024)
     tracemalloc.start()
     try:
         for _ in range(20):
@@ -64,7 +64,7 @@ def test_a_copy_broken_off_ends_its_connection_cleanly(
 ) -> None:
     """After `close` on the generator the server's side ends too, and nothing is warned about."""
     pid = session.value("SELECT pg_backend_pid()")
-    pieces = session.copy(SELECT, CopyDialect(), 1000)
+    pieces = session.copied(SELECT, CopyDialect(), 1000)
     for _ in range(taken):
         next(pieces)
     pieces.close()  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ from unloader.sources.postgres.statement import CopyDialect
 session = Session(SourceSpec(kind="postgresql", location=sys.argv[1]))
 atexit.register(session.close)
 sql = "SELECT g, repeat('x', 99) FROM generate_series(1, 99999) g"
-pieces = session.copy(sql, CopyDialect(), 9)
+pieces = session.copied(sql, CopyDialect(), 9)
 next(pieces)
 if sys.argv[2] == "error":
     raise SystemExit("disk full")
@@ -111,7 +111,7 @@ def test_a_process_that_leaves_in_mid_copy_says_nothing(postgres: Any, how: str,
 def test_a_terminated_backend_is_worth_a_retry(postgres: Any, session: Session) -> None:
     """A session that the administrator ends in mid-copy raises what may be tried again."""
     pid = session.value("SELECT pg_backend_pid()")
-    pieces = session.copy(SELECT, CopyDialect(), 1000)
+    pieces = session.copied(SELECT, CopyDialect(), 1000)
     next(pieces)
     postgres.run(f"SELECT pg_terminate_backend({pid})")
     with pytest.raises(TransientSourceError, match="PostgreSQL: "):
@@ -138,7 +138,7 @@ def test_values_are_printed_one_way_whatever_the_servers_settings(postgres: Any)
         " '\\x00ff'::bytea, 0.1::float8 + 0.2::float8"
     )
     with closing(Session(spec_of(url))) as session:
-        ((line,),) = session.copy(sql, CopyDialect(), 100)
+        ((line,),) = session.copied(sql, CopyDialect(), 100)
     text = "2024-01-31 00:00:00+00,2024-01-31,1 day 02:00:00,\\x00ff,0.30000000000000004\n"
     assert bytes(line).decode() == text
 

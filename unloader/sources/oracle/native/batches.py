@@ -164,11 +164,10 @@ class NativeStatement:
         if way == "taken" and found is not None:
             raise Refused("the driver received a row")
         progress = decoder.finish()
-        repeats = decoder.repeats_before()
-        arrays = decoder.take(self._kinds)
         if way == "taken":
-            self._unknown = [True] * len(arrays)
-            return arrays, progress.error != NO_MORE_ROWS
+            self._unknown = [True] * len(self._kinds)
+            return decoder.take(self._kinds), progress.error != NO_MORE_ROWS
+        repeats, arrays = decoder.repeats_before(), decoder.take(self._kinds)
         theirs = zip(*found, strict=True) if found else ((),) * len(arrays)
         for index, (ours, values) in enumerate(zip(arrays, theirs, strict=True)):
             start = repeats[index] if self._unknown[index] else 0

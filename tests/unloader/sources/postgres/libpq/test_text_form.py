@@ -149,7 +149,7 @@ def both(session: Session, sql: str, dialect: CopyDialect, names: str, size: int
     ways: tuple[tuple[str, ...], ...] = ((), tuple(names))
     texts = []
     for columns in ways:
-        chunks = [bytes(chunk) for (chunk,) in session.copy(sql, dialect, size, columns)]
+        chunks = [bytes(chunk) for (chunk,) in session.copied(sql, dialect, size, columns)]
         assert all(chunk.endswith(b"\n") for chunk in chunks)
         assert all(len(chunk) < size for chunk in chunks if chunk.count(b"\n") > 1) or size < 10_000
         texts.append(b"".join(chunks))
@@ -200,7 +200,7 @@ def test_the_text_form_is_asked_for_where_it_can_be_turned(
     copying.native.cache_clear()
     sql = r"SELECT '\' AS a, current_query() AS b, NULL AS c, '' AS d"
     try:
-        ((chunk,),) = session.copy(sql, CopyDialect(), 1000, tuple("abcd"))
+        ((chunk,),) = session.copied(sql, CopyDialect(), 1000, tuple("abcd"))
     finally:
         copying.native.cache_clear()
     statement = bytes(chunk).removeprefix(b'\\,"').removesuffix(b'",,""\n')
@@ -213,7 +213,7 @@ def test_the_text_form_is_asked_for_where_it_can_be_turned(
 def test_a_row_of_other_columns_ends_the_copy(postgres: Any, names: str) -> None:
     """The error names the row; another attempt would not help."""
     with closing(Session(SourceSpec(kind="postgresql", location=postgres.url))) as opened:
-        pieces = opened.copy("SELECT 1 AS a, 2 AS b", CopyDialect(), 1000, tuple(names))
+        pieces = opened.copied("SELECT 1 AS a, 2 AS b", CopyDialect(), 1000, tuple(names))
         said = f"COPY sent text that is not of its text form with {len(names)} columns, in row 1"
         with pytest.raises(SourceError, match=said) as raised:
             list(pieces)
