@@ -162,7 +162,7 @@ def test_a_file_that_is_overwritten_during_the_run(kind: str, tmp_path: Path) ->
     shutil.copy2(path, other)
     execute(kind, other, CHANGE)
     gate.touch()
-    running = command.Running(
+    running = command.Forked(
         *job(source, dest, "--verify", "none"), "--progress", "none", env=held_behind(1, gate)
     )
     running.wait_until(lambda: len(staged_units(dest)) >= 1, "a finished unit")
@@ -185,7 +185,7 @@ def test_a_file_that_is_replaced_during_the_run(kind: str, tmp_path: Path) -> No
     shutil.copy2(path, other)
     execute(kind, other, CHANGE)
     gate.touch()
-    running = command.Running(*job(source, dest), "--progress", "none", env=held_behind(1, gate))
+    running = command.Forked(*job(source, dest), "--progress", "none", env=held_behind(1, gate))
     running.wait_until(lambda: len(staged_units(dest)) >= 1, "a finished unit")
     other.replace(path)
     gate.unlink()

@@ -81,7 +81,7 @@ def one_stands(two: Cluster, source: str, dest: Path, *options: str) -> command.
     for each in gates:
         each.touch()
     call = run(source, dest, *FEW_UNITS, *options, "--cluster", two.address)
-    running = command.Running(*call)
+    running = command.Forked(*call)
     # The other one continues once the first one is sure to be there.
     running.wait_until(lambda: len(staged_units(dest)) >= 3, "units of both workers")
     gates[1].unlink()
@@ -176,7 +176,7 @@ def test_a_killed_dask_worker_costs_its_unit_one_attempt(source: str, tmp_path: 
     with cluster(tmp_path / "cluster") as found:
         (held,) = found.add(env=held_behind(1, stands))
         found.add()
-        running = command.Running(*run(source, dest, "--cluster", found.address))
+        running = command.Forked(*run(source, dest, "--cluster", found.address))
         standing(running, dest)
         readers = held.unit_processes()
         assert readers
@@ -223,7 +223,7 @@ def test_those_that_had_nothing_to_do_take_the_place_of_others(source: str, tmp_
     with cluster(tmp_path / "cluster") as found:
         nodes = found.add(3, env=held_behind(1, stands))
         call = run(source, to, "--parallelism", "adaptive", "--cluster", found.address)
-        running = command.Running(*call)
+        running = command.Forked(*call)
         running.wait_until(lambda: len(staged_units(to)) >= 2, "units of workers that stand still")
 
         def at_work() -> list[Node]:
@@ -269,7 +269,7 @@ def test_an_interrupt_while_the_cluster_is_opened(
     held = two.nodes[0]
     held.signal_all(signal.SIGSTOP)
     try:
-        running = command.Running(*run(source, tmp_path / "out", "--cluster", two.address))
+        running = command.Forked(*run(source, tmp_path / "out", "--cluster", two.address))
         process = psutil.Process(running.process.pid)
         running.wait_until(
             lambda: any(
@@ -305,7 +305,7 @@ def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) 
     with cluster(tmp_path / "cluster") as found, relay(found.address) as between:
         found.add(env=held_behind(1, stands))
         call = run(source, dest, "--stall-timeout", "5", "--cluster", between.address)
-        running = command.Running(*call)
+        running = command.Forked(*call)
         running.wait_until(lambda: bool(staged_units(dest)), "the first unit")
         if lost == "scheduler":
             found.scheduler.kill()
@@ -369,7 +369,7 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
     dest.parent.mkdir()
     with cluster(tmp_path / "cluster") as found:
         (held,) = found.add(env=held_behind(1, stands))
-        running = command.Running(*run(source, dest, "--cluster", found.address))
+        running = command.Forked(*run(source, dest, "--cluster", found.address))
         running.wait_until(lambda: bool(staged_units(dest)), "the first unit")
         found.add(env=other_version(tmp_path))
         found.add(inside=hiding(dest.parent))

@@ -136,7 +136,7 @@ def test_killed_at_random_moments(
     seconds = time.monotonic() - began
     moments, commits = random.Random(1), 2
     for _ in range(amount("UNLOADER_TEST_TABLE_KILLS", 2, 3)):
-        running = command.Running(*asked(source, place), env=env)
+        running = command.Forked(*asked(source, place), env=env)
         time.sleep(moments.uniform(0.3, 1.1) * seconds)
         if running.process.poll() is None:
             os.killpg(running.process.pid, signal.SIGKILL)

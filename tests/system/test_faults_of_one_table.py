@@ -167,7 +167,7 @@ def test_a_killed_worker_costs_one_attempt_of_one_table(postgres: Any, tmp_path:
     )
     home = tmp_path / "night"
     with gates.closed(postgres, url) as gate:
-        running = command.Running(
+        running = command.Forked(
             *("run", url, "--table", "s.slow", "--table", "s.t*"),
             *("--to", f"{home}/{{schema}}.{{table}}"),
             *("--parallelism", "1", "--progress", "log"),

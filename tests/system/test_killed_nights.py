@@ -60,7 +60,7 @@ def published(home: Path) -> dict[str, int]:
 def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None = None) -> None:
     """Run a command that is killed just before a file gets a name with this in it."""
     variables = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": path}
-    running = command.Running(*arguments, env={**variables, **(env or {})})
+    running = command.Forked(*arguments, env={**variables, **(env or {})})
     workers: list[psutil.Process] = []
 
     def has_ended() -> bool:
@@ -172,7 +172,7 @@ def test_a_night_can_be_seen_changed_and_stopped(url: str, tmp_path: Path) -> No
     """By the directory of all tables; the directory of one table names it."""
     home = tmp_path / "out"
     # It waits for more room than there is.
-    running = command.Running(*job(url, home, "--min-free", "900TB", "--parallelism", "2"))
+    running = command.Forked(*job(url, home, "--min-free", "900TB", "--parallelism", "2"))
     running.wait_until((home / "_run" / "status.json").exists, "its record")
     running.wait_until(lambda: live(home).get("phase") == "unloading", "the first unit")
     found = live(home)

@@ -192,7 +192,7 @@ def test_options_that_do_not_go_with_a_table(
 def test_two_processes_append_at_the_same_time(source: str, the_lake: Lake) -> None:
     """Each run is committed, once, and no row is lost: conflicts are tried again."""
     command.run(*run(source))
-    writers = [command.Running(*run(source, "--save-mode", "append")) for _ in range(3)]
+    writers = [command.Forked(*run(source, "--save-mode", "append")) for _ in range(3)]
     for each in writers:
         status, _, errors = each.finish()
         assert status == 0, errors
@@ -209,7 +209,7 @@ def test_a_table_that_has_changed_is_not_overwritten(
     gate = tmp_path / "gate"
     gate.touch()
     held = held_behind(0, gate)
-    late = command.Running(*run(source, *UNITS, "--save-mode", "overwrite"), env=held)
+    late = command.Forked(*run(source, *UNITS, "--save-mode", "overwrite"), env=held)
     late.wait_until(lambda: len(the_lake.homes("t")) == 2, "its own place")
     late.wait_until((the_lake.homes("t")[-1] / "_run" / "run.json").exists, "its record")
     command.run(*run(source, "--save-mode", "append"))
@@ -236,7 +236,7 @@ def test_a_run_that_is_killed_at_its_commit(
     gate = tmp_path / "gate"
     gate.touch()
     asked = run(source, *UNITS, "--save-mode", "append")
-    running = command.Running(*asked, env=held_behind(0, gate))
+    running = command.Forked(*asked, env=held_behind(0, gate))
     running.wait_until(lambda: len(the_lake.homes("t")) == 2, "its own place")
     home = the_lake.homes("t")[-1]
     running.wait_until((home / "_run" / "run.json").exists, "its record")
@@ -297,7 +297,7 @@ def test_a_run_that_is_killed_while_it_reads_is_gone_on_with(
     """Before its files are complete it is a broken run as on a disk, found by the table's name."""
     gate = tmp_path / "gate"
     gate.touch()
-    running = command.Running(*run(source, *UNITS), env=held_behind(0, gate))
+    running = command.Forked(*run(source, *UNITS), env=held_behind(0, gate))
     running.wait_until(lambda: bool(the_lake.homes("t")), "its own place")
     running.wait_until((the_lake.home("t") / "_run" / "run.json").exists, "its record")
     _kill(running)
@@ -365,7 +365,7 @@ def test_a_delta_table_by_all_modes(source: str, tmp_path: Path) -> None:
         wanted = connection.execute("SELECT * EXCLUDE (tm) FROM kinds ORDER BY ALL").fetchall()
     assert [repr(row) for row in rows_of_log(root)] == [repr(row) for row in wanted]
     again = ("run", source, "--table", "kinds", "--exclude", "tm", *place, "--save-mode")
-    writers = [command.Running(*again, "append") for _ in range(3)]
+    writers = [command.Forked(*again, "append") for _ in range(3)]
     for each in writers:
         status, _, errors = each.finish()
         assert status == 0, errors

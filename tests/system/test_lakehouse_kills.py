@@ -39,7 +39,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def killed_when(reached: Callable[[], bool], *arguments: str) -> None:
     """Start a command, and kill it with all its workers once something has come."""
-    running = command.Running(*arguments)
+    running = command.Forked(*arguments)
     running.wait_until(reached, "the moment to be killed at")
     # A locked catalog holds its commit up, and that not for ever.
     with suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ def killed_at_random(source: str, place: str, state: Callable[[], tuple[int, lis
     seconds = time.monotonic() - began
     commits = 2
     for _ in range(amount("UNLOADER_TEST_TABLE_KILLS", 3, 5)):
-        running = command.Running(*asked, "append")
+        running = command.Forked(*asked, "append")
         time.sleep(moments.uniform(0.3, 1.1) * seconds)
         if running.process.poll() is None:
             os.killpg(running.process.pid, signal.SIGKILL)
@@ -250,7 +250,7 @@ def test_two_runs_at_once_by_way_of_glue(
     catalog.create_namespace("ns")
     asked = ("run", source, "--table", "t", *_PLACE, "--save-mode")
     command.run(*asked, "create")
-    for each in [command.Running(*asked, "append") for _ in range(2)]:
+    for each in [command.Forked(*asked, "append") for _ in range(2)]:
         status, _, log = each.finish()
         assert status == 0, log
     table = catalog.load_table("ns.t")

@@ -157,7 +157,7 @@ def test_a_run_that_is_not_committed(source: str, the_lake: Lake) -> None:
     place = "iceberg://lake/ns.t"
     unload(source, place)
     with the_lake.held("IMMEDIATE"):
-        running = command.Running(
+        running = command.Forked(
             "run",
             source,
             "--table",

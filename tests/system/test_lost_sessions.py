@@ -133,7 +133,7 @@ def source(request: pytest.FixtureRequest) -> Any:
 
 def ended(source: Any, to: Path, end: End, most: int, seed: int) -> tuple[runs.Outcome, int]:
     """Run while sessions are ended; return what became of it and how many there were."""
-    running = command.Running(
+    running = command.Forked(
         *source.arguments(to), "--split", "partition", "--parallelism", "2", "--numa", "off",
         "--progress", "log", "--retries", "1000", "--retry-delay", "0.001",
         env=runs.ENVIRONMENT,

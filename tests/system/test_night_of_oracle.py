@@ -140,7 +140,7 @@ def _places(home: Path) -> list[Path]:
 
 def kill_in_the_middle(home: Path, *arguments: str, env: dict[str, str]) -> None:
     """Kill a run of one worker once some units are on record, and others are not."""
-    running = command.Running(*arguments, env={**held_behind(3, files=3), **env})
+    running = command.Forked(*arguments, env={**held_behind(3, files=3), **env})
     try:
         running.wait_until(lambda: any(map(staged_units, _places(home))), "a finished unit")
     finally:

@@ -254,7 +254,7 @@ def test_a_killed_run_is_resumed(
     """Finished units are kept, interrupted uploads are aborted, by any way to the store."""
     options = ("--parallelism", "1", "--unit-bytes", "32MB")
     with faulty(server, Rule("part", "held", FOR_EVER, key="0002")) as (held, _):
-        running = command.Running(*run(source, held.place("killed"), *options))
+        running = command.Forked(*run(source, held.place("killed"), *options))
         running.wait_until(
             lambda: (
                 finished_units(server, "killed") > 0
@@ -278,7 +278,7 @@ def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str)
     """Staged objects, records and broken-off uploads go; a run that lives is left alone."""
     place = server.place("cleaned")
     with faulty(server, Rule("part", "held", FOR_EVER)) as (held, _):
-        running = command.Running(*run(source, held.place("cleaned"), "--parallelism", "1"))
+        running = command.Forked(*run(source, held.place("cleaned"), "--parallelism", "1"))
         running.wait_until(lambda: bool(server.uploads("cleaned/")), "an upload in parts")
         error = command.error_of("clean", place, status=6)
         assert "a run is writing to" in error
@@ -297,7 +297,7 @@ def test_two_runs_at_once(server: S3Server, source: str) -> None:
     """The second gets the owner of the place; the first can be asked to end, and leaves nothing."""
     place = server.place("twice")
     with faulty(server, Rule("part", "held", FOR_EVER)) as (held, _):
-        running = command.Running(*run(source, held.place("twice"), "--parallelism", "1"))
+        running = command.Forked(*run(source, held.place("twice"), "--parallelism", "1"))
         running.wait_until(lambda: bool(server.uploads("twice/")), "an upload in parts")
         error = command.error_of(*run(source, place, "--overwrite"), status=6)
         assert "another run is writing to" in error

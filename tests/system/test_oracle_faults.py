@@ -260,7 +260,7 @@ def test_undo_that_is_gone_for_all_is_not_waited_for(tmp_path: Path) -> None:
             Fault(kind="stall", statement=reading(FIRST), after_rows=runs.PARTITION_ROWS // 2)
         )
         to = tmp_path / "out"
-        running = command.Running(
+        running = command.Forked(
             *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
             env=runs.ENVIRONMENT,
         )
@@ -309,7 +309,7 @@ def test_parent_loses_its_session(
     """The parent's session may be ended while the workers read: the rows are counted in another."""
     slow = server.faults.add(Fault(kind="stall", statement=reading(FIRST)))
     to = tmp_path / "out"
-    running = command.Running(
+    running = command.Forked(
         *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "2"), env=runs.ENVIRONMENT
     )
     running.wait_until(slow.happened.is_set, "the first rows")
@@ -376,7 +376,7 @@ def test_signal_ends_a_fetch(
         )
     )  # fmt: skip
     to = tmp_path / "out"
-    running = command.Running(
+    running = command.Forked(
         *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "2"), env=runs.ENVIRONMENT
     )
     running.wait_until(lambda: fault.count == 2, "two slow statements")
@@ -399,7 +399,7 @@ def test_killed_worker_and_killed_parent(
     for parent in (True, False):
         server.faults.clear()
         slow = server.faults.add(Fault(kind="stall", statement=reading(MIDDLE), after_rows=1000))
-        running = command.Running(
+        running = command.Forked(
             *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "1"),
             env=runs.ENVIRONMENT,
         )

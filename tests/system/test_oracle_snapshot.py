@@ -175,7 +175,7 @@ def test_undo_that_expires_while_units_are_read(oracle: OracleLeg, tmp_path: Pat
     assert oracle.server is not None
     read = f'FROM "{oracle.schema}"."{TABLE}" PARTITION'
     first = oracle.server.faults.add(Fault(kind="stall", statement=read))
-    running = command.Running(
+    running = command.Forked(
         "run", oracle.url, "--table", TABLE, "--to", str(dest), "--parallelism", "1",
         "--retries", "1", "--retry-delay", "0", "--progress", "none", env=oracle.environment,
     )  # fmt: skip

@@ -225,7 +225,7 @@ def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:
     plan = planned(url, to)
     for number in (1, 2):
         run_part(plan, f"{number}/2")
-    several = [command.Running("merge", str(to), "--json") for _ in range(4)]
+    several = [command.Forked("merge", str(to), "--json") for _ in range(4)]
     printed = set()
     for each in several:
         out, err = each.process.communicate(timeout=command.PATIENCE_SECONDS)

@@ -55,7 +55,7 @@ def test_parts_of_postgres_at_the_snapshot_of_the_plan(
     run_part(str(plan), "1/2", env=variables)
     postgres.run("INSERT INTO t SELECT k, 'newer' FROM t", url=database)
     with gates.closed(postgres, database) as gate:
-        running = command.Running("run", str(plan), "--part", "2/2", env=variables)
+        running = command.Forked("run", str(plan), "--part", "2/2", env=variables)
         command.wait_for(lambda: gate.waiting() > 0, "a worker at the gate")
         os.killpg(running.process.pid, signal.SIGKILL)
         running.process.communicate()

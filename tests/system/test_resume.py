@@ -155,7 +155,7 @@ def test_an_interrupted_run_says_how_it_is_continued(
     """After Ctrl-C the error names the command, which works as it stands."""
     dest = tmp_path / "my out"
     held = held_behind(units)
-    running = command.Running(*job(database, dest), "--progress", "none", env=held)
+    running = command.Forked(*job(database, dest), "--progress", "none", env=held)
     record = dest / "_run" / "run.json"
     running.wait_until(lambda: record.exists() and len(staged_units(dest)) >= units, "units")
     running.signal(signal.SIGINT)
@@ -252,7 +252,7 @@ def test_a_run_that_goes_on_is_left_alone(database: str, tmp_path: Path) -> None
     """It is not resumed by a second process, whether by resume or by run."""
     dest, held = tmp_path / "out", tmp_path / "held"
     held.touch()
-    running = command.Running(*job(database, dest), "--progress", "none", env=held_behind(1, held))
+    running = command.Forked(*job(database, dest), "--progress", "none", env=held_behind(1, held))
     running.wait_until((dest / "_run" / "run.json").exists, "the record of the run")
     running.signal(signal.SIGSTOP)
     assert "is writing to" in command.error_of("resume", str(dest), status=6)
@@ -273,7 +273,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     assert f"resumed: {len(done)} units" in again.stderr
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
     first = command.manifest_of(dest)["run_id"]
-    running = command.Running(*line, "--progress", "none", env=held_behind(2))
+    running = command.Forked(*line, "--progress", "none", env=held_behind(2))
     running.wait_until(lambda: len(staged_units(dest)) >= 2, "two units")
     running.signal(signal.SIGKILL)
     running.finish()
@@ -344,7 +344,7 @@ def test_the_line_for_cron_finds_the_directory_of_the_broken_run(
     line = (*job(database, to), "--resume-or-start", "--quiet")
     command.run(*line)
     (first,) = (tmp_path / "t").iterdir()
-    running = command.Running(*line, env=held_behind(3))
+    running = command.Forked(*line, env=held_behind(3))
     running.wait_until(
         lambda: any(len(staged_units(each)) > 2 for each in (tmp_path / "t").iterdir()), "units"
     )
@@ -374,7 +374,7 @@ def test_a_run_killed_while_it_is_published_is_complete(
         dest = tmp_path / name
         line = (*job(database, dest), "--resume-or-start")
         env = {"LD_PRELOAD": str(library), "KILL_CALL": "renameat2", "KILL_PATH": ".unloader-"}
-        died = command.Running(*line, "--progress", "none", env=env)
+        died = command.Forked(*line, "--progress", "none", env=env)
         assert died.finish()[0] == -signal.SIGKILL
         run_id = json.loads((dest / "_run" / "lock").read_text())["run_id"]
         done = command.ended(*(again or line), "--progress", "log")
@@ -393,7 +393,7 @@ def test_a_resume_that_is_killed_as_it_begins_is_resumed(
     library, dest = FaultyCalls.build(tmp_path), tmp_path / "out"
     done = kill_after(1, dest, *job(database, dest))
     killed = library.environment(call, "killed", files="/_run/", more={"who": "parent"})
-    status, _, err = command.Running("resume", str(dest), env=killed).finish()
+    status, _, err = command.Forked("resume", str(dest), env=killed).finish()
     assert status == -signal.SIGKILL, err
     command.run("resume", str(dest), "--quiet")
     assert comparable(dest) == undisturbed

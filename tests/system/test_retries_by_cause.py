@@ -59,7 +59,7 @@ def test_a_database_with_few_sessions_is_read_by_few_workers(
     limited = "no more sessions: 1 of 3 workers can continue; another attempt follows"
     # One worker cannot do all before the others are up.
     with gates.closed(postgres, url.replace("few@", "postgres@")):
-        running = command.Running(
+        running = command.Forked(
             "run", url, "--table", "t", "--to", str(to), "--parallelism", "3", "--retries", "0",
             *UNITS, "--where", f"{gates.PASSING} = ''", "--verify", "none",
         )  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_file_that_is_written_when_the_run_begins_is_waited_for(tmp_path: Path
     path = tmp_path / "t.duckdb"
     with duckdb.connect(str(path)) as writer:
         writer.execute("CREATE TABLE t AS SELECT range AS i FROM range(10)")
-        running = command.Running(
+        running = command.Forked(
             "run", f"duckdb://{path}", "--table", "t", "--to", str(tmp_path / "out"),
             "--retries", "1000", "--retry-delay", "0.2", "--retry-delay-max", "0.2",
             "--progress", "log",
@@ -188,7 +188,7 @@ def test_an_outage_costs_few_units_their_retries(server: OracleServer, tmp_path:
     """The unit that is lost and the one that meets the outage are retried; others are not begun."""
     slow = server.faults.add(Fault(kind="stall", statement='"PAD"'))
     to = tmp_path / "out"
-    running = command.Running(
+    running = command.Forked(
         *runs.arguments(server, "PADDED", to, "--split", "partition", "--parallelism", "1",
                         "--numa", "off", "--retries", "12", "--retry-delay-max", "0.5"),
         env=runs.ENVIRONMENT,
@@ -218,7 +218,7 @@ def test_a_signal_ends_the_wait_for_a_host_that_says_nothing(tmp_path: Path) -> 
     """A connection that is taken and never answered is not waited for any longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        running = command.Running(
+        running = command.Forked(
             "run", f"postgresql://me@127.0.0.1:{port}/x", "--table", "t",
             "--to", str(tmp_path / "out"),
         )  # fmt: skip
@@ -245,7 +245,7 @@ def test_a_server_that_starts_again_while_the_run_begins_is_waited_for(
     as_owner = [] if owner == pwd.getpwuid(os.getuid()).pw_name else ["runuser", "-u", owner, "--"]
     options = (Path(data[1]) / "postmaster.opts").read_text().strip().partition(" ")[2]
     subprocess.run([*as_owner, *pg_ctl, "stop", "-m", "fast"], check=True)
-    running = command.Running(
+    running = command.Forked(
         "run", server.url, "--table", "t", "--to", str(tmp_path / "out"), "--progress", "log",
         "--retries", "1000", "--retry-delay", "0.2", "--retry-delay-max", "0.2",
     )  # fmt: skip

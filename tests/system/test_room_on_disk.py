@@ -54,7 +54,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
     told = tmp_path / "free"
     told.write_text(str(99 * MIB))
     to = tmp_path / "out"
-    running = command.Running(
+    running = command.Forked(
         *job(database, to), env=faults.environment("statvfs", str(told), files=str(to))
     )
     log = running.log_until("waits for disk space")
@@ -78,7 +78,7 @@ def test_writes_that_find_no_room_wait_for_it(
     full = tmp_path / "full"
     full.touch()
     to = tmp_path / "out"
-    running = command.Running(
+    running = command.Forked(
         *job(database, to, "--split", "none", "--overlap-buffer", "256KiB", *options.split()),
         env=faults.environment("write", f"while:{full}", after=600_000),
     )
@@ -133,7 +133,7 @@ def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path:
     with OracleServer(made) as server:
         reading = '"PAD".*PARTITION'
         slow = server.faults.add(Fault(kind="stall", statement=reading, skip=1))
-        running = command.Running(
+        running = command.Forked(
             *runs.arguments(
                 server, "PADDED", to, "--split", "partition", "--parallelism", "1", "--numa", "off",
                 "--min-free", "100MiB", "--pause-timeout", "1",

@@ -184,7 +184,7 @@ def test_a_kill_between_two_publications(
     library = breaking.killing_library(tmp_path)
     to = tmp_path / "out"
     env = {"LD_PRELOAD": str(library), "KILL_CALL": "renameat2", "KILL_PATH": "/.b.unloader-"}
-    died = command.Running(*job(source, *three(to)), "--progress", "none", env=env)
+    died = command.Forked(*job(source, *three(to)), "--progress", "none", env=env)
     assert died.finish()[0] == -signal.SIGKILL
     assert files_of(to / "a") == undisturbed["a"]
     command.run("verify", str(to / "a"))

@@ -32,7 +32,7 @@ def parts(postgres: Any) -> str:
 
 def started(url: str, dest: Path | str, *options: str) -> command.Running:
     """Start a run that gets half of its rows in a moment and waits for the others."""
-    return command.Running(
+    return command.Forked(
         *("run", url, "--table", "p", "--to", str(dest), "--split", "partition"),
         *("--parallelism", "2", "--where", "waits(k)", "--progress", "log", *options),
     )
@@ -170,7 +170,7 @@ def test_an_interrupted_run_has_the_rows_of_its_finished_units(
         f"VACUUM ANALYZE {table};",
         url=parts,
     )
-    run = command.Running(
+    run = command.Forked(
         *("run", parts, "--table", table, "--to", str(dest), "--split", "partition"),
         *("--parallelism", "2", "--progress", "none"),
         *("--where", "waits(CASE WHEN v = 300000 THEN 3 ELSE 1 END)"),
@@ -199,7 +199,7 @@ def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
     dest = tmp_path / "out"
     run = started(parts, dest, "--partition", "p3")
     run.wait_until(lambda: record(dest).get("units", {}).get("running") == 1, "a unit at work")
-    watching = command.Running("status", str(dest), "--watch", "--interval", "0.2", "--json")
+    watching = command.Forked("status", str(dest), "--watch", "--interval", "0.2", "--json")
     assert watching.process.stdout is not None
     assert json.loads(watching.process.stdout.readline())["state"] == "running"
     told = json.loads(command.run("stop", str(dest), "--json"))

@@ -96,7 +96,7 @@ class Running:
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
         """Start it in its own process group, as a shell does."""
-        self.process = Program(
+        self.process: Program[str] | warm.Background = Program(
             [*UNLOADER, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,6 +140,21 @@ class Running:
         """Wait for the end; return exit status, stdout and stderr."""
         out, err = self.process.communicate()
         return self.process.returncode, out, err
+
+
+class Forked(Running):
+    """The same as a fork of a warm program: the command, its worker and its library are imported.
+
+    It is for tests that look neither at its start nor at the words and variables of its process.
+    """
+
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+        """Start it in its own process group, or as a new process if its variables need that."""
+        variables = {**os.environ, **(env or {})}
+        if warm.unsuited(variables):
+            super().__init__(*arguments, env=env)
+        else:
+            self.process = warm.Background(arguments, variables)
 
 
 def final_names(destination: Path) -> list[str]:

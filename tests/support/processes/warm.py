@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import json
 import os
 import re
@@ -24,6 +25,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from processes.program import LONGEST_SECONDS
 
 ROOT = Path(__file__).parents[3]
 LIMITS = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -48,6 +51,7 @@ _AT_STORES = ("AWS_", "PYICEBERG_")
 that. Its calls import much more, which is there with them."""
 
 _END_SECONDS = 20
+_START_SECONDS = 60
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 _lock = threading.Lock()
 _sockets: dict[str, socket.socket] = {}
@@ -94,18 +98,7 @@ def run(
     Raises:
         subprocess.TimeoutExpired: It does not end in time; it was killed.
     """
-    asked = json.dumps(
-        {
-            "arguments": list(arguments),
-            "env": dict(env),
-            "cwd": str(cwd or Path.cwd()),
-            "umask": _umask(),
-            "limits": [resource.getrlimit(getattr(resource, name)) for name in LIMITS],
-            "cpus": sorted(os.sched_getaffinity(0)),
-        }
-    )
-    what = "stores" if _is_for_stores(env) else "databases"
-    with _asked(asked.encode(), what) as (answers, pipes):
+    with _asked(arguments, env, cwd) as (answers, pipes):
         deadline = time.monotonic() + timeout
         pid = 0
         try:
@@ -122,14 +115,85 @@ def run(
     return subprocess.CompletedProcess(list(arguments), status, *texts)
 
 
+class Background:
+    """A call in its own session that goes on beside us, with the methods that are used of `Popen`."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start it."""
+        self._open = contextlib.ExitStack()
+        call = self._open.enter_context(_asked(arguments, env, None, new_session=True))
+        self._answers, self._pipes = call
+        self.pid = int(_answer(self._answers, time.monotonic() + _START_SECONDS))
+        self.returncode: int | None = None
+        self.stdout, self.stderr = (os.fdopen(each, closefd=False) for each in self._pipes)
+        self._texts: tuple[str, str] | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float = LONGEST_SECONDS) -> int:
+        """Wait for the end and return the exit status."""
+        if self.returncode is None:
+            try:
+                self.returncode = int(_answer(self._answers, time.monotonic() + timeout))
+            except TimeoutError as error:
+                raise subprocess.TimeoutExpired("a call", timeout) from error
+        return self.returncode
+
+    def communicate(self) -> tuple[str, str]:
+        """Take all that it writes and wait for its end, at most some minutes."""
+        if self._texts is None:
+            with self._open:
+                try:
+                    found = _read(self._pipes, time.monotonic() + LONGEST_SECONDS)
+                    self.wait()
+                except BaseException:
+                    self.kill()
+                    raise
+                out, err = (io.TextIOWrapper(io.BytesIO(each)).read() for each in found)
+                self._texts = out, err
+        return self._texts
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+
 @contextlib.contextmanager
-def _asked(asked: bytes, what: str) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
+def _asked(
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None,
+    *,
+    new_session: bool = False,
+) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
     """Send a call to a program; yield the socket of its answers, the pipes of stdout and stderr."""
+    asked = json.dumps(
+        {
+            "arguments": list(arguments),
+            "env": dict(env),
+            "cwd": str(cwd or Path.cwd()),
+            "umask": _umask(),
+            "limits": [resource.getrlimit(getattr(resource, name)) for name in LIMITS],
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "new_session": new_session,
+        }
+    )
+    what = "stores" if _is_for_stores(env) else "databases"
     answers, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     (out, to_out), (err, to_err) = os.pipe(), os.pipe()
     try:
         try:
-            socket.send_fds(_program(what), [asked], [to_out, to_err, its.fileno()])
+            socket.send_fds(_program(what), [asked.encode()], [to_out, to_err, its.fileno()])
         finally:
             its.close()
             os.close(to_out)

@@ -25,7 +25,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
+
+from numa.processes import member, server
 
 _MOST_BYTES = 1 << 20
 _OURS = ("numa", "partition_planner", "unloader", "writers")
@@ -129,6 +131,8 @@ def _send(answers: socket.socket, number: int) -> bool:
 
 def _become(asked: dict[str, Any], streams: list[int]) -> None:
     """Take over the surroundings of a call."""
+    if asked["new_session"]:
+        os.setsid()
     for number, each in enumerate(streams, 1):
         os.dup2(each, number)
         os.close(each)
@@ -144,12 +148,97 @@ def _become(asked: dict[str, Any], streams: list[int]) -> None:
     os.chdir(asked["cwd"])
     os.umask(asked["umask"])
     os.sched_setaffinity(0, asked["cpus"])
-    names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
-    for name, limits in zip(names, asked["limits"], strict=True):
+    for name, limits in zip(_LIMITS, asked["limits"], strict=True):
         resource.setrlimit(getattr(resource, name), tuple(limits))
     random.seed()
     sys.path[0] = asked["cwd"]
     sys.argv[:] = ["unloader", *asked["arguments"]]
+
+
+_LIMITS = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+
+
+def _limits() -> list[tuple[int, int]]:
+    return [resource.getrlimit(getattr(resource, name)) for name in _LIMITS]
+
+
+class _Forked:
+    """A child, with the methods that are used of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self, options: int = os.WNOHANG) -> int | None:
+        if self.returncode is None:
+            found, status = os.waitpid(self.pid, options)
+            self.returncode = os.waitstatus_to_exitcode(status) if found else None
+        return self.returncode
+
+    def wait(self) -> int | None:
+        return self.poll(0)
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _prepare_fork_server() -> None:
+    """Fork the process that becomes the fork server of this call, if the call starts one.
+
+    As a new interpreter it would import everything again, which takes two thirds of a short run. It
+    is forked before the command begins, and so knows nothing of it. It gets the command's variables,
+    directory and processors at the start. A second fork server, and workers without one, are new
+    interpreters.
+    """
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    call = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _be_fork_server(its, call)
+    its.close()
+    waiting = [ours]
+    new_interpreter = server.start_interpreter
+
+    def start(
+        module: str, name: str, entry: str, theirs: socket.socket, stderr: int | IO[bytes]
+    ) -> Any:
+        if module != server.__name__ or not waiting:
+            return new_interpreter(module, name, entry, theirs, stderr)
+        asked = {
+            "name": name,
+            "entry": entry,
+            "env": dict(os.environ),
+            "cwd": os.getcwd(),
+            "cpus": sorted(os.sched_getaffinity(0)),
+        }
+        with waiting.pop() as sock:
+            socket.send_fds(sock, [json.dumps(asked).encode()], [theirs.fileno()])
+        return _Forked(pid)
+
+    server.start_interpreter = start
+
+
+def _be_fork_server(calls: socket.socket, call: int) -> NoReturn:
+    """Wait until the call starts a fork server, and be that; end with the call."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    member.die_with_parent(call)
+    data, descriptors, _, _ = socket.recv_fds(calls, _MOST_BYTES, 1)
+    calls.close()
+    if not data:
+        os._exit(0)
+    asked = json.loads(data)
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    os.sched_setaffinity(0, asked["cpus"])
+    server._set_title("python", server.__name__, asked["name"])
+    server.serve(descriptors[0], call, True, asked["entry"])
 
 
 def _main() -> None:
@@ -162,8 +251,11 @@ def _main() -> None:
     if found is None:
         os._exit(0)  # Libraries take frozen modules for leaks, and warn.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    limits = _limits()
     _become(*found)
     del found
+    if _limits() == limits:
+        _prepare_fork_server()
     _end(_status())
 
 

@@ -61,7 +61,7 @@ def kill(to: Path, *arguments: str, published: bool = False) -> Path:
     """
     before = set(to.glob("2*"))
     env = {} if published else breaking.held_behind(2)
-    running = command.Running(*arguments, "--progress", "none", env=env)
+    running = command.Forked(*arguments, "--progress", "none", env=env)
 
     def reached() -> bool:
         new = set(to.glob("2*")) - before
@@ -181,7 +181,7 @@ def test_another_job_and_a_run_that_goes_on_stay(source: Path, to: Path) -> None
     """`--keep` does not apply to them."""
     other = job(source, f"{to}/{{run_id}}", "--table", "second")
     broken = kill(to, *other)
-    running = command.Running(
+    running = command.Forked(
         *job(source, f"{to}/{{run_id}}", "--table", "first"), env=breaking.held_behind(2)
     )
     try:
@@ -210,7 +210,7 @@ def test_tables_that_a_new_run_puts_elsewhere_are_cleared(source: Path, to: Path
     """The directory of all tables is the same, and says nothing about the former run any more."""
     night = job(source, f"{to}/{{table}}/{{run_id}}", "--table", "*")
     env = breaking.held_behind(2)
-    running = command.Running(*night, "--progress", "none", env=env)
+    running = command.Forked(*night, "--progress", "none", env=env)
     try:
         running.wait_until(
             lambda: any(breaking.staged_units(path) for path in to.glob("*/2*")), "a unit"

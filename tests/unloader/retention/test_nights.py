@@ -228,7 +228,7 @@ def test_what_follows_a_killed_publication_is_done_by_resume(
     for _ in range(2):
         command.run(*night_with_routes(two_tables, to))
     env = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": "/latest"}
-    died = command.Running(*night_with_routes(two_tables, to), "--progress", "none", env=env)
+    died = command.Forked(*night_with_routes(two_tables, to), "--progress", "none", env=env)
     assert died.finish()[0] == -signal.SIGKILL
     newest = run_ids(to / "lake" / "orders")[-1]
     assert os.readlink(to / "lake" / "orders" / "latest") != newest

@@ -163,7 +163,7 @@ def test_a_run_killed_before_its_link_is_switched(
     old = only(tmp_path)
     line = ("run", source, "--table", "t", "--to", to, *after, "--parallelism", "1")
     env = {"LD_PRELOAD": str(killing), "KILL_CALL": "rename", "KILL_PATH": "/latest"}
-    died = command.Running(*line, "--progress", "none", env=env)
+    died = command.Forked(*line, "--progress", "none", env=env)
     assert died.finish()[0] == -signal.SIGKILL
     (new,) = {each for each in tmp_path.glob("2*") if each.is_dir()} - {old}
     assert os.readlink(tmp_path / "latest") == old.name
@@ -187,7 +187,7 @@ def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
     job = ("--unit-bytes", "256kB", "--split", "range", *after)
     line = ("run", f"duckdb://{path}", "--table", "t", "--to", f"{runs}/{{run_id}}")
     one = ("--parallelism", "1", "--progress", "none")
-    died = command.Running(*line, *job, *one, env=held_behind(1))
+    died = command.Forked(*line, *job, *one, env=held_behind(1))
     died.wait_until(
         lambda: any(staged_units(each) for each in runs.glob("*")), "a run with finished units"
     )

@@ -28,7 +28,7 @@ def test_the_link_of_a_table_is_set_after_a_kill(tmp_path: Path) -> None:
     library = breaking.killing_library(tmp_path)
     to = tmp_path / "out"
     job = ("run", f"duckdb://{source.location}", "--table", "*", "--latest-link", "latest")
-    killed = command.Running(
+    killed = command.Forked(
         *(*job, "--to", f"{to}/{{table}}/{{run_id}}", "--parallelism", "1", "--quiet"),
         env={
             "LD_PRELOAD": str(library),
@@ -86,7 +86,7 @@ def test_a_table_that_was_dropped_since_is_named(
             url=url,
         )
     home = tmp_path / "night"
-    running = command.Running(
+    running = command.Forked(
         *("run", url, "--table", "*", "--to", f"{home}/{{table}}", "--parallelism", "1"),
         *("--consistency", "none", "--on-table-failure", policy, "--quiet"),
         env=held_behind(0),
@@ -124,7 +124,7 @@ def test_a_new_snapshot_that_is_killed_can_be_gone_on_with(
     before = run_ids(home)
     library = breaking.killing_library(tmp_path)
     kill = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": path}
-    killed = command.Running("resume", str(home), "--new-snapshot", "--quiet", env=kill)
+    killed = command.Forked("resume", str(home), "--new-snapshot", "--quiet", env=kill)
     status, _, err = killed.finish()
     assert status == -9, err
     found = json.loads(command.run("status", str(home), "--json", status=7))
