@@ -143,7 +143,7 @@ class Running:
 
 
 class Forked(Running):
-    """The same as a fork of a warm program: the command, its worker and its library are imported.
+    """A running command that is a fork of a warm program, which has imported its modules.
 
     It is for tests that look neither at its start nor at the words and variables of its process.
     """

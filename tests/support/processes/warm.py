@@ -116,7 +116,7 @@ def run(
 
 
 class Background:
-    """A call in its own session that goes on beside us, with the methods that are used of `Popen`."""
+    """A running call in a separate session, with the methods of `Popen` that the tests use."""
 
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str]) -> None:
         """Start it."""
