@@ -120,8 +120,8 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
                     "renew the statistics of the table; unknown values must be None.",
                 )
     # The one unit that reads every row. The table's own estimates are preferred to the parts'.
-    rows = _total(part.info.rows for part in parts) if table.rows is None else table.rows
-    size = _total(part.info.bytes for part in parts) if table.bytes is None else table.bytes
+    rows = known_sum(part.info.rows for part in parts) if table.rows is None else table.rows
+    size = known_sum(part.info.bytes for part in parts) if table.bytes is None else table.bytes
     drafts: list[_Draft] = [((WholeTable(),), rows, size)]
     extents_only = bool(table.partitions) and not table.named_partitions
     costly_ranges = split == "auto" and extents_only and not table.row_ranges
@@ -161,8 +161,8 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
             if together:
                 # One unit that reads the partitions in their order.
                 read = tuple(selector for selectors, _, _ in drafts for selector in selectors)
-                rows = _total(each for _, each, _ in drafts)
-                drafts = [(read, rows, _total(each for _, _, each in drafts))]
+                rows = known_sum(each for _, each, _ in drafts)
+                drafts = [(read, rows, known_sum(each for _, _, each in drafts))]
     width = max(4, len(str(len(drafts))))
     units = tuple(
         WorkUnit(id=f"{ordinal:0{width}d}", selectors=selectors, rows=rows, bytes=size)
@@ -264,7 +264,8 @@ def check_plan(plan: Plan) -> None:
     raise PlanError(f"The plan cannot be used: {problem}.", "make the plan again from the source.")
 
 
-def _total(values: Iterable[int | None]) -> int | None:
+def known_sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum of values; None if one of them is unknown."""
     every = list(values)
     known = [value for value in every if value is not None]
     return sum(known) if len(known) == len(every) else None

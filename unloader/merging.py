@@ -10,7 +10,7 @@ merge at the same time one wins, and a reader that finds the manifest finds all 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import get_args
@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import PlanPart
+from partition_planner.planner import known_sum
 from unloader import __version__
 from unloader.errors import OutputFailed
 from unloader.manifest.model import (
@@ -164,7 +165,7 @@ def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
     # How much of it was at the same time is not known here.
     longest = ("seconds", "peak_worker_rss_bytes")
     return TotalsRecord(
-        uncompressed_bytes=_sum(totals.uncompressed_bytes for totals in each),
+        uncompressed_bytes=known_sum(totals.uncompressed_bytes for totals in each),
         rows_per_second=None,
         bytes_per_second=None,
         lowest_parallelism=None,
@@ -173,19 +174,14 @@ def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
     )
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(filter(None, known))
-
-
 def _verified(manifests: Sequence[Manifest]) -> VerifiedRecord:
     each = [manifest.verified for manifest in manifests]
     results = {verified.result for verified in each}
     left_out = [verified.not_compared for verified in each if verified.not_compared is not None]
     return VerifiedRecord(
         level=min((verified.level for verified in each), key=get_args(VerifyLevel).index),
-        source_rows=_sum(verified.source_rows for verified in each),
-        filtered_rows=_sum(verified.filtered_rows for verified in each),
+        source_rows=known_sum(verified.source_rows for verified in each),
+        filtered_rows=known_sum(verified.filtered_rows for verified in each),
         result=results.pop() if len(results) == 1 else "not verified",
         not_compared=tuple(dict.fromkeys(chain.from_iterable(left_out))) if left_out else None,
     )

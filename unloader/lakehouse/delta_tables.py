@@ -28,6 +28,7 @@ from deltalake.transaction import (
 from msgspec import Struct
 from pyarrow.fs import PyFileSystem
 
+from partition_planner.planner import known_sum
 from unloader.errors import OutputFailed, UsageError
 from unloader.lakehouse.table_commits import (
     Column,
@@ -136,7 +137,7 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
     with answering(address):
         used = _rows_of_files(found)
         if files.keys() <= used.keys():
-            rows = _total([used[path] for path in files])
+            rows = known_sum([used[path] for path in files])
             return RunLog(is_known=True, rows=rows, changes=())
         left = {path: name for path, name in files.items() if path not in used}
         return _log_of_removed(address, found, run_id, left)
@@ -279,7 +280,7 @@ def _log_of_removed(
     rows, changes, left = None, [], dict(gone)
     for version, lines in _commits(address, table.version()):
         if _has_run(lines, run_id):
-            rows = _total([_rows_in(each) for each in _actions("add", lines)])
+            rows = known_sum([_rows_in(each) for each in _actions("add", lines)])
             break
         removed = {unquote(each["path"]): each for each in _actions("remove", lines)}
         mine = sorted(removed.keys() & left.keys())
@@ -294,7 +295,7 @@ def _log_of_removed(
                 keeps_rows=not any(removed[path].get("dataChange", True) for path in mine),
                 files=tuple(left.pop(path) for path in mine),
                 removed_rows=_rows_before(table, version, list(removed)),
-                added_rows=_total([_rows_in(each) for each in _actions("add", lines)]),
+                added_rows=known_sum([_rows_in(each) for each in _actions("add", lines)]),
             )
         )
     changes.reverse()
@@ -320,16 +321,12 @@ def _rows_before(table: DeltaTable, version: int, paths: Sequence[str]) -> int |
     except DeltaError:
         return None  # The log begins later.
     rows = _rows_of_files(table)
-    return _total([rows.get(path) for path in paths])
+    return known_sum([rows.get(path) for path in paths])
 
 
 def _rows_in(add: dict[str, Any]) -> int | None:
     rows = json.loads(add.get("stats") or "{}").get("numRecords")
     return None if rows is None else int(rows)
-
-
-def _total(rows: Sequence[int | None]) -> int | None:
-    return None if None in rows else sum(each for each in rows if each is not None)
 
 
 def _store(address: Address) -> PyFileSystem:

@@ -301,10 +301,6 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch(r"[^\s,=\"]+", name) else '"' + name.replace('"', '""') + '"'
 
 
-def _one(text: str) -> tuple[str, ...]:
-    return (text,)
-
-
 def choice(*words: str) -> Kind:
     return Kind("|".join(words), choices=words)
 
@@ -338,11 +334,6 @@ def several(of: Kind) -> Kind:
         return ",".join(map(of.write, value if isinstance(value, tuple) else (value,)))
 
     return Kind(f"{of.shown},...", read, write, of.takes, lists=True)
-
-
-def _pairs(shown: str, parse: Callable[[str], Any] = settings.parse_assignment) -> Kind:
-    """Return the kind of `NAME=TEXT`; in a job file a list, or a table."""
-    return Kind(shown, parse, takes=(str, dict[str, int | str]), split=_one)
 
 
 _in_units = partial(in_largest_unit, step=1024, units=("KiB", "MiB", "GiB", "TiB"))
@@ -408,12 +399,15 @@ NUMBERS = Kind(
     lists=True,
 )
 _items = partial(Kind, split=settings.split_list)
+_single = partial(Kind, split=lambda text: (text,))
+_pairs = partial(_single, parse=settings.parse_assignment, takes=(str, dict[str, int | str]))
+"""`NAME=TEXT`; in a job file a list, or a table."""
 NAMES = _items("NAMES")
 GLOBS = Kind("GLOBS", split=settings.plain_names)
-TABLES = Kind("T", split=_one)
-SCHEMAS = Kind("S", split=_one)
+TABLES = _single("T")
+SCHEMAS = _single("S")
 ORDER = _items("ORDER", settings.parse_order, parsed=True)
-PARTITION = _items("FIELD", settings.parse_partition, split=_one, parsed=True)
+PARTITION = _single("FIELD", settings.parse_partition, parsed=True)
 PLACES = Kind(
     "DEST",
     # The rules decide the meaning of an empty text.
@@ -423,7 +417,7 @@ PLACES = Kind(
 FILES = Kind("FILE|DEST", split=settings.plain_names)
 RECIPIENTS = Kind("RECIPIENT", split=settings.plain_names)
 VARIABLES = _items("NAME", variable)
-STATEMENTS = _items("SQL", statement, split=_one, parsed=True)
+STATEMENTS = _single("SQL", statement, parsed=True)
 WIDTHS = _items(
     "COLUMN=BYTES", settings.parse_width, takes=(str, dict[str, int | str]), parsed=True
 )
@@ -431,9 +425,10 @@ RENAMES = _pairs("COLUMN=NAME")
 CASTS = _pairs("COLUMN=TYPE")
 CONSTANTS = _pairs("COLUMN=TEXT")
 EXPRESSIONS = _pairs("COLUMN=SQL")
-MASKS = replace(
-    _pairs("COLUMN=METHOD[,PARAMETER=VALUE]", settings.parse_mask),
+MASKS = _pairs(
+    "COLUMN=METHOD[,PARAMETER=VALUE]",
+    parse=settings.parse_mask,
     takes=(str, dict[str, int | str | dict[str, int | str]]),
 )
-KEY_PLACES = replace(_pairs("[NAME=]PLACE", settings.parse_key_place), quoted=False)
+KEY_PLACES = _pairs("[NAME=]PLACE", parse=settings.parse_key_place, quoted=False)
 ROUTES = Kind("NAME:KEY=VALUE,...", takes=(), split=lambda text: (settings.parse_route(text),))

@@ -457,7 +457,8 @@ def prepared_table(
     request, selection, table = found.request, found.request.selection, found.table
     read, outputs = columns_of(request, catalog, table)
     split = request.split if planned is None else "auto"
-    table = without_masked_ranges(table, catalog, outputs, split)
+    if any(each.origins for each in outputs):
+        table = without_masked_ranges(table, catalog, outputs, split)
     limits = limits_of(request, catalog, seats.parallelism, unit_bytes)
     if planned is None:
         plan = plan_of(table, selection, limits)
@@ -505,7 +506,7 @@ def extract_of(
         query=selection.query,
         where=selection.where,
         partitions=selection.partitions,
-        keys=keys_of(catalog, table, selection),
+        keys=None if selection.sample_by is None else keys_of(catalog, table, selection),
         limit_rows=selection.limit_rows,
         projection=read,
     )

@@ -26,7 +26,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.model import WorkUnit
+from partition_planner.planner import known_sum
 from unloader import api
 from unloader.errors import Interrupted, OutputFailed, SourceError, UnloaderError, UsageError
 from unloader.events import (
@@ -511,7 +511,7 @@ def _sampled(
     wanted = parallelism * UNITS_A_WORKER
     request = replace(request, parallelism=parallelism)
     run = api.plan(request, observe=observe).run
-    size = _total(run.plan.units, "bytes")
+    size = known_sum(unit.bytes for unit in run.plan.units)
     few = math.ceil(len(run.plan.units) * share) < wanted
     if few and size and request.unit_bytes is None:
         unit_bytes = max(_LEAST_UNIT_BYTES, int(size * share / wanted))
@@ -522,19 +522,18 @@ def _sampled(
     chosen = {unit.id for unit in spread_units(every, number)}
     # In the order of the plan, the largest first: the order in which seats take them.
     units = tuple(unit for unit in every if unit.id in chosen)
-    rows, of_rows = _total(units, "rows"), _total(every, "rows")
+    rows, size, of_rows, of_size = (
+        known_sum(getattr(unit, name) for unit in those)
+        for those in (units, every)
+        for name in ("rows", "bytes")
+    )
     part = len(units) / len(every)
-    for amount, of_amount in ((rows, of_rows), (_total(units, "bytes"), _total(every, "bytes"))):
+    for amount, of_amount in ((rows, of_rows), (size, of_size)):
         if amount and of_amount:
             part = amount / of_amount
     return replace(run, plan=replace(run.plan, units=units)), SampleTaken(
         units=len(units), of_units=len(every), rows=rows, of_rows=of_rows, share=part
     )
-
-
-def _total(units: Sequence[WorkUnit], name: str) -> int | None:
-    known: list[int] = [each for unit in units if (each := getattr(unit, name)) is not None]
-    return sum(known) if len(known) == len(units) else None
 
 
 @contextmanager

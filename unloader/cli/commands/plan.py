@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 from msgspec import to_builtins
 
 from partition_planner.costs import shares, simulate
+from partition_planner.planner import known_sum
 from unloader import api
 from unloader.cli.display import render, seats
 from unloader.cli.display.summary import column_table, csv_form, selection
@@ -317,8 +318,8 @@ def _tables_document(planned: api.PlannedRun) -> dict[str, Any]:
         "directory": planned.home or None,
         "workers": len(first.seating.seats),
         "units": planned.units,
-        "rows": _sum(_rows(run) for run in planned.tables),
-        "bytes": _sum(_bytes(run) for run in planned.tables),
+        "rows": known_sum(_rows(run) for run in planned.tables),
+        "bytes": known_sum(_bytes(run) for run in planned.tables),
         "tables": [
             {
                 "schema": run.extract.table.schema,
@@ -356,17 +357,11 @@ def _format(run: ResolvedTable) -> str:
 
 
 def _rows(run: ResolvedTable) -> int | None:
-    return _sum(unit.rows for unit in run.plan.units)
+    return known_sum(unit.rows for unit in run.plan.units)
 
 
 def _bytes(run: ResolvedTable) -> int | None:
-    return _sum(unit.bytes for unit in run.plan.units)
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """Return a sum; None if one of the values is unknown."""
-    known = list(values)
-    return None if None in known else sum(filter(None, known))
+    return known_sum(unit.bytes for unit in run.plan.units)
 
 
 def _tables_text(planned: api.PlannedRun) -> str:
@@ -397,7 +392,7 @@ def _tables_text(planned: api.PlannedRun) -> str:
     if len(notes) > MOST_NOTES:
         more = render.count(len(notes) - MOST_NOTES)
         notes[MOST_NOTES:] = [f"... {more} more: --json shows all"]
-    rows, size = (_sum(of(run) for run in planned.tables) for of in (_rows, _bytes))
+    rows, size = (known_sum(of(run) for run in planned.tables) for of in (_rows, _bytes))
     facts = (
         ("tables", len(planned.tables)),
         ("units", planned.units),

@@ -166,7 +166,7 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
     The layout of text is a dialect, which single options override.
     """
     layout: TextFormat | ParquetFormat
-    if values["format"] == "parquet":
+    if is_parquet := values["format"] == "parquet":
         layout = ParquetFormat(**fields_of(ParquetFormat, values))
     else:
         given = fields_of(TextFormat, values)
@@ -178,7 +178,7 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
             given["encoding"] = "cp1252"
         given.update(_NO_DELIMITED_TEXT if fixed else {})
         layout = replace(dialects.dialect(values["dialect"]), **given)
-    codec: Any = "zstd" if values["format"] == "parquet" else "none"
+    codec: Any = "zstd" if is_parquet else "none"
     compression = values["compression"] or Compression(codec=codec)
 
     found = fields_of(OutputOptions, values)
@@ -194,7 +194,7 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
         others=places[1:],
         format=layout,
         compression=compression,
-        encryption=_encryption(values),
+        encryption=_encryption(values) if values.get("encrypt_to") or is_parquet else None,
         transform=_transform(values) if any(map(values.get, rules.TRANSFORMING)) else None,
         **found,
     )
