@@ -85,7 +85,6 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> ResolvedTable:
-        """The only table."""
         return self.tables[0]
 
     @property

@@ -180,7 +180,6 @@ class GuardedBytes:
         self.flush = stream.flush
 
     def write(self, data: bytes) -> int:
-        """Write the text without the passwords in it."""
         self._text.write(bytes(data).decode(self._text.encoding, "backslashreplace"))
         return len(data)
 
@@ -192,7 +191,6 @@ class GuardedStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without the passwords in it."""
         if not isinstance(text, str):
             # click asks in this way whether a stream takes bytes.
             raise TypeError("a text stream takes text")
@@ -205,7 +203,6 @@ class GuardedStream:
         return GuardedBytes(self)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
         for line in lines:
             self.write(line)
 

@@ -104,7 +104,6 @@ class JsonLines(GuardedStream):
         self._unfinished = ""
 
     def write_line(self, line: str) -> None:
-        """Write a line that is JSON."""
         self.plain.write(line + "\n")
         self.plain.flush()
 

@@ -50,7 +50,6 @@ class Ticking(Display):
         self._thread: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
-        """Hand on one event."""
         if self._thread is None and not self._over.is_set():
             self._thread = threading.Thread(target=self._tick, name="ticks", daemon=True)
             self._thread.start()
@@ -60,7 +59,6 @@ class Ticking(Display):
             self._display(event)
 
     def stopping(self, text: str) -> None:
-        """Show that a signal asked to stop; safe in a signal handler."""
         self._display.stopping(text)
 
     def close(self, finished: bool) -> None:

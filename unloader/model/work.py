@@ -192,7 +192,6 @@ class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     @property
     def scanned(self) -> int:
-        """The rows that were read."""
         return self.rows + (self.filtered or 0)
 
 

@@ -381,7 +381,6 @@ def _files(
 
 
 def _read_toml(path: str) -> tuple[str, dict[str, Any]]:
-    """Return the text of a job file, and its content."""
     why, hint = "", "correct the file"
     try:
         # Editors of Windows begin the file with a mark of the byte order.
@@ -471,7 +470,6 @@ class _Reader(Struct):
         return replace(bare, values=tuple(found.values()), routes=tuple(routes))
 
     def take(self, section: _Section, written: str, value: Any, found: dict[str, Given]) -> None:
-        """Take one key with its value, or report the mistake."""
         key, opposite = _key_of(written), False
         options = of_scope(self.options, section.scope)
         known = {each: option for option in options for each in option.keys}

@@ -119,7 +119,6 @@ def _declared(place: type) -> Iterator[Option]:
 
 @cache
 def options_of(command: str) -> tuple[Option, ...]:
-    """Return the options that a command takes, in the order of the help page."""
     every = shared_options() if command in ("", "run", "resume", "plan") else every_option()
     return tuple(option for option in every if command in option.commands)
 

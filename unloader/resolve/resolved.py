@@ -287,7 +287,6 @@ def with_key_places(options: TransformOptions, keys: Iterable[MaskingKey]) -> Tr
 
 
 def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
-    """Return whether a request has the masking keys of a run, by their proofs."""
     now = masking_keys(asked.keys)
     return all(is_proof_of(now.get(key.name, b""), key.proof) for key in had.keys)
 

@@ -195,7 +195,6 @@ class Analysis(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
 
     def level(self, parallelism: int | None) -> MeasuredLevel | None:
-        """Return the level of a parallelism; None without one."""
         return next((each for each in self.levels if each.parallelism == parallelism), None)
 
 

@@ -341,7 +341,6 @@ _MODEL = re.compile(r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", re.MULTIL
 
 
 def this_machine(topology: Topology) -> Machine:
-    """Return the record of this machine."""
     try:
         model = _MODEL.search(_CPUS.read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -341,7 +341,6 @@ class Watch(Struct, kw_only=True):
     """Rows and bytes of units that are not finished."""
 
     def __call__(self, event: Event) -> None:
-        """Take an event of the run."""
         now = time.monotonic()
         if isinstance(event, PhaseStarted):
             self.close()
@@ -427,7 +426,6 @@ class Watch(Struct, kw_only=True):
 
 
 def _costs(results: Sequence[UnitResult]) -> StageCosts:
-    """Return the CPU seconds of the stages per million rows."""
     loads = [each.stages.load for each in results if each.stages.load is not None]
     million = sum(each.rows for each in results) / 1e6
     if not million or len(loads) != len(results):

@@ -207,7 +207,6 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin with a first look."""
         self._readings.append(read_machine(self._machine, self._kind))
         self._thread.start()
 

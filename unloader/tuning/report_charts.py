@@ -34,7 +34,6 @@ def number(value: float) -> str:
 
 
 def workers(value: float) -> str:
-    """Return a number of workers, with the word."""
     return "1 worker" if value == 1 else f"{number(value)} workers"
 
 
@@ -142,7 +141,6 @@ _SVG = "http://www.w3.org/2000/svg"
 
 
 def missing(module: str) -> ConfigError:
-    """Return the error for a library that is not installed."""
     return ConfigError(
         f"a report needs the module {module!r}, which is not installed",
         "pip install 'unloader[report]'",
@@ -297,7 +295,6 @@ def _timeline(bars: Sequence[Bar], units_per_bar: int, note: str) -> Chart:
 
 
 def _load(report: RunReport) -> Chart:
-    """Return the chart of the load of the NUMA nodes."""
     loads = [(each.at_s, each.cpu_by_node) for each in report.samples if each.cpu_by_node]
     every = {node for _, each in loads for node in each}
     nodes = sorted(every, key=lambda n: int(n) if n.isdecimal() else -1)

@@ -314,7 +314,6 @@ class TablesReport(Struct, frozen=True, kw_only=True):
 
 
 def tables_report(manifest: TablesManifest) -> TablesReport:
-    """Return the report of a run over several tables."""
     totals = manifest.totals
     done = [each for each in manifest.tables if each.status == "complete"]
     return TablesReport(
@@ -501,5 +500,4 @@ def _state(level: MeasuredLevel) -> State:
 
 
 def _digits(value: float) -> float:
-    """Return a number with six digits of it."""
     return float(f"{value:.6g}")

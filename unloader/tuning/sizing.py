@@ -260,7 +260,6 @@ class Reckoning:
         return found
 
     def run(self) -> Sizing:
-        """Return the answer to the question, with every step."""
         question = self.question
         needed = self.machine_for_window() if self.needed_rate is not None else None
         there = self.time_on(question.cores) if question.cores is not None else None
@@ -402,7 +401,6 @@ class Reckoning:
         )
 
     def scaled(self, level: _Level, cores: int) -> float:
-        """Return the rate of a level on a number of cores."""
         rate = self.given(f"measured, for {cores} cores", level.rate, "bytes/s", level.note)
         if level.cores == cores:
             return rate

@@ -98,7 +98,6 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
     @property
     def cpu_seconds(self) -> float | None:
-        """Return the CPU seconds of the workers for all rows."""
         million = self.costs.total
         return None if million is None else million * self.rows / 1e6
 

@@ -263,7 +263,6 @@ _WAITS = {
 
 
 def status_page(status: RunStatus, now: datetime) -> str:
-    """Return the whole status of the run at a destination."""
     page, live = render.facts(_facts(status, now)), status.live
     if status.state != "running" or live is None or not live.workers:
         return page

@@ -129,7 +129,6 @@ def sweep(context: click.Context, /, argument: SourceArgument, **values: Any) ->
 def _replayed(
     context: click.Context, argument: SourceArgument, values: Mapping[str, Any]
 ) -> Analysis:
-    """Return the analysis of the points of `--replay`."""
     if argument.url:
         raise UsageError(
             "--replay takes its points from a file, and a source is given, too",
@@ -163,7 +162,6 @@ def _replayed(
 def _measured(
     context: click.Context, argument: SourceArgument, values: Mapping[str, Any]
 ) -> SweepDocument:
-    """Measure the points that the options ask for."""
     if not values["to"]:
         raise UsageError(
             "the points have no destination",

@@ -72,7 +72,6 @@ class BarDisplay(Display):
 
     @_surviving()
     def __call__(self, event: Event) -> None:
-        """Take one event and redraw if it is time."""
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
@@ -95,7 +94,6 @@ class BarDisplay(Display):
         self._live.update(self.picture(now), refresh=True)
 
     def stopping(self, text: str) -> None:
-        """Show that a signal asked to stop; safe in a signal handler."""
         if self._live is None:
             with suppress(OSError):
                 os.write(2, f"{text}\n".encode())

@@ -152,7 +152,6 @@ class LogDisplay(Display):
         self._phase_logged = True
 
     def __call__(self, event: Event) -> None:
-        """Process one event and write the due lines."""
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
@@ -206,7 +205,6 @@ class LogDisplay(Display):
             self._write("phase_started", f"{phase_text(phase)} ...", PhaseStarted(phase=phase))
 
     def stopping(self, text: str) -> None:
-        """Show that a signal asked to stop; safe in a signal handler."""
         with suppress(OSError):
             facts = {"text": text}
             line = streams.line_of("stopping", facts) if self._as_json else _line(text)
@@ -297,7 +295,6 @@ def phase_text(phase: str) -> str:
 
 
 def progress_text(figures: Figures, phase: str) -> str:
-    """Return the line on the progress of the run."""
     if not figures.units:
         return f"{phase_text(phase)}, {render.seconds(figures.seconds)} since the start"
     written = "" if figures.tables is None else f", {size(figures.bytes)}"
@@ -320,7 +317,6 @@ def speed_text(figures: Figures) -> str:
 
 
 def ended_text(figures: Figures, finished: bool) -> str:
-    """Return the line on the finished work."""
     seconds = max(figures.seconds, 1e-3)
     kept = f" ({figures.units_kept} finished earlier)" if figures.units_kept else ""
     tables = ""
@@ -337,13 +333,11 @@ def ended_text(figures: Figures, finished: bool) -> str:
 
 
 def verified_text(event: Verified) -> str:
-    """Return the share of the verification that is done."""
     read = f", {size(event.bytes)} of {size(event.of_bytes)}"
     return f"{event.done}/{event.of} {event.what}{read if event.of_bytes else ''}"
 
 
 def tables_text(tables: TableCounts) -> str:
-    """Return how far a run is with its tables."""
     counts = (
         (tables.staged, "ready to be published"),
         (tables.failed - tables.left_out, "failed"),

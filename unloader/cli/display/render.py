@@ -181,12 +181,10 @@ def left_out(filtered: int | None) -> tuple[str, str | None]:
 
 
 def count(value: int | None) -> str:
-    """Return a whole number in groups of three digits."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def size(value: float | None) -> str:
-    """Return bytes in the unit that fits."""
     return UNKNOWN if value is None else nouns.size(value)
 
 
@@ -201,7 +199,6 @@ def about(text: str, what: str) -> str:
 
 
 def megabytes_per_second(rate: float | None) -> str:
-    """Return a rate in MB/s."""
     return f"{UNKNOWN} MB/s" if rate is None else nouns.bytes_per_second(rate)
 
 

@@ -110,7 +110,6 @@ class JobOption(click.Option):
         return (text,) if self.multiple and text is not None else text
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Let the shell offer words, directories or files."""
         kind = self.declared.kind
         if kind is PLACES or kind.only == "directory":
             return [CompletionItem(incomplete, type="dir")]
@@ -273,7 +272,6 @@ class ShortHelp(click.Command):
     """A command that answers `-h` with one screen, and `--help` with everything."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters of the command, with `-h` before `--help`."""
         *own, full_help = super().get_params(ctx)
         return [*own, _SHORT_HELP, full_help]
 

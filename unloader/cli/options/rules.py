@@ -206,7 +206,6 @@ _USUAL = {
 
 
 def validate(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Raise the first error of `broken`."""
     for error in broken(values, given):
         raise error
 
