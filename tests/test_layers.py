@@ -66,11 +66,13 @@ FLOORS = {
         },
         {"unloader.tuning.ceilings"},
         {"unloader.manifest"},
-        {"unloader.resolve"},
         {
+            "unloader.resolve",
             "unloader.tuning.codec_choice",
-            "unloader.tuning.measuring_tasks",
             "unloader.tuning.measuring_process",
+        },
+        {
+            "unloader.tuning.measuring_tasks",
             "unloader.tuning.machine_load",
             "unloader.tuning.sweep_document",
         },

@@ -108,14 +108,6 @@ class ResolvedTable(
         return self.outputs[0]
 
     @property
-    def format(self) -> TextFormat | ParquetFormat:
-        return self.output.format
-
-    @property
-    def task_transform(self) -> TransformOptions | None:
-        return self.output.options.transform
-
-    @property
     def written(self) -> Projection:
         """The columns that the first output writes, out of the columns of the scan."""
         if self.request.routes is None:
@@ -328,7 +320,7 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
             {
                 "name": route.name,
                 "to": list(options.destinations) if options.destination else [],
-                "format": name_of(own.format),
+                "format": name_of(own.output.format),
                 "compression": own.output.compression.codec,
                 "filter": options.filter,
                 "columns": [

@@ -10,19 +10,19 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.model import ProcessLimits, Topology
+from numa.model import ProcessLimits
 from numa.topology import detect
-from partition_planner.model import Plan, WorkUnit
+from partition_planner.model import WorkUnit
 from unloader.engine.executor import LocalExecutor
 from unloader.errors import Interrupted, SourceError, UnloaderError, WorkerLost
 from unloader.events import Notice, Observer
-from unloader.model import Extract, OutputOptions, Request
-from unloader.placement.seating import Seating, automatic_parallelism, seat_workers
+from unloader.model import Extract, OutputOptions
+from unloader.placement.seating import automatic_parallelism, seat_workers
 from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
 from unloader.transforms.model import TransformOptions
@@ -32,7 +32,7 @@ from writers.model import Candidate, Choice, Compression, OutputSpec, Preset
 from writers.registry import name_of
 
 if TYPE_CHECKING:
-    from writers.model import ParquetFormat, TextFormat
+    from unloader.resolve.resolved import ResolvedTable
 
 SAMPLED_UNITS = 5
 """Units that rows are taken from, evenly over the table."""
@@ -51,25 +51,6 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
     "parquet": (Compression(codec="gzip", level=1), Compression(codec="gzip", level=6)),
 }
 """Measured beside the candidates of a preset where all codecs are asked for."""
-
-
-class Sampled(Protocol):
-    """The source of a sample: a prepared table, with the final format and the machine's seats."""
-
-    @property
-    def request(self) -> Request: ...
-    @property
-    def format(self) -> TextFormat | ParquetFormat: ...
-    @property
-    def extract(self) -> Extract: ...
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def topology(self) -> Topology: ...
-    @property
-    def seating(self) -> Seating: ...
-    @property
-    def task_transform(self) -> TransformOptions | None: ...
 
 
 class SampleBudget(Struct, frozen=True, kw_only=True):
@@ -156,7 +137,7 @@ class CodecReport(Struct, frozen=True, kw_only=True):
     """What each preset would take."""
 
 
-def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) -> CodecReport:
+def report(ready: ResolvedTable, *, budget: SampleBudget, stop: Callable[[], bool]) -> CodecReport:
     """Measure every codec of the format asked for on a sample of its rows, until `stop` is true.
 
     The disks of the destination are measured, or of the current directory without one. A source
@@ -164,7 +145,7 @@ def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) ->
     """
     found = measured_sample(ready, every_codec(ready), budget=budget, stop=stop)
     load, candidates = _predicted(ready, found)
-    usual = CANDIDATES[name_of(ready.format)]
+    usual = CANDIDATES[name_of(ready.output.format)]
     eligible = tuple(each for each in candidates if each.compression in usual)
     return CodecReport(
         sample=found.sample,
@@ -177,9 +158,9 @@ def report(ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]) ->
     )
 
 
-def every_codec(ready: Sampled) -> tuple[Compression, ...]:
+def every_codec(ready: ResolvedTable) -> tuple[Compression, ...]:
     """Return all codecs of the format, with the level that the request names."""
-    name = name_of(ready.format)
+    name = name_of(ready.output.format)
     own, listed = ready.request.output.compression, (*CANDIDATES[name], *_EXTRA[name])
     if isinstance(own, Compression) and own.level is not None and own not in listed:
         listed = (*listed, own)
@@ -187,10 +168,10 @@ def every_codec(ready: Sampled) -> tuple[Compression, ...]:
 
 
 def chosen(
-    ready: Sampled, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
+    ready: ResolvedTable, preset: Preset, *, observe: Observer, stop: Callable[[], bool]
 ) -> Choice:
     """Return the codec of a preset; a fixed one without rows, as the run retries the source."""
-    candidates = CANDIDATES[name_of(ready.format)]
+    candidates = CANDIDATES[name_of(ready.output.format)]
     try:
         found = measured_sample(ready, candidates, budget=BEFORE_A_RUN, stop=stop)
     except Interrupted:
@@ -204,7 +185,7 @@ def chosen(
 
 
 def _predicted(
-    ready: Sampled, found: MeasuredSample
+    ready: ResolvedTable, found: MeasuredSample
 ) -> tuple[Workload | None, tuple[Candidate, ...]]:
     """Return the work besides compressing, and what each codec costs; nothing without rows."""
     sample = found.sample
@@ -214,7 +195,7 @@ def _predicted(
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
         fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
-        one_thread=name_of(ready.format) == "parquet",
+        one_thread=name_of(ready.output.format) == "parquet",
         parallelism=max(1, len(ready.seating.seats)),
         cores=automatic_parallelism(ready.topology, ready.request.seats),
         disk_bytes_per_second=found.disk_bytes_per_second,
@@ -223,7 +204,7 @@ def _predicted(
 
 
 def measured_sample(
-    ready: Sampled,
+    ready: ResolvedTable,
     candidates: tuple[Compression, ...],
     *,
     budget: SampleBudget,
@@ -247,12 +228,12 @@ def measured_sample(
         task = SampleTask(
             extract=ready.extract,
             units=units,
-            spec=ready.request.output.spec(directory, ready.format, Compression()),
+            spec=ready.request.output.spec(directory, ready.output.format, Compression()),
             candidates=candidates,
             budget=budget,
             fetch_bytes=ready.request.fetch_bytes,
             disks=disks_of(ready.request.output),
-            transform=ready.task_transform,
+            transform=ready.output.options.transform,
         )
         try:
             (found,) = measure_together(

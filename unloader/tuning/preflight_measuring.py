@@ -292,7 +292,7 @@ class Preflight:
     ) -> list[SourceLevel]:
         """Return levels, each from units not yet read, as far as there are any: caches are fast."""
         seconds, extract = self.budget.source_seconds, ready.extract
-        spec = ready.request.output.spec("", ready.format, Compression())
+        spec = ready.request.output.spec("", ready.output.format, Compression())
         spec = replace(spec, stream=os.devnull)
         # The tasks that a worker gets of a run with `--to null:rows`.
         tasks = [
@@ -355,7 +355,7 @@ class Preflight:
         if not encode:
             self.miss("encoder", "the source renders the text itself")
         encoder = EncoderCeiling(
-            format=name_of(ready.format),
+            format=name_of(ready.output.format),
             sample_rows=sample.rows,
             sample_bytes=sample.bytes,
             row_bytes=round(sample.bytes / sample.rows, 3),
