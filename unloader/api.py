@@ -57,11 +57,6 @@ if TYPE_CHECKING:
 Stop = Callable[[], bool]
 
 
-def never() -> bool:
-    """Return False: the work is not to stop."""
-    return False
-
-
 _SHOWN = 20
 """An error lists at most this number of schemas."""
 
@@ -248,7 +243,7 @@ def unload(
     planned: ResolvedTable | None = None,
     resume: bool = False,
     observe: Observer = silent,
-    stop: Stop = never,
+    stop: Stop = lambda: False,
 ) -> dict[str, Any]:
     """Unload a table or a query, or several at one snapshot; return the manifest's JSON document.
 
@@ -301,7 +296,7 @@ def resume(
     keys: EncryptionOptions | None = None,
     masking_keys: tuple[MaskingKey, ...] = (),
     observe: Observer = silent,
-    stop: Stop = never,
+    stop: Stop = lambda: False,
 ) -> dict[str, Any]:
     """Continue a run that was stopped, failed or killed; return the manifest's JSON document.
 
