@@ -218,7 +218,7 @@ class RunOutput:
         return replace(self._task(unit.id, spec), drops=drops)
 
     def check(self) -> None:
-        """Raise OutputFailed if the place is lost; called several times a second."""
+        """Raise OutputFailed if a place without a storage is lost; see `Table.check`."""
 
     def shown(self, message: str) -> str:
         """Return the message of a failed attempt as it is displayed."""
@@ -386,9 +386,6 @@ class FileOutput(RunOutput):
             finals=finals,
         )
         return self._task(f"{unit.id}-a{attempt}", spec, writes_header=not self._one)
-
-    def check(self) -> None:
-        self.storage.check()
 
     def record(self, unit: FinishedUnit) -> Event | None:
         directory = self._stripes[unit.unit]

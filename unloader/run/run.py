@@ -201,7 +201,7 @@ class _Run(Units):
                 # The file has gone since the run was begun: a resumed run must not fail for it.
                 text = f"the run is not compared with the ceilings: {error.message}"
                 state.live(Notice(text=text))
-        marks = [mark for each in state.storages for mark in each.marks()]
+        marks = [mark for each in state.storages for mark in each.marks]
         until = resolved.catalog.keep_until_gone(marks)
         state.live.resumable = state.is_resumable
         state.live.snapshot_kept_until = resolved.catalog.kept_until()

@@ -345,8 +345,9 @@ class Table(Struct, kw_only=True):
         return tuple(each for each in found if each is not None)
 
     def check(self) -> None:
+        """Drop the outputs whose place is lost; called several times a second."""
         for output in self._open():
-            self._try(output, output.check)
+            self._try(output, (output.storage or output).check)
 
     def record(self, unit: FinishedUnit) -> None:
         """Put a finished unit on record; drop the outputs that failed with it."""

@@ -268,13 +268,11 @@ class RunStorage(Protocol):
     """Messages for the user about earlier runs found while taking the places."""
     uploads_to_finals: bool = False
     """Files are uploaded to their final names, see `writers.model.FinalNames`."""
-    _is_shown: bool
+    marks: tuple[str, ...] = ()
+    """Paths of files that hold the run's id until it is complete or given up."""
+    _is_shown: bool = True
+    _publishing: bool = False
     _show_lock: threading.Lock
-    _publishing: bool
-
-    def __init__(self) -> None:
-        self._is_shown, self._show_lock = True, threading.Lock()
-        self._publishing = False
 
     def show(self, data: bytes) -> None:
         """Replace the status record, which need not survive a power cut; any thread may call it.
@@ -295,9 +293,6 @@ class RunStorage(Protocol):
 
     def requests(self) -> Requests:
         """Return what other processes ask of this process."""
-
-    def marks(self) -> tuple[str, ...]:
-        """Return paths of files that hold the run's id until it is complete or given up."""
 
     def staging(self, place: int) -> str:
         """Return the directory or prefix where workers write the files for a place."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePath
@@ -94,7 +95,7 @@ class RunDirectories(RunStorage):
 
     def __init__(self, claim: Claim) -> None:
         """Lock all the directories, by the rules of `Storage.take`."""
-        super().__init__()
+        self._show_lock = threading.Lock()
         paths = [Path(place) for place in claim.places]
         self.places = tuple(map(str, paths))
         resolved = tuple(os.path.realpath(path) for path in paths)
@@ -143,6 +144,7 @@ class RunDirectories(RunStorage):
                     left = directory.begin(self._me, claim)
                     if left is not None and not left.is_empty:
                         self.notices += (f"removed {left.text()}",)
+            self.marks = tuple(os.path.abspath(each.room / LOCK) for each in self.all)
             self._apart = [each.staged for each in self.all if each.staged != each.room]
             """The directories of staged files, except a `_run` with staged files."""
             self.notices += tuple(
@@ -181,9 +183,6 @@ class RunDirectories(RunStorage):
 
     def staging(self, place: int) -> str:
         return str(self.all[place].staged)
-
-    def marks(self) -> tuple[str, ...]:
-        return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
 
     def check(self) -> None:
         """Do nothing: the workers notice a lost directory."""

@@ -69,7 +69,7 @@ class ObjectRun(RunStorage):
 
     def __init__(self, claim: Claim) -> None:
         """Lock all the places, by the rules of `Storage.take`."""
-        super().__init__()
+        self._show_lock = threading.Lock()
         self._rooms = tuple(Room(place) for place in claim.places)
         check_different(self._rooms)
         if claim.mode is not None or claim.owner_group:
@@ -176,9 +176,6 @@ class ObjectRun(RunStorage):
             # All queued lines are in the store before a unit begins.
             self._journal.settle()
         return str(self._rooms[place].staging(self._folder))
-
-    def marks(self) -> tuple[str, ...]:
-        return ()
 
     def check(self) -> None:
         for lock in self._locks:
