@@ -1,4 +1,4 @@
-"""The runs for a lakehouse table: where they are, how they are committed once, and how removed.
+"""The runs for a lakehouse table: where they are, their commit, their removal, and the table's log.
 
 The files of a run are below the data of its table, in a place named by the run. Its manifest is
 complete before the commit begins, so that a later command can repeat the commit.
@@ -9,27 +9,35 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
-from unloader.errors import OutputFailed, UnloaderError
+from msgspec import Struct
+
+from unloader.errors import ConfigError, OutputFailed, UnloaderError
+from unloader.events import Notice, Observer
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.lakehouse.table_commits import (
     RUN_ID,
     Commit,
     Committed,
     LakeFormat,
+    LaterChange,
     NewFile,
+    RunLog,
     committed_once,
 )
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
+from unloader.model import LakeTable
+from unloader.nouns import are, counted
 from unloader.storage.objects.object_lock import ObjectHolder
 from unloader.storage.objects.object_staging import Room
-from unloader.storage.place_names import path_of
+from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Cleaning, Leftover
 from writers.errors import WriteError
@@ -248,3 +256,92 @@ def _format_of(name: str) -> LakeFormat:
     kind = lake_kind(name)
     assert kind is not None
     return lake_format(kind)
+
+
+class RunInTable(Struct, frozen=True, kw_only=True):
+    """A finished run in the log of a table, whose maintenance may move rows and remove files."""
+
+    hint: str
+    """What to do next if something differs. To unload again may add rows twice."""
+    log: RunLog | None = None
+    """None if the log cannot be read, or does not know the run."""
+    missing: tuple[str, ...] = ()
+    """Names of the run's files that are missing and that the table does not use."""
+    differences: tuple[str, ...] = ()
+    """Between the log and the manifest."""
+
+
+def run_in_table(
+    manifest: Manifest, table: LakeTable, destination: PlacePath, observe: Observer
+) -> RunInTable:
+    """Read the log of a table about a finished run, and report operations on its files."""
+    place = shlex.quote(str(destination))
+    # A file without rows is never part of a table.
+    names = [name for name, file in manifest.files.items() if file.rows]
+    try:
+        log = lake_format(table.kind).run_log(table, manifest.run_id, names)
+    except (ConfigError, OutputFailed) as error:
+        observe(Notice(text=f"the log of {table.name} is not compared: {error.message}"))
+        return RunInTable(
+            hint=f"{error.hint.rstrip('. ')}; then, before you unload again, compare the log: "
+            f"unloader verify {place}"
+        )
+    if not log.is_known and not receipt(str(destination)):
+        text = f"the log of {table.name} does not show that run {manifest.run_id} was committed"
+        observe(Notice(text=text))
+        return RunInTable(hint=f"look at the run with: unloader status {place}")
+    for change in log.changes:
+        observe(Notice(text=_change_text(change, manifest, table)))
+    unused = {name for change in log.changes for name in change.files}
+    present: frozenset[str] = frozenset()
+    with suppress(FileNotFoundError):
+        present = frozenset(storage_at(str(destination)).names(str(destination)))
+    missing = tuple(
+        name
+        for name, file in manifest.files.items()
+        if name not in present and (name in unused or not file.rows)
+    )
+    if missing:
+        text = (
+            f"{counted(len(missing), 'file')} of the run {are(len(missing))} missing, which is not "
+            f"damage: {table.name} does not use {'it' if len(missing) == 1 else 'them'}"
+        )
+        observe(Notice(text=text))
+    differences: list[str] = []
+    if log.rows not in (None, manifest.totals.rows):
+        differences.append(
+            f"the manifest has {counted(manifest.totals.rows, 'row')}, but the log of {table.name} "
+            f"has {counted(log.rows, 'row')} for the run"
+        )
+    first = "find out which program changed the log" if differences else "restore the files"
+    return RunInTable(
+        hint=f"{first}; before you unload again, remove the rows of run {manifest.run_id} from "
+        f"{table.name}, or they are there twice",
+        log=log,
+        missing=missing,
+        differences=tuple(differences),
+    )
+
+
+def _change_text(change: LaterChange, manifest: Manifest, table: LakeTable) -> str:
+    files = counted(len(change.files), "file")
+    rows = counted(sum(manifest.files[name].rows for name in change.files), "row")
+    if not change.snapshot and not change.operation:
+        return (
+            f"{table.name} does not use {files} of the run with {rows} any more; its log no "
+            "longer shows which operation replaced or removed them"
+        )
+    details = ", ".join(filter(None, (change.operation, change.time)))
+    who = " ".join(filter(None, ("snapshot", change.snapshot, details and f"({details})")))
+    both = ""
+    if change.removed_rows is not None and change.added_rows is not None:
+        both = (
+            f": it removed files with {counted(change.removed_rows, 'row')} and added files with "
+            f"{counted(change.added_rows, 'row')}"
+        )
+    if change.keeps_rows:
+        return (
+            f"{who} has replaced {files} of the run with {rows} by other files, without a change "
+            f"of the table's rows{both}"
+        )
+    return f"{who} has removed {files} of the run with {rows} from {table.name}{both}"

@@ -1,7 +1,7 @@
 """Where the workers of a run really ran: by worker, by node, and where that left the plan.
 
 The parent looks; the workers do nothing for it. A pass over their CPUs comes every second; the
-pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
+pages of a worker every few seconds, and soon after its first unit. Either takes at most 0.5 % of
 the time that passes. At the end the workers not measured yet are measured: all are idle by then.
 
 On a machine with one node all pages are on it, so the pages of a process are read only once. The
