@@ -105,14 +105,9 @@ def workers_for(
 
     _check_for_cluster(request)
     with open_cluster(
-        request,
-        parallelism,
-        entry=ENTRY,
-        warm_up=warm_up,
-        limits=limits,
-        stop=stop,
-    ) as (seats, found):
-        yield seats, found
+        request, parallelism, entry=ENTRY, warm_up=warm_up, limits=limits, stop=stop
+    ) as opened:
+        yield opened
 
 
 def _check_for_cluster(request: Request) -> None:

@@ -441,7 +441,9 @@ class DaskExecutor(Executor):
         if isinstance(event, NoPlaceLeft):
             text = f"{agent.home.label} has no process any more: {event.failure.message}"
             self._note(text)
-            self._drop(agent, "none of its processes could be started")
+            self._refused.add(agent.home.address)
+            agent.is_lost = True
+            self._inbox.put((agent, "none of its processes could be started"))
             return
         if isinstance(event, Notice):
             self._note_once(f"{agent.home.host}: {event.text}")
@@ -492,12 +494,6 @@ class DaskExecutor(Executor):
     def _alive(self) -> list[RemoteAgent]:
         with self._lock:
             return [each for each in self._agents.values() if not each.is_lost]
-
-    def _drop(self, agent: RemoteAgent, reason: str) -> None:
-        """Drop an agent whose machine cannot start a process."""
-        self._refused.add(agent.home.address)
-        agent.is_lost = True
-        self._inbox.put((agent, reason))
 
     # Calls of agents, in the loop of the client.
 
