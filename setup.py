@@ -1,14 +1,20 @@
 """Builds the native encoders, checksums and fetch; everything else is in setup.cfg.
 
 All are optional: without a C++ compiler the package installs, and computes the same more slowly.
+With `UNLOADER_PURE=1` none is built, and the wheel is for any machine.
+
+The libraries are loaded by ctypes and do not use Python's C interface. So one wheel is for every
+version of Python on a machine.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, LinkError
 
@@ -25,13 +31,17 @@ STATIC = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL", "-s"]
 """The library then needs no C++ runtime where it runs, which may be older than that of here."""
 
 
-class BuildEncoder(build_ext):
+class BuildLibraries(build_ext):
     """Links the C++ runtime into the library where the compiler can; builds several at once."""
 
     def finalize_options(self) -> None:
         """Take the options; without one that says how many, as many as there are processors."""
         super().finalize_options()
         self.parallel = self.parallel or True
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Return a name without a version of Python, such as `writers/native/_encoder.so`."""
+        return f"{Path(*fullname.split('.'))}.so"
 
     def build_extension(self, ext: Extension) -> None:
         """Build one library; called for each."""
@@ -46,6 +56,16 @@ class BuildEncoder(build_ext):
         super().build_extension(ext)
 
 
+class Wheel(bdist_wheel):
+    """Tags the wheel for every Python 3, and for every machine if no library was built."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tags of Python, of its binary interface, and of the machine."""
+        built = self.get_finalized_command("build_ext").get_outputs()
+        platform = super().get_tag()[2]
+        return "py3", "none", platform if any(map(os.path.exists, built)) else "any"
+
+
 setup(
     ext_modules=[
         Extension(
@@ -57,6 +77,7 @@ setup(
             optional=True,
         )
         for name, folder in LIBRARIES.items()
+        if os.environ.get("UNLOADER_PURE") != "1"
     ],
-    cmdclass={"build_ext": BuildEncoder},
+    cmdclass={"build_ext": BuildLibraries, "bdist_wheel": Wheel},
 )
