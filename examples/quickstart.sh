@@ -1,6 +1,6 @@
 #!/bin/sh
 # From a fresh clone to figures: a virtual environment in the checkout, unloader with its embedded
-# database in it, then `unloader demo`. Arguments go to the demo, for instance: --rows 1M --dir /data
+# database in it, then `unloader demo`. Arguments go to the demo, for instance: --rows 10M --dir /data
 #
 # UNLOADER_VENV names another place for the environment. A second call uses the first one's again
 # and needs no network.

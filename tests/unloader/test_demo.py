@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,20 @@ def test_a_directory_without_room_is_refused_before_anything_is_built(tmp_path: 
     with pytest.raises(OutputFailed, match=r"need about [\d,]+ bytes .* [\d,]+ are free.*--rows"):
         demo(tmp_path, rows=10**15)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_size_and_time_are_reported_before_anything_is_built(tmp_path: Path) -> None:
+    """The first notice has the rows, the bytes and the seconds; the directory is still empty."""
+    seen: list[tuple[str, bool]] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Notice):
+            seen.append((event.text, (tmp_path / "reference.duckdb").exists()))
+
+    run_demo(tmp_path, ROWS, parallelism=1, observe=observe, stop=never)
+    text, is_built = seen[0]
+    assert re.match(rf"{ROWS:,} rows need [\d.,]+ [kMG]B in .* and about [\d,]+ s$", text)
+    assert not is_built
 
 
 def test_rows_must_be_positive(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from unloader.request.option import Option
 
 class DemoOptions:
     group, commands = "Table", ("demo",)
-    rows = Option(kinds.COUNT, common=True, default=10_000_000)
+    rows = Option(kinds.COUNT, common=True, default=1_000_000)
     """Number of rows of the table, such as 200k, 50M or 10_000_000."""
     dir = Option(kinds.path("DIR", "directory"), empty=True, common=True, default="unloader-demo")
     """Directory for the database file and the output."""
