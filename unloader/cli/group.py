@@ -45,6 +45,7 @@ COMMANDS = {
     "topology": "installation",
     "formats": "installation",
     "sources": "installation",
+    "completion": "help",
     "help": "help",
 }
 """In the order of the help page; each command with its module in `unloader.cli.commands`."""

@@ -86,6 +86,12 @@ class InitOptions:
     """Write the job file to FILE. FILE must not exist. The default is standard output."""
 
 
+class CompletionOptions:
+    group, commands = "Completion", ("completion",)
+    output = Option(kinds.path("FILE|-", "file"), kept=False, common=True)
+    """Write the script to FILE instead. - is standard output."""
+
+
 class CleanOptions:
     group, commands = "Clean", ("clean",)
     dry_run = Option()

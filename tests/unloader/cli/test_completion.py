@@ -33,7 +33,7 @@ def completed(
     def complete(line: str) -> list[str]:
         words = line.split(" ")
         script = (
-            'eval "$(_UNLOADER_COMPLETE=bash_source unloader)"\n'
+            'eval "$(unloader completion bash --output -)"\n'
             f"COMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}\n"
             # The script has registered the function that bash itself would call.
             "function=$(complete -p unloader | sed 's/.*-F \\([^ ]*\\).*/\\1/')\n"
@@ -60,7 +60,7 @@ def completed(
         ("unloader run duckdb:///x.db --paral", ["--parallelism", "--parallel-query"]),
         ("unloader run --format ", ["csv", "parquet"]),
         ("unloader run duckdb:///x.db --dialect t", ["tsv"]),
-        ("unloader help co", ["codecs"]),
+        ("unloader help co", ["codecs", "completion"]),
         ("unloader help run paral", ["parallelism", "parallel-query"]),
         ("unloader help run encr", ["encryption", "encrypt-to"]),
     ],
@@ -72,11 +72,31 @@ def test_bash_completes_commands_options_and_values(
     assert sorted(completed(line)) == sorted(offered)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script(unloader: Run, shell: str) -> None:
-    """The script that a shell loads is printed by the program itself."""
-    done = unloader(variables={"_UNLOADER_COMPLETE": f"{shell}_source"})
-    assert f"_UNLOADER_COMPLETE={shell}_complete" in done.stdout.replace('"', ""), done.stderr
+@pytest.mark.parametrize(
+    ("shell", "place"),
+    [
+        ("bash", ".local/share/bash-completion/completions/unloader"),
+        ("zsh", ".local/share/zsh/site-functions/_unloader"),
+        ("fish", ".config/fish/completions/unloader.fish"),
+    ],
+)
+def test_each_shell_gets_a_script(unloader: Run, tmp_path: Path, shell: str, place: str) -> None:
+    """The script is written to the file in which the shell looks for it, or to standard output."""
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}
+    done = unloader("completion", shell, variables=home)
+    assert str(tmp_path / place) in done.stdout, done.stderr
+    script = (tmp_path / place).read_text()
+    assert f"_UNLOADER_COMPLETE={shell}_complete" in script
+    assert unloader("completion", shell, "--output", "-").stdout.strip() == script.strip()
+
+
+def test_a_script_that_cannot_be_written_is_an_error(unloader: Run, tmp_path: Path) -> None:
+    """The error names the file and --output."""
+    (tmp_path / "file").touch()
+    done = unloader("completion", "bash", "--output", str(tmp_path / "file" / "script"))
+    assert done.returncode == 6
+    assert "cannot be written" in done.stderr
+    assert "--output" in done.stderr
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

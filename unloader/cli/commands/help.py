@@ -1,14 +1,17 @@
-"""`unloader help`: the help page of the program, of one command, or of a part of it."""
+"""`unloader help` and `unloader completion`: help pages, and completion in a shell."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from unloader.cli.display import render
 from unloader.cli.mistakes import no_command, no_part
 from unloader.cli.options.command import declared, options_named, part_page, sections
-from unloader.errors import UsageError
+from unloader.errors import OutputFailed, UsageError
 
 STATUSES = {
     0: "done",
@@ -101,3 +104,50 @@ def help_page(context: click.Context, /, words: tuple[str, ...]) -> None:
                 raise no_part(shown, part, [each.lower() for each in sections(found, shown)])
             chosen += options
         click.echo(part_page(shown, chosen) if parts else found.get_help(shown))
+
+
+_SHELLS = {
+    "bash": ("XDG_DATA_HOME", ".local/share", "bash-completion/completions/unloader"),
+    "zsh": ("XDG_DATA_HOME", ".local/share", "zsh/site-functions/_unloader"),
+    "fish": ("XDG_CONFIG_HOME", ".config", "fish/completions/unloader.fish"),
+}
+"""The variable of a base directory, its default below the home, and the file of the script."""
+
+
+@declared(
+    "completion",
+    "Install completion for bash, zsh or fish.",
+    """
+    unloader completion bash
+    unloader completion zsh --output ~/.zfunc/_unloader
+    """,
+)
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@click.pass_context
+def completion(context: click.Context, /, shell: str, output: str | None) -> None:
+    """Write the script of a SHELL to the file in which the shell looks for it.
+
+    A new shell then completes commands, options, and the values of options that have a list.
+    """
+    parent, known = context.parent, get_completion_class(shell)
+    assert parent is not None
+    assert known is not None
+    script = known(parent.command, {}, "unloader", "_UNLOADER_COMPLETE").source()
+    if output == "-":
+        render.emit(script)
+        return
+    variable, usual, name = _SHELLS[shell]
+    place = Path(output or Path(os.environ.get(variable) or Path.home() / usual) / name)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(script, encoding="utf-8")
+    except OSError as error:
+        raise OutputFailed(
+            f"{place} cannot be written: {error.strerror}", "choose another file with --output"
+        ) from error
+    after = {
+        "bash": "bash needs version 4.4 and the package bash-completion to find it",
+        "zsh": f"add this line to ~/.zshrc before compinit: fpath+=({place.parent})",
+        "fish": "fish finds it there",
+    }
+    render.emit(f"wrote {place}; {after[shell]}")
