@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -129,12 +128,6 @@ WITH_LOBS: list[tuple[Type, Any, Any]] = [
     (Type(name="BLOB"), bytes(range(256)) * 300, bytes(range(256)) * 300),
     (Type(name="BOOLEAN"), True, True),
     (Type(name="BOOLEAN"), False, False),
-    (Type(name="JSON"), {"a": [1, Decimal("2.5"), None, True, "x" * 300]}, {"a": [1, Decimal("2.5"), None, True, "x" * 300]}),
-    (Type(name="JSON"), "text", "text"),
-    (Type(name="VECTOR", length=3), (0.5, -2.0, 0.0), array.array("f", [0.5, -2.0, 0.0])),
-    (Type(name="VECTOR", length=2, element="FLOAT64"), (0.1, -1e300), array.array("d", [0.1, -1e300])),
-    (Type(name="VECTOR", length=3, element="INT8"), (-128, 0, 127), array.array("b", [-128, 0, 127])),
-    (Type(name="VECTOR", length=16, element="BINARY"), (170, 1), array.array("B", [170, 1])),
 ]  # fmt: skip
 
 

@@ -146,7 +146,6 @@ VALUES = {
     "ROWID": [None, Rowid(1, 2, 3, 4), Rowid(73038, 24, 36802, 58)],
     "XMLTYPE": [None, "<a/>", "<b/>"],
     "UROWID": [None, Rowid(1, 2, 3, 4)],
-    "JSON": [None, {"a": [1]}],
 }
 
 

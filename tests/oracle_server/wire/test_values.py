@@ -199,37 +199,3 @@ def test_intervals(nanos: int, months: int) -> None:
     assert Reply(day_second).cell("INTERVAL DAY TO SECOND") == nanos
     year_month = cell(Type(name="INTERVAL YEAR TO MONTH"), YearMonth(months))
     assert Reply(year_month).cell("INTERVAL YEAR TO MONTH") == months
-
-
-json_values = st.recursive(
-    st.one_of(
-        st.none(), st.booleans(), st.integers(-(10**30), 10**30), numbers(), st.floats(allow_nan=False), st.text(max_size=300)
-    ),
-    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=20), inner, max_size=5)),
-    max_leaves=20,
-)  # fmt: skip
-
-
-@QUICK
-@given(json_values)
-def test_json(value: object) -> None:
-    """JSON of any shape comes back from its binary form."""
-    reply = Reply(cell(Type(name="JSON"), value))
-    found = reply.cell("JSON")
-    assert found == value
-    assert type(found) is not bool or type(value) is bool
-
-
-@pytest.mark.parametrize(
-    ("element", "value"),
-    [
-        ("FLOAT32", (0.5, -2.0, 0.0)),
-        ("FLOAT64", (0.1, -1e300)),
-        ("INT8", (-128, 0, 127)),
-        ("BINARY", (0, 170, 255)),
-    ],
-)
-def test_vector(element: str, value: tuple[float, ...]) -> None:
-    """Vectors of all four formats come back exactly."""
-    found = Reply(cell(Type(name="VECTOR", element=element), value)).cell("VECTOR")
-    assert tuple(found) == value

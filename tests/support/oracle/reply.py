@@ -100,14 +100,6 @@ class Reply:
         if name == "UROWID":
             length = self.integer()
             return self.text() if length else None
-        if name in ("JSON", "VECTOR"):
-            if not self.integer():
-                return None
-            size, _chunk = self.integer(), self.integer()
-            image = self.text() or b""
-            assert size == len(image)
-            assert len(self.text() or b"") == 40
-            return oson(image) if name == "JSON" else vector(image)
         if name == "XMLTYPE":
             return self._xmltype()
         if name in ("CLOB", "NCLOB", "BLOB"):
@@ -196,88 +188,6 @@ def fields(data: bytes) -> tuple[int, ...]:
     nanos = int.from_bytes(data[7:11], "big") if len(data) > 7 else 0
     zone = [60 * (data[11] - 20) + data[12] - 60] if len(data) == 13 else []
     return (year, data[2], data[3], *clock, nanos, *zone)
-
-
-def oson(image: bytes) -> Any:
-    """Return the value of an OSON image without field names of more than 255 bytes."""
-    assert image[:4] == b"\xff\x4a\x5a\x01"
-    flags = int.from_bytes(image[4:6], "big")
-    at = 6
-
-    def take(width: int) -> int:
-        nonlocal at
-        at += width
-        return int.from_bytes(image[at - width : at], "big")
-
-    if flags & 0x10:
-        size = take(4 if flags & 0x1000 else 2)
-        assert len(image) - at == size
-        return _Oson(image[at:], [], 1).node(0)
-    id_width = 2 if flags & 0x400 else 1
-    count = take(id_width)
-    width = 4 if flags & 0x800 else 2
-    names_size, tree_size, _tiny = take(width), take(4 if flags & 0x1000 else 2), take(2)
-    hashes = [take(1) for _ in range(count)]
-    assert hashes == sorted(hashes)
-    offsets = [take(width) for _ in range(count)]
-    names = image[at : at + names_size]
-    tree = image[at + names_size :]
-    assert len(tree) == tree_size
-    texts = [names[offset + 1 : offset + 1 + names[offset]].decode() for offset in offsets]
-    return _Oson(tree, texts, id_width).node(0)
-
-
-class _Oson:
-    def __init__(self, tree: bytes, names: list[str], id_width: int) -> None:
-        self.tree = tree
-        self.names = names
-        self.id_width = id_width
-
-    def _int(self, at: int, width: int) -> int:
-        return int.from_bytes(self.tree[at : at + width], "big")
-
-    def node(self, at: int) -> Any:
-        kind = self.tree[at]
-        if kind & 0x80:
-            return self._container(at, kind)
-        if kind < 0x20:
-            return self.tree[at + 1 : at + 1 + kind].decode()
-        if kind < 0x30:
-            return number(self.tree[at + 1 : at + 2 + (kind & 15)])
-        if kind in (0x30, 0x31, 0x32):
-            return {0x30: None, 0x31: True, 0x32: False}[kind]
-        if kind == 0x36:
-            return floating(self.tree[at + 1 : at + 9])
-        width = {0x33: 1, 0x34: 1, 0x37: 2, 0x38: 4}[kind]
-        start = at + 1 + width
-        data = self.tree[start : start + self._int(at + 1, width)]
-        return number(data) if kind == 0x34 else data.decode()
-
-    def _container(self, at: int, kind: int) -> Any:
-        width = {0: 1, 0x08: 2, 0x10: 4}[kind & 0x18]
-        count = self._int(at + 1, width)
-        at += 1 + width
-        is_object = not kind & 0x40
-        ids = [self._int(at + n * self.id_width, self.id_width) for n in range(count)]
-        at += self.id_width * count if is_object else 0
-        size = 4 if kind & 0x20 else 2
-        values = [self.node(self._int(at + n * size, size)) for n in range(count)]
-        if not is_object:
-            return values
-        return {self.names[number - 1]: value for number, value in zip(ids, values, strict=True)}
-
-
-def vector(image: bytes) -> list[float | int]:
-    """Return a vector's elements."""
-    magic, _version, _flags, kind, count = struct.unpack(">BBHBI", image[:9])
-    assert magic == 0xDB
-    data = image[17:]
-    if kind in (2, 3):
-        width = 4 * (kind - 1)
-        assert len(data) == width * count
-        return [floating(data[at : at + width]) for at in range(0, len(data), width)]
-    assert len(data) == (count // 8 if kind == 5 else count)
-    return list(struct.unpack(f"{len(data)}{'b' if kind == 4 else 'B'}", data))
 
 
 class Rows(NamedTuple):

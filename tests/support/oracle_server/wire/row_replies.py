@@ -24,7 +24,7 @@ from oracle_server.wire.oracle_values import (
     LONG_RAW,
     LONG_VARCHAR,
     NULL,
-    PREFETCHED_TYPES,
+    TEXT_ONLY_TYPES,
     XMLTYPE_OID,
     Encoder,
     clr,
@@ -205,7 +205,7 @@ def needs_define(columns: Sequence[Column]) -> bool:
 
     So with a CLOB, NCLOB, BLOB, JSON or VECTOR column: the driver executes again with defines.
     """
-    return any(column.type.name in LOCATOR_TYPES | PREFETCHED_TYPES for column in columns)
+    return any(column.type.name in LOCATOR_TYPES | TEXT_ONLY_TYPES for column in columns)
 
 
 ROW = b"\x07"
@@ -275,9 +275,8 @@ def has_long(columns: Sequence[Column], defines: Sequence[int] | None) -> bool:
 
 
 def always_sent(columns: Sequence[Column]) -> frozenset[int]:
-    """Return the columns that are sent even if equal: LOBs and what looks like one (a guess)."""
-    kinds = LOCATOR_TYPES | PREFETCHED_TYPES
-    return frozenset(at for at, column in enumerate(columns) if column.type.name in kinds)
+    """Return the columns that are sent even if equal: LOBs."""
+    return frozenset(at for at, column in enumerate(columns) if column.type.name in LOCATOR_TYPES)
 
 
 def changes(
@@ -329,8 +328,6 @@ def _end(name: str, row: memoryview, position: int) -> int:
         return _skip(row, position + 1, "uubuu") if first else position + 1
     if name == "UROWID":
         return _skip(row, position, "uc") if first else position + 1
-    if name in PREFETCHED_TYPES:
-        return _skip(row, position, "uuucc") if first else position + 1
     if name == "XMLTYPE":
         end = _skip(row, position, "dddu")
         length, end = read_ub(row, end)
@@ -406,10 +403,7 @@ class EncodedTable:
         """
         columns = tuple(columns)
         table = cls(columns, vectors=vectors and not has_long(columns, None))
-        encoders = [
-            encode if column.type.name in PREFETCHED_TYPES else _remembering(encode)
-            for column, encode in zip(columns, make_encoders(columns, None, None), strict=True)
-        ]
+        encoders = [_remembering(encode) for encode in make_encoders(columns, None, None)]
         always = always_sent(columns)
         rows = iter(values)
         before: Sequence[bytes] = ()
