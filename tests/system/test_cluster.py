@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import psutil
 import pytest
-from clusters.cluster import Cluster, Node, cluster, made, relay
+from certificates import of_authority
+from clusters.cluster import Cluster, Node, cluster, relay
 from long_tests import OTHER_ROUTES, also
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Type
@@ -390,7 +391,7 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
 @LONG
 def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
     """A run works with the certificates of the cluster, and ends immediately with others."""
-    ours, others = made(tmp_path / "ours"), made(tmp_path / "others", "elsewhere")
+    ours, others = of_authority(tmp_path / "ours"), of_authority(tmp_path / "others", "elsewhere")
     dest = tmp_path / "out"
     with cluster(tmp_path / "cluster", tls=ours) as found:
         found.add()

@@ -1,6 +1,6 @@
 """`python -m oracle_server`: a server with sample tables, for benchmarks and trials by hand.
 
-Prints the source URL and the passwords as one line of JSON, and serves until its input ends. With
+Prints the source URL and the password as one line of JSON, and serves until its input ends. With
 `--processes N` that many processes accept connections at one port, each with the same rows, so that
 clients on many processors do not wait for one server process.
 """
@@ -13,22 +13,12 @@ import os
 import re
 import socket
 import sys
-import tempfile
-from pathlib import Path
 
 from oracle_server.database import Database
 from oracle_server.faults import Fault
-from oracle_server.samples.tables import (
-    accounts_tables,
-    furnished,
-    lob_table,
-    reference_table,
-    types_table,
-)
+from oracle_server.samples.tables import accounts_tables, furnished, reference_table
 from oracle_server.server import OracleServer
-from oracle_server.session.login import VERIFIER_FLAGS
-from oracle_server.wire import certificates
-from oracle_server.wire.negotiation import CHARSETS, MODES
+from oracle_server.wire.negotiation import MODES
 from oracle_server.writable import WritableDatabase
 
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
@@ -55,19 +45,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--reference", type=count, default=0, metavar="ROWS", help="e.g. 10M")
     parser.add_argument("--partitions", type=int, default=32, help="of the reference table")
     parser.add_argument("--turns", type=int, default=1, help="so often its rows come; default: 1")
-    parser.add_argument("--types", action="store_true", help="a table with every type")
-    parser.add_argument("--lobs", type=count, nargs="+", default=(), metavar="SIZE")
     parser.add_argument("--accounts", metavar="ROWS,...", help="a table of each of these sizes")
     parser.add_argument("--writable", action="store_true", help="users may change their tables")
     parser.add_argument("--mode", choices=MODES, default="23ai")
-    parser.add_argument("--verifier", choices=VERIFIER_FLAGS, default="12c")
-    parser.add_argument("--charset", choices=CHARSETS, default="AL32UTF8")
-    parser.add_argument("--sdu", type=int, default=8192)
-    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1, help="default: 1")
-    parser.add_argument("--tls", action="store_true", help="prints the wallet's directory too")
-    parser.add_argument("--redirect", action="store_true")
-    parser.add_argument("--no-vectors", dest="vectors", action="store_false")
     parser.add_argument("--fault", type=order, action="append", default=[], metavar="JSON")
     return parser.parse_args()
 
@@ -75,48 +56,32 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Serve until the input ends."""
     chosen = arguments()
-    if chosen.processes > 1 and (chosen.writable or chosen.redirect or chosen.fault):
-        sys.exit("oracle_server: --writable, --redirect and --fault are of one process")
+    if chosen.processes > 1 and (chosen.writable or chosen.fault):
+        sys.exit("oracle_server: --writable and --fault are of one process")
     make = WritableDatabase if chosen.writable else Database
     database = furnished(make(version=chosen.mode))
     if chosen.reference:
         reference_table(
             database, chosen.reference, partitions=chosen.partitions, turns=chosen.turns
         )
-    if chosen.types:
-        types_table(database)
     if chosen.accounts:
         accounts_tables(database, [count(each) for each in chosen.accounts.split(",")])
-    if chosen.lobs:
-        lob_table(database, chosen.lobs)
-    with tempfile.TemporaryDirectory() as directory:
-        made = certificates.create(Path(directory)) if chosen.tls else None
-        server = OracleServer(
-            database,
-            mode=chosen.mode,
-            verifier=chosen.verifier,
-            sdu=chosen.sdu,
-            tls=None if made is None else made.tls,
-            charset=chosen.charset,
-            redirect=chosen.redirect,
-            vectors=chosen.vectors,
-            listener=socket.create_server(("127.0.0.1", chosen.port), backlog=1024),
-        )
-        # Before any thread. The rows are shared, and the input's end ends every process.
-        others = [
-            _forked(server, number, chosen.processes) for number in range(1, chosen.processes)
-        ]
-        server.renumber(0, chosen.processes)
-        with server:
-            for fault in chosen.fault:
-                server.faults.add(fault)
-            report = {"url": server.url("scott"), "dsn": server.dsn, "password": "tiger"}
-            if made is not None:
-                report["wallet"] = str(made.wallet)
-            print(json.dumps(report), flush=True)
-            sys.stdin.read()
-        for pid in others:
-            os.waitpid(pid, 0)
+    server = OracleServer(
+        database,
+        mode=chosen.mode,
+        listener=socket.create_server(("127.0.0.1", 0), backlog=1024),
+    )
+    # Before any thread. The rows are shared, and the input's end ends every process.
+    others = [_forked(server, number, chosen.processes) for number in range(1, chosen.processes)]
+    server.renumber(0, chosen.processes)
+    with server:
+        for fault in chosen.fault:
+            server.faults.add(fault)
+        report = {"url": server.url("scott"), "dsn": server.dsn, "password": "tiger"}
+        print(json.dumps(report), flush=True)
+        sys.stdin.read()
+    for pid in others:
+        os.waitpid(pid, 0)
 
 
 def _forked(server: OracleServer, number: int, processes: int) -> int:

@@ -28,14 +28,14 @@ class OracleServer(Host):
         self,
         database: Accounts,
         *,
-        tls: tuple[Path, Path] | None = None,
+        tls: Path | None = None,
         listener: socket.socket | None = None,
         **settings: Any,
     ) -> None:
         """Set the kind of the server.
 
         Args:
-            tls: PEM files of a certificate and its key; clients must speak TLS then.
+            tls: PEM file of a certificate and its key; clients must speak TLS then.
             listener: Listens already; other processes may accept its connections too.
         """
         super().__init__(database, **settings)
@@ -189,7 +189,7 @@ class OracleServer(Host):
             connection.start()
 
 
-def _context(files: tuple[Path, Path]) -> ssl.SSLContext:
+def _context(pem: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*files)
+    context.load_cert_chain(pem)
     return context

@@ -10,10 +10,10 @@ from oracle_server.data.tables import PartitionSpec, Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.samples.reference import numbers_table, reference_table
-from oracle_server.samples.types import bc_table, long_tables, types_table
+from oracle_server.samples.types import long_tables, types_table
 
 __all__ = [
-    "MadeLob", "accounts_tables", "bc_table", "furnished", "iot_table", "lob_table", "long_tables", "names_table",
+    "MadeLob", "accounts_tables", "furnished", "iot_table", "lob_table", "long_tables", "names_table",
     "numbers_table", "reference_table", "sub_partitioned_table", "types_table",
 ]  # fmt: skip
 

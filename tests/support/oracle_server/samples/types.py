@@ -249,29 +249,6 @@ def _turn(values: tuple[Any, ...], number: int) -> Any:
     return None if place == len(values) else values[place]
 
 
-def bc_table(db: Database, *, owner: str = "SCOTT", name: str = "BC_TABLE") -> Table:
-    """Create a table of dates before Christ, and of a day that only the Julian calendar has."""
-    columns = (
-        Column(name="ID", type=Type(name="NUMBER", precision=10, scale=0)),
-        Column(name="D", type=Type(name="DATE")),
-        Column(name="TS", type=Type(name="TIMESTAMP", scale=6)),
-    )
-    days = (
-        Moment(-4712, 1, 1),
-        Moment(-44, 3, 15, 12, 30, 0),
-        Moment(-1, 12, 31, 23, 59, 59),
-        Moment(1, 1, 1),
-        Moment(1500, 2, 28),
-        Moment(1500, 2, 29, 1, 2, 3),
-        Moment(2024, 2, 29),
-        None,
-    )
-    rows = [
-        (number, day, day and day._replace(nanos=123_456_000)) for number, day in enumerate(days, 1)
-    ]
-    return db.create_table(owner, name, columns=columns, rows=rows)
-
-
 def long_tables(db: Database, *, owner: str = "SCOTT") -> tuple[Table, Table]:
     """Create LONG_TABLE (ID, L LONG) and LONG_RAW_TABLE (ID, LR LONG RAW)."""
     identity = Column(name="ID", type=Type(name="NUMBER", precision=10, scale=0))

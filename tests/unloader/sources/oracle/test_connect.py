@@ -8,14 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import NameOID
+from certificates import self_signed
 from oracle.leg import PASSWORD, database, source
 from oracle.runs import closed_port
 from oracle_server import Fault, OracleServer
@@ -163,38 +159,6 @@ def test_a_client_library_that_is_not_there(server: OracleServer, tmp_path: Path
     assert "--client-library" in done.stdout
 
 
-def certificate(directory: Path) -> tuple[Path, Path]:
-    """Write a certificate for 127.0.0.1 with its key, the certificate also as a wallet."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "oracle.test")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = made.public_bytes(serialization.Encoding.PEM)
-    (directory / "ewallet.pem").write_bytes(pem)
-    (directory / "server.pem").write_bytes(pem)
-    (directory / "server.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return directory / "server.pem", directory / "server.key"
-
-
 def token(until: datetime) -> str:
     """Return a token of the form that the driver looks into for its end."""
     parts = ({"alg": "none"}, {"exp": int(until.timestamp())})
@@ -207,7 +171,8 @@ def token(until: datetime) -> str:
 def test_tls_and_wallet(tmp_path: Path) -> None:
     """TLS is checked against the wallet; without one, or with none there, it is refused."""
     made = database()
-    with OracleServer(made, tls=certificate(tmp_path)) as server:
+    pem = self_signed(tmp_path / "ewallet.pem", "127.0.0.1", "oracle.test")
+    with OracleServer(made, tls=pem) as server:
         place = f"{server.host}:{server.port}/{server.service}?protocol=tcps"
         wallet = f"{place}&wallet_location={tmp_path}&ssl_server_cert_dn=CN=oracle.test"
         assert user_of(source(server, tmp_path, url=f"oracle://scott@{wallet}")) == "SCOTT"

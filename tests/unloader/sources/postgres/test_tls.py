@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres.tls_front import certificate, front
+from certificates import self_signed
+from postgres.tls_front import front
 from processes.command import PATIENCE_SECONDS
 
 from unloader.errors import SourceError, TransientSourceError, UnloaderError
@@ -52,7 +53,7 @@ def reachable() -> None:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    return certificate(tmp_path, HOST)
+    return self_signed(tmp_path / "own.pem", HOST)
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_certificate_of_another_host_is_refused(
     postgres: Any, tmp_path: Path, reachable: None
 ) -> None:
     """A known CA is not enough: the certificate must be that host's."""
-    pem = certificate(tmp_path, "db.example")
+    pem = self_signed(tmp_path / "other.pem", "db.example")
     with front(postgres.url, pem) as port:
         error = refused(f"postgresql://postgres@{HOST}:{port}/postgres?sslrootcert={pem}")
     assert "does not match host name" in error.message

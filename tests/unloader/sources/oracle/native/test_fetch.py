@@ -13,12 +13,12 @@ from typing import Any
 import oracledb
 import pyarrow as pa
 import pytest
+from certificates import self_signed
 from oracle.runs import Natives, Rows, Run, check, create
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import Moment, Type
 from oracle_server.server import OracleServer
-from oracle_server.wire.certificates import create as certificates
 from oracle_server.wire.row_replies import RowCursor
 
 from partition_planner.model import Piece, WholeTable
@@ -227,15 +227,13 @@ def test_packets_of_any_size(sdu: int) -> None:
 
 def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tap reads decrypted bytes."""
-    made = certificates(tmp_path)
+    pem = self_signed(tmp_path / "ewallet.pem", "127.0.0.1")
     database = Database()
     database.add_user("SCOTT", "tiger")
-    with OracleServer(database, tls=made.tls) as running:
+    with OracleServer(database, tls=pem) as running:
         create(running, COLUMNS, ROWS)
         url = running.url
-        monkeypatch.setattr(
-            running, "url", lambda user: f"{url(user)}&wallet_location={made.wallet}"
-        )
+        monkeypatch.setattr(running, "url", lambda user: f"{url(user)}&wallet_location={tmp_path}")
         run = Run(running, COLUMNS, fetch="native")
         read(run)
         assert run.again == 0
