@@ -191,7 +191,7 @@ def _checked(
         read, outputs = columns_of(request, catalog, table)
         # A column that only a filter uses is read, and not written.
         written = read if read.filters is None else projection_of_output(read, 0)
-        output.columns = outputs[0].written(written).columns
+        output.columns = (outputs[0].transformed or written).columns
         table = without_masked_ranges(table, catalog, outputs)
         output.extract = extract_of(request, table, read, catalog, request.source, None)
     if output.extract is not None:

@@ -71,10 +71,6 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     origins: tuple[OutputColumn, ...] = ()
     """The same columns, each with its origin and its mask."""
 
-    def written(self, read: Projection) -> Projection:
-        """Return the columns that are written, out of the columns that are read for the output."""
-        return self.transformed or read
-
     def spec(self, directory: str) -> OutputSpec:
         return self.options.spec(directory, self.format, self.compression)
 
@@ -110,9 +106,10 @@ class ResolvedTable(
     @property
     def written(self) -> Projection:
         """The columns that the first output writes, out of the columns of the scan."""
-        if self.request.routes is None:
-            return self.output.written(self.extract.projection)
-        return self.output.written(projection_of_output(self.extract.projection, 0))
+        if self.output.transformed is not None:
+            return self.output.transformed
+        read = self.extract.projection
+        return read if self.request.routes is None else projection_of_output(read, 0)
 
     @property
     def directories(self) -> tuple[str, ...]:
