@@ -13,15 +13,11 @@ from msgspec.structs import replace
 
 from numa.model import Node, Topology
 from partition_planner.model import (
-    NamedPartition,
-    PartitionInfo,
     Plan,
-    PlanLimits,
     RowRange,
-    TableInfo,
 )
 from partition_planner.planner import plan_of_units
-from unloader.errors import PlanFailed, SourceError, UsageError
+from unloader.errors import PlanFailed, UsageError
 from unloader.model import (
     OutputOptions,
     Request,
@@ -32,7 +28,6 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.resolve import resolution
-from unloader.resolve.planning import plan_of
 from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.asked import TablesRequest
 from unloader.sources.registry import password_of, source_of
@@ -146,16 +141,6 @@ def test_columns_come_in_the_order_asked_for(path: Path) -> None:
     assert names_of(job_of(path, exclude=("twice",)))[0] == ["id", "word"]
 
 
-@pytest.mark.parametrize(
-    "selection",
-    [{"columns": ("nope",)}, {"exclude": ("id", "Twice", "word")}, {"columns": ("id", "ID")}],
-)
-def test_columns_that_cannot_be(path: Path, selection: dict[str, Any]) -> None:
-    """Unknown columns, none at all, or one twice are usage errors."""
-    with pytest.raises(UsageError), prepared(job_of(path, **selection)):
-        pass
-
-
 def test_table_and_query_exclude_each_other(path: Path) -> None:
     """Exactly one of the two must be given."""
     for job in (job_of(path, None), job_of(path, query="SELECT 1")):
@@ -186,20 +171,6 @@ def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
         assert counted(ready) == 20_000
 
 
-def test_no_partition_of_that_name(path: Path) -> None:
-    """Each pattern that matches nothing is a plan error, also for a table without partitions."""
-    for table, patterns, said in (
-        ("t", ("q*",), r"--partition q\* matches no partition of main\.t"),
-        ("t", ("p1", "q*", "P2", "p"), r"--partition q\*, p matches no partition of main\.t"),
-        ("plain", ("q*",), r"main\.plain has no partitions that can be read separately"),
-    ):
-        with (
-            pytest.raises(PlanFailed, match=said),
-            prepared(job_of(path, table, partitions=patterns)),
-        ):
-            pass
-
-
 def test_one_unit_of_chosen_partitions(path: Path) -> None:
     """In one unit only the chosen partitions are read, one after the other."""
     job = job_of(path, partitions=("p1", "p3"))
@@ -227,15 +198,6 @@ def partitioned(postgres: Any) -> str:
 def on(job: Request, url: str) -> Request:
     """Return the job on a PostgreSQL database."""
     return replace(job, source=SourceSpec(kind="postgresql", location=url))
-
-
-def test_named_partitions_by_glob(partitioned: str) -> None:
-    """Where the database selects by name, each chosen partition is read by its name."""
-    job = on(job_of(Path(), partitions=("t_t*",)), partitioned)
-    with prepared(job) as ready:
-        assert {unit.partition for unit in ready.plan.units} == {"t_two", "T_Three"}
-        assert all(isinstance(each, NamedPartition) for each in ready.plan.selectors)
-        assert counted(ready) == 60
 
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
@@ -337,13 +299,6 @@ def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None
         pass
 
 
-@pytest.mark.parametrize("where", ["nope = 1", "id = 1) OR (id = 2"])
-def test_a_condition_is_checked_before_any_worker(path: Path, where: str) -> None:
-    """Text that the database does not take as one condition is refused here."""
-    with pytest.raises(SourceError, match="--where"), prepared(job_of(path, where=where)):
-        pass
-
-
 def test_the_file_is_let_go_at_the_end(path: Path) -> None:
     """After the context, in error or not, the file can be written again."""
 
@@ -354,26 +309,6 @@ def test_the_file_is_let_go_at_the_end(path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail()
     write(path, "DROP TABLE t")
-
-
-def test_a_partition_stands_for_its_sub_partitions() -> None:
-    """A pattern that matches a partition chooses all of its parts, and one with a slash some."""
-    names = ("P1/A", "P1/B", "P2/A")
-    table = TableInfo(
-        schema="S",
-        name="T",
-        columns=(),
-        partitions=tuple(
-            PartitionInfo(name=name, position=at, kind="subpartition")
-            for at, name in enumerate(names, 1)
-        ),
-        named_partitions=True,
-        row_ranges=False,
-    )
-    for patterns, chosen in ((("p1",), names[:2]), (("P*/A",), names[::2]), (("P1/B",), ("P1/B",))):
-        selection = Selection(partitions=patterns)
-        plan = plan_of(table, selection, PlanLimits(parallelism=1))
-        assert sorted(str(unit.partition) for unit in plan.units) == list(chosen)
 
 
 def test_a_password_ends_with_its_line(tmp_path: Path) -> None:
