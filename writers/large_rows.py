@@ -7,8 +7,8 @@ more than once, since some formats must know a value, or its length, before they
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -32,6 +32,20 @@ class LargeValue(Protocol):
 
     def pieces(self) -> Iterator[bytes] | Iterator[str]:
         """Read from the start at every call: pieces of any length, but of whole characters."""
+
+
+class PassedValue(Struct, frozen=True):
+    """A large value whose pieces go through a function, each time that they are read."""
+
+    value: LargeValue
+    through: Callable[[Iterator[Any]], Iterator[Any]]
+
+    @property
+    def binary(self) -> bool:
+        return self.value.binary
+
+    def pieces(self) -> Iterator[Any]:
+        return self.through(self.value.pieces())
 
 
 class LargeRow(Struct, frozen=True, kw_only=True):

@@ -229,9 +229,3 @@ def password_of(spec: SourceSpec) -> str | None:
         password = keyring_password(service, user)
     learn(password)
     return password
-
-
-def state_directory() -> Path:
-    """Return where this user's state is kept: `unloader` in XDG_STATE_HOME, if that is set."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    return Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state")) / "unloader"

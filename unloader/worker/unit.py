@@ -39,13 +39,12 @@ from unloader.worker.pump import GATE, Pump
 from writers.content.sums import ColumnSums
 from writers.cpu_delay import cpu_delay
 from writers.files.disk_space import notified_of_waits
-from writers.large_rows import LargeRow
+from writers.large_rows import LargeRow, PassedValue
 from writers.model import ContentSums, StageSeconds, TextFormat
 from writers.registry import open_encoded_writer, open_writer
 from writers.schema import read_schema
 
 if TYPE_CHECKING:
-    from writers.large_rows import LargeValue
     from writers.registry import Writer
     from writers.text.text_writer import EncodedTextWriter
 
@@ -90,12 +89,18 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
     def advance(rows: int = 0) -> None:
         progress.add(rows, outputs.bytes_written)
 
+    def watching(pieces: Iterator[Any]) -> Iterator[Any]:
+        """Count each piece of a value, which may take long, as progress."""
+        for piece in pieces:
+            advance()
+            yield piece
+
     def consume(batch: Any) -> None:
         if isinstance(batch, LargeRow):
             if of_rows is not None:
                 # Its values are hashed as writers read them.
                 batch = of_rows.hashed(batch)
-            watched = tuple((index, WatchedValue(value, advance)) for index, value in batch.values)
+            watched = tuple((index, PassedValue(value, watching)) for index, value in batch.values)
             row = replace(batch, values=watched)
             outputs.each(lambda output: output.write_large(row))
             advance(1)
@@ -372,22 +377,6 @@ class RowEstimate(Struct):
             self.bytes_per_row = len(first) / max(1, first.count(b"\n"))
         wide = len(piece) - len(usual)
         return wide + (round(size / self.bytes_per_row) if usual else 0)
-
-
-class WatchedValue(Struct, frozen=True):
-    """A value that takes long: each piece of it is progress."""
-
-    value: LargeValue
-    advance: Callable[[], None]
-
-    @property
-    def binary(self) -> bool:
-        return self.value.binary
-
-    def pieces(self) -> Iterator[Any]:
-        for piece in self.value.pieces():
-            self.advance()
-            yield piece
 
 
 def text_bytes(piece: tuple[Text, ...]) -> int:

@@ -16,7 +16,7 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -28,7 +28,7 @@ from pyarrow import types
 
 from writers import built_library
 from writers.built_library import ArrowArray
-from writers.large_rows import LargeRow, LargeValue
+from writers.large_rows import LargeRow, PassedValue
 from writers.model import ContentSums, TextFormat, hexadecimal
 from writers.schema import INFINITE, has_infinities, text_class
 from writers.text.mask_texts import UNIT_DIGITS
@@ -220,8 +220,24 @@ class ColumnSums:
         values = []
         for index, value in large.values:
             self._nulls[index] -= 1  # There is a null in its place.
-            values.append((index, _HashedValue(self._sums, index, value)))
+            values.append((index, PassedValue(value, self._hashing(index))))
         return replace(large, values=tuple(values))
+
+    def _hashing(self, index: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        """Return a function that adds a value to its column's sum when it is first read whole."""
+        is_counted = False
+
+        def through(pieces: Iterator[Any]) -> Iterator[Any]:
+            nonlocal is_counted
+            state = hashlib.md5(usedforsecurity=False)
+            for piece in pieces:
+                state.update(piece.encode() if isinstance(piece, str) else piece)
+                yield piece
+            if not is_counted:
+                is_counted = True
+                self._sums[index] += int.from_bytes(state.digest()[:8], "big")
+
+        return through
 
     def result(self) -> ContentSums:
         return ContentSums(
@@ -229,29 +245,6 @@ class ColumnSums:
             nulls=tuple(self._nulls),
             sums=tuple(hexadecimal(each) for each in self._sums),
         )
-
-
-class _HashedValue:
-    """A large value that adds to its column's sum when it is first read to its end."""
-
-    def __init__(self, sums: list[int], index: int, value: LargeValue) -> None:
-        self._sums = sums
-        self._index = index
-        self._value = value
-        self._counted = False
-
-    @property
-    def binary(self) -> bool:
-        return self._value.binary
-
-    def pieces(self) -> Iterator[Any]:
-        state = hashlib.md5(usedforsecurity=False)
-        for piece in self._value.pieces():
-            state.update(piece.encode() if isinstance(piece, str) else piece)
-            yield piece
-        if not self._counted:
-            self._counted = True
-            self._sums[self._index] += int.from_bytes(state.digest()[:8], "big")
 
 
 def prepared(array: pa.Array, field: pa.Field) -> tuple[pa.Array, Form]:

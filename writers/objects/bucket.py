@@ -47,14 +47,10 @@ _THREADS = 16
 _MESSAGE_LENGTH = 300
 
 
-def open_store(location: Location) -> Any:
-    """Return the store of a location's bucket; a process opens each store once."""
-    return _opened(location.store, os.getpid())
-
-
 # By process: a forked process does not have the threads of the library.
 @lru_cache(maxsize=64)
 def _opened(store: Location, _: int) -> Any:
+    """Return the store of a bucket, which a process opens once."""
     # Uploads to S3 go through boto3, which would be missed only in the middle of the first one.
     for package in ("obstore", "boto3", "botocore") if store.scheme == "s3" else ("obstore",):
         if find_spec(package) is None:
@@ -149,7 +145,7 @@ class Bucket:
 
     def __init__(self, location: Location) -> None:
         self.location = location.store
-        self._store = open_store(location)
+        self._store = _opened(self.location, os.getpid())
         self._marks: dict[str, Any] = {"tags": tags} if (tags := self.location.tags) else {}
 
     def read(self, key: str) -> bytes:

@@ -28,11 +28,10 @@ from functools import partial, reduce
 from typing import cast
 
 import pyarrow as pa
-from msgspec import Struct
 from msgspec.structs import replace
 
 from writers.errors import ValueNotRepresentable
-from writers.large_rows import LargeRow, LargeValue
+from writers.large_rows import LargeRow, LargeValue, PassedValue
 from writers.model import BinaryForm, TextFormat
 from writers.schema import pc, text_class
 from writers.text.string_arrays import Place, joined, value_bytes, with_room
@@ -408,26 +407,17 @@ class FormulaGuard:
 
     def row(self, row: LargeRow) -> LargeRow:
         values = tuple(
-            (index, _GuardedValue(value) if self._guarded[index] else value)
+            (index, PassedValue(value, _guarded) if self._guarded[index] else value)
             for index, value in row.values
         )
         return replace(row, row=self.batch(row.row), values=values)
 
 
-class _GuardedValue(Struct, frozen=True):
-    """A large text, with the quote before it if it begins like a formula."""
-
-    value: LargeValue
-
-    @property
-    def binary(self) -> bool:
-        return self.value.binary
-
-    def pieces(self) -> Iterator[str]:
-        begun = False
-        for piece in cast("Iterator[str]", self.value.pieces()):
-            yield piece if begun else guarded_name(piece)
-            begun = begun or bool(piece)
+def _guarded(pieces: Iterator[str]) -> Iterator[str]:
+    begun = False
+    for piece in pieces:
+        yield piece if begun else guarded_name(piece)
+        begun = begun or bool(piece)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

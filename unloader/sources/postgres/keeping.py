@@ -34,7 +34,6 @@ from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError, 
 from unloader.model import AttemptFailure, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN
-from unloader.sources.registry import state_directory
 from writers.files.regular import open_regular, read_regular
 
 RECORD_SUFFIX = ".json"
@@ -77,7 +76,9 @@ class Keeper(Struct, frozen=True, kw_only=True):
 
 def folder(*, make: bool = True) -> Path:
     """Return the directory of the records; `ConfigError` where others may write it."""
-    path = state_directory() / "keepers"
+    base = os.environ.get("XDG_STATE_HOME", "")
+    base = base if os.path.isabs(base) else os.path.expanduser("~/.local/state")
+    path = Path(base, "unloader", "keepers")
     try:
         if make and not path.is_absolute():
             raise FileNotFoundError("this user has no home directory")
