@@ -248,7 +248,8 @@ def translated() -> Iterator[None]:
 
 def failure_of(error: BaseException) -> AttemptFailure:
     """Return an exception as data; one that belongs to no class here is a fault of the program."""
-    text = "".join(traceback.format_exception(error))
+    # An error that was never raised has no traceback.
+    text = "" if error.__traceback__ is None else "".join(traceback.format_exception(error))
     known = translate(error)
     if known is None:
         return internal_failure(type(error).__name__, str(error), text)

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from numa.model import Finished, Lost, Message, Raised
 from unloader.engine.executor import Executor, ExecutorEvent, NoPlaceLeft, failure_in
 from unloader.engine.schedule import Attempt, Cause, Schedule, U, Verdict
-from unloader.errors import ConnectFailed, SessionsRefused, is_a
+from unloader.errors import ConnectFailed, Interrupted, SessionsRefused, failure_of, is_a
 from unloader.events import Notice
 from unloader.model import AttemptFailure
 
@@ -223,7 +223,5 @@ class Engine(Struct, Generic[U]):
             executor.stop(reasons)
 
 
-_STOPPED = AttemptFailure(
-    error="Interrupted", message="the run has ended", hint="run again", retryable=False
-)
+_STOPPED = failure_of(Interrupted("the run has ended"))
 """The reason for an executor at the end of a run; its event is not read."""

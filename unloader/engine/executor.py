@@ -50,12 +50,7 @@ def failure_in(event: Finished | Raised | Lost) -> AttemptFailure | None:
         return found
     if isinstance(event, Finished):
         return None
-    return AttemptFailure(
-        error=WorkerLost.__name__,
-        message=f"worker {event.worker} was lost: {event.detail}",
-        hint=WorkerLost.usual_hint,
-        retryable=True,
-    )
+    return failure_of(WorkerLost(f"worker {event.worker} was lost: {event.detail}"))
 
 
 class Executor(Protocol):
@@ -203,13 +198,11 @@ class LocalExecutor(Executor):
                     self._note(cannot)
                 if self._pool.exhausted:
                     is_refused = event.reason == "refused"
-                    failure = AttemptFailure(
-                        error=(ConfigError if is_refused else UnloaderError).__name__,
-                        message=event.detail if is_refused else cannot,
-                        hint=event.hint or "run again with --numa off, or --debug to see more",
-                        retryable=False,
-                    )
-                    self._events.append(NoPlaceLeft(failure=failure))
+                    hint = event.hint or "run again with --numa off, or --debug to see more"
+                    error = UnloaderError(cannot, hint)
+                    if is_refused:
+                        error = ConfigError(event.detail, hint)
+                    self._events.append(NoPlaceLeft(failure=failure_of(error)))
         self._watch.tick(self._pool.pids())
         return self._taken()
 

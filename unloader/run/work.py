@@ -329,12 +329,11 @@ class Units(Work[TableUnit]):
     def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
         text = f"worker {place} made no progress with unit {attempt.unit.unit.id} for {seconds:g} s"
         self._table(attempt).observe(Notice(text=f"{text}: the worker is replaced"))
-        return AttemptFailure(
-            error=WorkerLost.__name__,
-            message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
-            hint="check why the source or the reader of the output waits",
-            retryable=True,
+        lost = WorkerLost(
+            f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
+            "check why the source or the reader of the output waits",
         )
+        return failure_of(lost)
 
     def judge(
         self, attempt: Attempt[TableUnit], failure: AttemptFailure

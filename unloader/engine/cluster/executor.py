@@ -47,7 +47,6 @@ from unloader.engine.executor import (
     Executor,
     ExecutorEvent,
     NoPlaceLeft,
-    failure_in,
 )
 from unloader.errors import (
     ConfigError,
@@ -56,6 +55,7 @@ from unloader.errors import (
     UnloaderError,
     WorkerLost,
     error_class,
+    failure_of,
 )
 from unloader.events import Notice
 from unloader.model import AttemptFailure
@@ -458,10 +458,8 @@ class DaskExecutor(Executor):
             if report.is_free and place < self._used:
                 agent.free.add(place)
         if isinstance(event, Lost) and event.cause is None:
-            failure = failure_in(event)
-            assert failure is not None
-            text = f"{failure.message} (on {agent.home.host})"
-            event = replace(event, cause=replace(failure, message=text))
+            text = f"worker {place} was lost: {event.detail} (on {agent.home.host})"
+            event = replace(event, cause=failure_of(WorkerLost(text)))
         self._events.append(event)
 
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
@@ -478,12 +476,8 @@ class DaskExecutor(Executor):
             known = self._places[place]
             known.restarts = 1 + (known.worker.restarts if known.worker is not None else 0)
             detail = f"{agent.home.label}: {reason}"
-            failure = AttemptFailure(
-                error=WorkerLost.__name__,
-                message=f"worker {place} was lost: {detail}",
-                hint=f"see the log of the Dask worker on {agent.home.host}",
-                retryable=True,
-            )
+            hint = f"see the log of the Dask worker on {agent.home.host}"
+            failure = failure_of(WorkerLost(f"worker {place} was lost: {detail}", hint))
             self._events.append(Lost(worker=place, detail=detail, cause=failure))
 
     def _know(self, agent: RemoteAgent, worker: WorkerEvidence) -> None:
