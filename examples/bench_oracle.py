@@ -12,6 +12,7 @@ the same ten columns in your database. Side by side, one process each:
   csv         `unloader run --parallelism 1 --verify none`, dialect `sqlldr-var`, checksum included
   rfc4180     the same in the default dialect
   parquet     the same with `--format parquet`
+  native      as csv, with `--fetch native`, which compares no rows with the driver's
   ordinary    as csv, with the driver's own fetch (`--fetch arrow`) in place of `--fetch`
   script      what people write: a cursor, `fetchmany(5000)`, `csv.writer` (it changes values)
 
@@ -46,7 +47,9 @@ from progress import say
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = "HASH_PART_0160"
-CONTENDERS = ("discard", "csv", "rfc4180", "parquet", "ordinary", "script")
+CONTENDERS = ("discard", "csv", "rfc4180", "parquet", "native", "ordinary", "script")
+FETCHES = {"native": "native", "ordinary": "arrow"}
+"""Contenders whose fetch is not the one of the option."""
 FEW = 2
 """Partitions of the small run, whose time counts as the start-up."""
 STEADY = 0.10
@@ -155,9 +158,10 @@ def ratios(taken: dict[str, list[float]]) -> dict[str, float]:
     """Return the medians of the ratios within each round."""
     pairs = [
         (f"{name}_cpu_vs_discard", name, "discard")
-        for name in ("csv", "rfc4180", "parquet", "ordinary")
+        for name in ("csv", "rfc4180", "parquet", "native", "ordinary")
     ]
     pairs += [
+        ("csv_cpu_vs_native", "csv", "native"),
         ("script_cpu_vs_csv", "script", "csv"),
         ("script_cpu_vs_discard", "script", "discard"),
     ]
@@ -184,9 +188,10 @@ def cpu_of(
         command = ["-m", "unloader", "run", url, "--table", options.table, "--to", str(out)]
         command += ["--parallelism", "1", "--verify", "none", "--quiet"]
         command += ["--partition", ",".join(partitions)]
-        command += ["--fetch", "arrow" if name == "ordinary" else options.fetch]
+        command += ["--fetch", FETCHES.get(name, options.fetch)]
         command += {
             "csv": ["--dialect", "sqlldr-var"],
+            "native": ["--dialect", "sqlldr-var"],
             "ordinary": ["--dialect", "sqlldr-var"],
             "rfc4180": [],
             "parquet": ["--format", "parquet"],
