@@ -9,7 +9,7 @@ largest level. The other tool is DuckDB's COPY with as many threads (a file for 
 any order), or as many `psql \\copy` at a time as there are workers. Oracle has none. A server has
 the upper half of the CPUs and its clients the lower half.
 
-Each level unloads all rows, and a quarter of them. A straight line through both times gives what a
+Each level unloads all rows, and half of them. A straight line through both times gives what a
 run costs whatever the number of rows: `fixed_s_at_N`. `fixed_cpu_s_per_worker_at_N` is what the
 CPU of that grows by from one worker to N, for each further worker. `csv_vs_copy_at_N` is our speed
 over the other tool's, start included; `cpu_per_row_at_N_vs_1` is the growth of CPU for a row,
@@ -55,8 +55,8 @@ from unloader.sources.duckdb.reference import build_reference_table  # noqa: E40
 
 FORMATS = {"csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet, CODEC zstd"}
 """Our formats, and the same for COPY."""
-SHORT = 4
-"""The short run has this part of the partitions."""
+SHORT = 2
+"""The short run has this part of the partitions: fewer of them would leave workers without one."""
 
 COPY = """
 import sys, duckdb
@@ -70,7 +70,7 @@ connection.execute(sql)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A database with the table, and how to read all of it and a quarter."""
+    """A database with the table, and how to read all of it and half."""
 
     arguments: dict[str, tuple[str, ...]]
     """Of `unloader run`, for the lengths `long` and `short`."""

@@ -72,8 +72,7 @@ LAST_CAP_SHARES = 512
 """The last cap is the memory of a batch times this number, but at least 1 GiB."""
 LEAST_LAST_CAP_BYTES = 1 << 30
 WIDE_BATCH_ROWS = (64, 4)
-"""Rows of a batch under the last two caps: the values of a batch are as wide as those that did not
-fit under the cap before."""
+"""Rows of a batch under the last two caps, as its values are too wide for the cap before."""
 
 
 class DuckDBReader(Reader):
