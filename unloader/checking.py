@@ -63,8 +63,6 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class CheckedOutput(Struct, kw_only=True):
-    """One table as one output would have it."""
-
     entry: int
     table: str
     """Its name in the database, as it was typed where it was not found."""
@@ -84,8 +82,6 @@ class _Output(CheckedOutput, kw_only=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """The result of the check of some entries."""
-
     outputs: tuple[CheckedOutput, ...]
     problems: tuple[Problem, ...]
     server_version: str = ""

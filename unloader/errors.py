@@ -274,12 +274,10 @@ def internal_failure(kind: str, text: str, trace: str = "") -> AttemptFailure:
 
 
 def error_of(failure: AttemptFailure) -> UnloaderError:
-    """Return the error that a failure ends a run with."""
     if failure.traceback:
         logger.debug("in a worker:\n%s", failure.traceback)
     return error_class(failure.error)(failure.message, failure.hint)
 
 
 def is_a(failure: AttemptFailure, cls: type[UnloaderError]) -> bool:
-    """Return whether a failure is of a class or one derived from it."""
     return issubclass(error_class(failure.error), cls)

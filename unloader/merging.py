@@ -200,8 +200,6 @@ _MOST_NAMED = 8
 
 
 class FoundPart(Struct, frozen=True, kw_only=True):
-    """One published part."""
-
     place: str
     """As seen from the directory that the parts are in."""
     manifest: Manifest

@@ -49,8 +49,6 @@ class PassedValue(Struct, frozen=True):
 
 
 class LargeRow(Struct, frozen=True, kw_only=True):
-    """One row with values of any size."""
-
     row: pa.RecordBatch
     """One row of the writer's schema, with nulls in place of the large values."""
     values: tuple[tuple[int, LargeValue], ...]

@@ -183,7 +183,6 @@ class Encryption(Struct, frozen=True, kw_only=True):
     """Private keys of age, to read text again."""
 
     def __repr__(self) -> str:
-        """Show no key."""
         return f"Encryption(recipients={self.recipients!r}, keyed={self.keyed!r})"
 
     @property

@@ -27,7 +27,6 @@ def schema_text(schema: pa.Schema) -> str:
 
 @lru_cache(maxsize=8)
 def read_schema(text: str) -> pa.Schema:
-    """Return the schema that `schema_text` has written."""
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))

@@ -35,8 +35,6 @@ U = TypeVar("U", bound=Unit)
 
 
 class Attempt(Struct, Generic[U], frozen=True, kw_only=True):
-    """One attempt at one unit."""
-
     unit: U
     attempt: int
     """1 for the first."""

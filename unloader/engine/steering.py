@@ -427,8 +427,6 @@ and for as many places to be at work as are tried."""
 
 
 class Concurrency(Struct, kw_only=True):
-    """The number of places of one run."""
-
     most: int
     """Places that have a seat."""
     wanted: int | None

@@ -67,7 +67,6 @@ class Address(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what a text of `--to` means."""
         place = text.removeprefix(MARK)
         if not place:
             raise UsageError(f"--to {text} does not name a table", "write delta:DIRECTORY")
@@ -266,7 +265,6 @@ def _has_run(lines: Sequence[bytes], run_id: str) -> bool:
 
 
 def _actions(kind: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Return the actions of a kind in the lines of a commit."""
     mark = f'"{kind}"'.encode()
     found = (json.loads(line).get(kind) for line in lines if mark in line)
     return [each for each in found if each is not None]
@@ -362,7 +360,6 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def check_columns(schema: pa.Schema, table: DeltaTable, name: str) -> None:
-    """Check that files have the columns of a table."""
     wanted = Schema.from_arrow(table_schema(schema)).fields
     check_alike(map(_column, wanted), map(_column, table.schema().fields), name)
 

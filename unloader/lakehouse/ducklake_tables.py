@@ -67,8 +67,6 @@ _Snapshots = dict[str, tuple[int, tuple[str, ...]]]
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A table in a catalog."""
-
     catalog: str
     """As DuckDB attaches it, without its mark."""
     schema: str
@@ -76,7 +74,6 @@ class Address(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what a text of `--to` means."""
         rest = text.removeprefix(MARK)
         if holds_password(rest):
             raise UsageError(

@@ -161,7 +161,6 @@ def _other(commit: Commit, what: str) -> OutputFailed:
 
 
 def partition_spec(schema: Schema, fields: tuple[PartitionBy, ...]) -> PartitionSpec:
-    """Return the partitions of a table that is made."""
     found: list[PartitionField] = []
     taken = {each.name for each in schema.fields}
     for each in fields:

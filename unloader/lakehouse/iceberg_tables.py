@@ -68,14 +68,11 @@ _CHECK = "check the catalog and its configuration: ~/.pyiceberg.yaml or PYICEBER
 
 
 class Name(Struct, frozen=True, kw_only=True):
-    """A table in a catalog."""
-
     catalog: str
     identifier: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> Name:
-        """Return what a text of `--to` means."""
         catalog, _, rest = text.removeprefix(MARK).partition("/")
         parts = tuple(rest.split("."))
         if not catalog or len(parts) < 2 or not all(parts) or "/" in rest:
@@ -266,7 +263,6 @@ def _write(transaction: Transaction, commit: Commit, table: Table | None) -> Non
 
 
 def open_catalog(name: Name) -> Catalog:
-    """Return the catalog of a table."""
     try:
         learn_fields(Config().get_catalog_config(name.catalog) or {})
         catalog = load_catalog(name.catalog)

@@ -29,8 +29,6 @@ _LONGEST_WAIT_SECONDS = 2.0
 
 
 class NewFile(Struct, frozen=True, kw_only=True):
-    """A file that becomes part of a table."""
-
     path: str
     """As the table's own records write it."""
     rows: int
@@ -151,8 +149,6 @@ class LakeFormat(Protocol):
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """A column of a table."""
-
     name: str
     kind: str
     """Its type, as the format writes it."""

@@ -398,7 +398,6 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.cluster is not None and self.cluster.is_asked
 
     def of_outputs(self) -> tuple[Request, ...]:
-        """Return a request for each output, as if it were the only output."""
         if self.routes is None:
             return (self,)
         return tuple(

@@ -57,13 +57,11 @@ class Account(Struct, kw_only=True):
     error: UnloaderError | None = None
 
     def add(self, event: Event) -> None:
-        """Take one event into account."""
         if isinstance(event, RouteFinished):
             self.routes.append(event)
         self.tally.add(event, 0.0)  # No figure here depends on the time.
 
     def end(self, at: float, error: UnloaderError | None) -> None:
-        """Note how the run ended."""
         self.finished_at, self.error = at, error
         self.status = 0 if error is None else error.exit_code
 

@@ -54,8 +54,6 @@ _OF_ROUTES = {
 
 
 class MetricsFile:
-    """Writes the file, each time as a whole."""
-
     def __init__(self, path: str, account: Account) -> None:
         """Read figures of earlier runs, and write that a run is active, or raise ConfigError."""
         self._path, self._account = Path(path), account

@@ -35,8 +35,6 @@ class _Heard(logging.Handler):
 
 
 class Traces:
-    """The spans of one run."""
-
     def __init__(self, account: Account, exporter: Any = None) -> None:
         """Begin the span of a run, over HTTP without an exporter; ConfigError if that cannot be."""
         try:

@@ -69,8 +69,6 @@ Report = Callable[[Mistake], None]
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """One key with its value."""
-
     key: str
     """With underscores and in lower case."""
     value: Any
@@ -119,8 +117,6 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class JobFile(Struct, frozen=True, kw_only=True):
-    """A job file with all that it includes."""
-
     path: str
     source: Given | None
     values: tuple[Given, ...]

@@ -156,7 +156,6 @@ def statement(text: str) -> str:
 
 
 def quoted_value(text: str) -> str:
-    """Return the value of a parameter so that it is one."""
     if re.fullmatch(r'[^,"\s][^,"]*', text) and text == text.strip():
         return text
     return '"' + text.replace('"', '""') + '"'

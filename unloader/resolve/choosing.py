@@ -36,8 +36,6 @@ _Key = tuple[str, str]
 
 
 class ChosenTable(Struct, frozen=True, kw_only=True):
-    """One table or query of an entry."""
-
     entry: int
     request: Request
     """For this table alone: with its name, and with the part of the selection that applies."""

@@ -74,8 +74,6 @@ _AGAIN_SECONDS = 5.0
 
 
 class LoadWatch:
-    """The thread, and its counts."""
-
     def __init__(self, open_reader: Callable[[], LoadReader]) -> None:
         """Open a session that counts; the thread opens another one if that is lost."""
         self._open_reader = open_reader

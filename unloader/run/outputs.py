@@ -59,8 +59,6 @@ _decoder = Decoder(_Line)
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """The progress of a run's units by its journal."""
-
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
     """By id, in the order in which they were done."""
     attempts: dict[str, int] = field(default_factory=dict)

@@ -486,7 +486,6 @@ def batch_rows(schema: pa.Schema, batch_bytes: int) -> int:
 
 
 def quoted_name(schema: str | None, name: str) -> TableName:
-    """Return the name that means exactly one table."""
     return TableName(
         schema=None if schema is None else NamePart(text=schema, quoted=True),
         name=NamePart(text=name, quoted=True),
@@ -496,7 +495,6 @@ def quoted_name(schema: str | None, name: str) -> TableName:
 def described_or_obstacle(
     catalog: Catalog, name: TableName, observe: Observer = silent
 ) -> TableInfo | Obstacle:
-    """Describe one table; an obstacle if the database refuses that table."""
     return info_or_obstacle(result_or_error(partial(catalog.describe, name, observe)))
 
 

@@ -30,8 +30,6 @@ GONE = Obstacle(
 
 
 class DescribedTables(Struct, frozen=True, kw_only=True):
-    """The descriptions of the chosen tables."""
-
     tables: tuple[TableInfo, ...]
     """By schema and name, each once."""
     problems: tuple[TableProblem, ...] = ()

@@ -43,8 +43,6 @@ _TIMESTAMP = re.compile(r"timestamp\[(\w+)(, tz=UTC)?\]")
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """One way in which a column can be read."""
-
     expression: str
     """The item of the select list, or a name that the source's own reader knows."""
     output_type: str
@@ -65,8 +63,6 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class ColumnReadings(Struct, frozen=True, kw_only=True):
-    """A column and its readings, in the order of preference."""
-
     name: str
     source_type: str
     nullable: bool | None
@@ -183,8 +179,6 @@ Encodes = Callable[["TextFormat"], bool]
 
 
 class OutputNeeds(Struct, frozen=True, kw_only=True):
-    """What one output needs of the columns."""
-
     text: TextFormat | None
     """Its dialect; None is Parquet."""
     batches_only: bool = False

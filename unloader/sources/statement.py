@@ -168,7 +168,6 @@ class Hashing(Struct, frozen=True, kw_only=True):
     reason: str = NO_SQL
 
     def texts(self, extract: Extract) -> Iterator[str | None]:
-        """Yield the text to hash of each column."""
         projection = extract.projection
         return map(self.text, projection.columns, text_classes(projection.schema))
 

@@ -66,8 +66,6 @@ CSV_ENCODED = OutputNeeds(text=TextFormat())
 
 
 class Case(Struct, frozen=True):
-    """One table of an open source."""
-
     catalog: Catalog
     reader: WorkerReader
     spec: SourceSpec
@@ -392,7 +390,6 @@ def _check_reentry(
 
 
 def check_amount(case: Case, extract: Extract, rows: int, how: str) -> None:
-    """Check how many rows are read and counted."""
     batches = case.batches(extract, plan(case.table, PlanLimits(parallelism=2)).units)
     check_batches(batches, extract.projection)
     read = sum(batch.num_rows for batch in batches)

@@ -63,8 +63,6 @@ class ParallelismStatus(Struct, frozen=True, kw_only=True):
 
 
 class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
-    """How far a run is, at one point in time."""
-
     run_id: str
     sequence: int
     """Grows with each record of a process; an active run writes one about every second."""

@@ -129,7 +129,6 @@ def _readable(place: str) -> Iterator[None]:
 
 
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
-    """Return the status of all runs at a place and `depth` levels below it, by their places."""
     with _readable(place):
         places = storage_at(place).places_below(place, depth)
 

@@ -106,7 +106,6 @@ def real(place: str) -> str:
 
 
 def relative(place: str, home: str) -> str:
-    """Return a place as it is seen from another one."""
     if is_location(place) and is_location(home):
         place, home = real(place), real(home)
     return os.path.relpath(place, home)

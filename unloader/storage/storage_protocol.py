@@ -80,7 +80,6 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def here(cls, run_id: str, places: tuple[str, ...], **more: Any) -> Self:
-        """Return this process as the holder of places."""
         return cls(
             run_id=run_id,
             places=places,

@@ -115,8 +115,6 @@ _ONE_ROW = "the result must depend on one row only; expressions over several row
 
 
 class Expression(Struct, frozen=True, kw_only=True):
-    """An expression that may run."""
-
     sql: str
     """Over columns c0, c1, ...; of a column it is cast to what Arrow holds exactly."""
     columns: tuple[int, ...]

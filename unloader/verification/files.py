@@ -224,8 +224,6 @@ def damaged_units(
 
 
 class CheckedFile(Struct, frozen=True, kw_only=True):
-    """One file to be read again."""
-
     path: Readable
     written: WrittenFile
     header: bool = True

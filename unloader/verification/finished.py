@@ -70,8 +70,6 @@ _DEPTH = 4
 
 
 class Checks(Struct, frozen=True, kw_only=True):
-    """The checks of a finished run, and their options."""
-
     source: SourceSpec | None = None
     """Counts the rows, too; None asks no source."""
     strict: bool = False
@@ -91,8 +89,6 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 
 class _Table(Struct, kw_only=True):
-    """One output of one table of the run."""
-
     name: str
     """With its schema and its output, for messages; empty if the run has only this one."""
     place: PlacePath
@@ -421,7 +417,6 @@ def _ask_source(
 
 
 def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str, Any]:
-    """Check the files of a table; return the answer."""
     place, manifest, state = table.place, table.manifest, table.state
     if not table.spec.encryption.is_readable:
         text = "the files are encrypted and no key is given, so the records in them are not counted"

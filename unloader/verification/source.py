@@ -48,8 +48,6 @@ TableKey = tuple[str, str]
 
 
 class OpenedSource(Struct, frozen=True, kw_only=True):
-    """One open source, in one state of it."""
-
     catalog: Catalog
     snapshot: Snapshot
     hashers: Hashers

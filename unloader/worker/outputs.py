@@ -189,7 +189,6 @@ class UnitOutput:
             self._writer.abort()
 
     def content(self, of_all: ContentSums | None) -> ContentSums | None:
-        """Return the checksums of the values in its files."""
         if self._sums is not None:
             return self._sums.result()
         if of_all is None or self.taken is None:

@@ -52,7 +52,6 @@ _accounted_cpu = 0.0
 
 
 def release() -> None:
-    """Close the session."""
     global _reader
     ending, _reader = _reader, None
     if ending is not None:

@@ -200,7 +200,6 @@ class ColumnSums:
         self._sums = [0] * len(schema)
 
     def add(self, columns: Sequence[pa.Array], rows: int) -> None:
-        """Add the rows of a batch, one array of each column."""
         self._rows += rows
         for index, (array, field) in enumerate(zip(columns, self._schema, strict=True)):
             self.add_column(index, *prepared(array, field))

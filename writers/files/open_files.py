@@ -55,8 +55,6 @@ _NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP)
 
 
 class OpenFile(Protocol):
-    """A file that takes bytes at its end."""
-
     is_regular: bool
     """Whether we sync and remove it, which is not done with a pipe or device."""
     block_bytes: int

@@ -195,7 +195,6 @@ def _shape(kind: pa.DataType) -> tuple[Kind | None, int, int]:
 def _may_be(
     text: str, field: pa.Field, format: TextFormat, alphabet: frozenset[str] | None
 ) -> bool:
-    """Return whether a value of the column may be written as this text."""
     if alphabet is None:
         return True
     if text:

@@ -129,8 +129,6 @@ def _s3(store: Location, endpoint: str) -> Any:
 
 
 class Found(NamedTuple):
-    """An object of a listing."""
-
     key: str
     bytes: int
 

@@ -60,7 +60,6 @@ class Location(Struct, frozen=True, kw_only=True, order=True):
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags that each object gets."""
         pairs = (value.partition(":") for name, value in self.options if name == "tag")
         return {name: value for name, _, value in pairs}
 

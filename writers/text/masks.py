@@ -89,8 +89,6 @@ class Element(Struct, frozen=True, kw_only=True):
 
 
 class Mask(Struct, frozen=True, kw_only=True):
-    """A parsed mask."""
-
     elements: tuple[Element, ...]
 
     @property

@@ -107,7 +107,6 @@ class Place(Struct, frozen=True, kw_only=True):
         return Place(column=self.column, first_row=self.first_row, rows=rows)
 
     def refusal(self, index: int, reason: str, hint: str) -> ValueNotRepresentable:
-        """Return the error for the value at `index` of the array."""
         row = self.first_row + (index if self.rows is None else self.rows[index].as_py())
         return ValueNotRepresentable(f"column {self.column}, row {row}: {reason}.", f"{hint}.")
 

@@ -84,8 +84,6 @@ NAMES: Mapping[type[Struct], str] = {
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the run is, or how far it came."""
-
     phase: Phase
     units_done: int
     units: int

@@ -76,8 +76,6 @@ WIDE_BATCH_ROWS = (64, 4)
 
 
 class DuckDBReader(Reader):
-    """A worker's read-only connection."""
-
     def __init__(self, connection: Any, file: FileAtSnapshot) -> None:
         self._connection = connection
         self._file = file

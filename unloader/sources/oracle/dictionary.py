@@ -163,8 +163,6 @@ KEY_COLUMN = Question(
 
 
 class Relation(Struct, frozen=True, kw_only=True):
-    """A table or view, its name as the dictionary has it."""
-
     owner: str
     name: str
     kind: str

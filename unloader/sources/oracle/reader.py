@@ -222,8 +222,6 @@ PIECE_UNITS = 512 * 1024
 
 
 class StoredLob(Struct, frozen=True, kw_only=True):
-    """A LOB where it lies."""
-
     session: Session
     column: str
     source_type: str

@@ -88,8 +88,6 @@ the memory of its fetched rows. With the driver's default of 20, a worker grew b
 
 
 class Session:
-    """A connection that is ready to read."""
-
     def __init__(self, spec: SourceSpec, *, action: str, scans: bool = True) -> None:
         """Connect, name the session and fix its settings.
 
@@ -373,8 +371,6 @@ _POOLED = re.compile(r"(?i)(?:\bserver=|/[^/]*:)pooled\b")
 
 
 class OracleAddress(Struct, frozen=True, kw_only=True):
-    """A URL taken apart."""
-
     user: str
     """Can be `PROXY[TARGET]`; empty with external authentication."""
     connect_string: str

@@ -226,8 +226,6 @@ _NO_LENGTH = 128
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """One item of the SELECT list."""
-
     expression: str
     fetched: str
     """The Arrow type asked of the driver."""
@@ -238,8 +236,6 @@ class Item(Struct, frozen=True, kw_only=True):
 
 
 class FetchPlan(Struct, frozen=True, kw_only=True):
-    """How the rows of an extract are fetched."""
-
     items: tuple[Item, ...]
     fetched_as: FetchedAs
     """The requested way; the reader may choose another one."""

@@ -66,8 +66,6 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class Keeper(Struct, frozen=True, kw_only=True):
-    """A keeper that lives."""
-
     path: Path
     record: Record
     in_use: bool

@@ -205,8 +205,6 @@ SNAPSHOT_VALUE = re.compile(r"(?P<number>[0-9A-F]+(?:-[0-9A-F]+)+) state=(?P<sta
 
 
 class CopyDialect(Struct, frozen=True, kw_only=True):
-    """The options of COPY's CSV form."""
-
     delimiter: str = ","
     quote: str = '"'
     null: str = ""
@@ -261,7 +259,6 @@ def relation_of(extract: Extract, selector: Selector) -> str:
 
 
 def is_alone(selector: Selector) -> bool:
-    """Return whether a selector reads from a partition by its own name."""
     return isinstance(selector, (NamedPartition, RowRange)) and bool(selector.relation)
 
 

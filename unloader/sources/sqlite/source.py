@@ -88,8 +88,6 @@ class SQLiteSource(Source):
 
 
 class SQLiteReader(Reader):
-    """A worker's read-only connection."""
-
     def __init__(self, path: str, file: FileAtSnapshot, reserved: str | None) -> None:
         """Open the file; `SnapshotGone` where it is another file than the parent has reserved."""
         try:

@@ -191,8 +191,6 @@ def publishing_lines(room: Path) -> tuple[int, list[bytes]]:
 
 
 class Placed(NamedTuple):
-    """A staged file and its final name."""
-
     source: str
     """Relative to `_run`."""
     final: str
@@ -252,8 +250,6 @@ class Publication(
     tag_field="event",
     tag="publishing",
 ):
-    """The record of a publication."""
-
     run_id: str
     shares: Annotated[tuple[Share, ...], Meta(min_length=1)]
     """In the order of the run's directories; the first one gets the manifest."""

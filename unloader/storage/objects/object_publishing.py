@@ -26,8 +26,6 @@ from writers.objects.bucket import together
 
 
 class Placed(NamedTuple):
-    """A file and its final name."""
-
     place: int
     staged: str
     """Its key."""
@@ -187,7 +185,6 @@ def _name(publication: Publication, rooms: Sequence[Room]) -> None:
 
 
 def is_published(home: Room, manifest: bytes) -> bool:
-    """Return whether this manifest has its final name."""
     try:
         return home.bucket.read(home.final(MANIFEST)) == manifest
     except FileNotFoundError:

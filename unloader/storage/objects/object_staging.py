@@ -73,7 +73,6 @@ class Room:
         return dict(self.bucket.within(self.staging(folder).prefix))
 
     def final(self, name: str) -> str:
-        """Return the key of a final name."""
         return f"{self.location.prefix}{name}"
 
     def finals(self) -> dict[str, int]:

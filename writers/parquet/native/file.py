@@ -68,7 +68,6 @@ int16, int32, int64 = (partial(_integer, kind) for kind in (_I16, _I32, _I64))
 
 
 def binary(value: bytes) -> Value:
-    """Return bytes or text."""
     return _BINARY, _varint(len(value)) + value
 
 
@@ -86,7 +85,6 @@ def structure(fields: dict[int, Value | None]) -> Value:
 
 
 def several(values: Iterable[Value]) -> Value:
-    """Return a list of values of one type."""
     listed = list(values)
     kind = listed[0][0] if listed else _STRUCT
     # Only the type distinguishes the two truth values.
@@ -199,8 +197,6 @@ def _prepared(serialized: bytes, parquet: ParquetFormat) -> Prepared | None:
 
 
 class ColumnPlan(Struct, frozen=True, kw_only=True):
-    """How a column is written in all row groups."""
-
     form: ColumnForm
     encoding: Encoding
     codec: str

@@ -99,8 +99,6 @@ _FORMS = {
 
 
 class ColumnForm(Struct, frozen=True, kw_only=True):
-    """How one column is stored."""
-
     name: str
     source: Source
     physical: Physical
@@ -112,7 +110,6 @@ class ColumnForm(Struct, frozen=True, kw_only=True):
     """Numbers are multiplied with it: Parquet has no seconds."""
 
     def can(self, encoding: Encoding) -> bool:
-        """Return whether the library has this encoding for the column."""
         return encoding in _ENCODINGS[self.physical]
 
 
@@ -183,8 +180,6 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """The uncompressed bytes of a page, and its counts."""
-
     column: int
     dictionary: bool
     encoding: Encoding

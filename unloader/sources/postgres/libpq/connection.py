@@ -488,8 +488,6 @@ class Rows:
 
 
 class _NativeLoop:
-    """The loop in C++."""
-
     def __init__(
         self, library: ctypes.CDLL, pgconn: PGconn, wake: int, form: TextForm | None
     ) -> None:
