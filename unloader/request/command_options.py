@@ -223,9 +223,6 @@ class SizeOptions:
     """Files with measured figures. They are the directory or manifest of a finished run, the points
     of a sweep as CSV or JSON, or a file from `unloader preflight --save`. Separate several with
     commas, or repeat the option."""
-    like = Option(kinds.choice("record"), group="Measured", common=True)
-    """Use the rates of a published record instead of your own. They are of another program and
-    machine: ten billion rows in 58 minutes on 16 cores."""
     measured_cores = Option(
         kinds.whole(1, 1_000_000), group="Measured", default_text="one for each worker"
     )

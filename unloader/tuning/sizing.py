@@ -204,7 +204,7 @@ class Reckoning:
         if not basis.measured:
             raise UsageError(
                 "the speed of an unload is not given",
-                "give a manifest, points or ceilings with --from, or use --like record",
+                "give a manifest, points or ceilings with --from",
             )
         self.question = question
         self.basis = basis

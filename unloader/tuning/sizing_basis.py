@@ -33,14 +33,14 @@ _DROPPED = {
 }
 
 
-def basis_of(paths: tuple[str, ...], *, like_record: bool) -> Basis:
-    """Return what files, finished runs and the published record, if asked, say together.
+def basis_of(paths: tuple[str, ...]) -> Basis:
+    """Return the measurements of files and finished runs together.
 
     The first that says something counts, and a measured run more than a prediction. A file that
     says nothing of speed is a `ConfigError`; a directory without a finished run is an
     `OutputFailed`.
     """
-    found = [_read(Path(path)) for path in paths] + ([RECORD] if like_record else [])
+    found = [_read(Path(path)) for path in paths]
     if not found:
         return Basis()
     first = min(found, key=lambda each: (not each.measured, each.predicted))
@@ -274,30 +274,3 @@ def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) ->
         cores=min(workers, cores),
         cpu_seconds=rate * cost,
     )
-
-
-_RECORD_ROWS = 1e10
-_RECORD_ROW_BYTES = 165.0
-_RECORD_CORES = 16
-_RECORD_SECONDS = {
-    **{32: 3497, 28: 4740, 24: 4463, 20: 5260, 16: 6298},
-    **{12: 7158, 8: 6805, 4: 12841, 3: 18380, 2: 23760},
-}
-
-RECORD = Basis(
-    origins=("the published record of 2015: Oracle, 2 x Xeon E5-2630 v3, 16 cores",),
-    measured=tuple(
-        Point(
-            parallelism=workers,
-            seconds=seconds,
-            rows=_RECORD_ROWS,
-            bytes=_RECORD_ROWS * _RECORD_ROW_BYTES,
-            cores=min(workers, _RECORD_CORES),
-        )
-        for workers, seconds in sorted(_RECORD_SECONDS.items())
-    ),
-    rows=_RECORD_ROWS,
-    row_bytes=_RECORD_ROW_BYTES,
-    disk_rate=496.897 * 2**20,
-    notes=("the record comes from another program, machine and year",),
-)

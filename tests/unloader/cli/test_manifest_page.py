@@ -136,7 +136,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
             *("unloader size", "size", "--rows", "1M", "--window", "1h", "--cores", "2"),
             *("--from", "c.json"),
         ),
-        ("unloader size", "size", "--cores", "2", "--like", "record"),
+        ("unloader size", "size", "--cores", "2", "--from", "f"),
         ("unloader verify", "verify", "f", database),
         ("unloader clean", "clean", "f"),
         ("unloader keepers", "keepers"),

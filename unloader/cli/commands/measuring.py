@@ -276,7 +276,7 @@ def _milliseconds(seconds: float | None) -> str:
     """
     unloader size --rows 10G --row-bytes 165 --window 1h --from /extract/orders
     unloader size --rows 2G --window 6h --from sweep.csv --cpu-ratio 1.4 --json
-    unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --like record
+    unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --from sweep.json
     """,
 )
 def size(**values: Any) -> None:
@@ -301,7 +301,7 @@ def size(**values: Any) -> None:
     question = sizing.Question(
         window_seconds=values["window"], **{name: values[name] for name in same}
     )
-    basis = basis_of(values["from"], like_record=values["like"] == "record")
+    basis = basis_of(values["from"])
     found = sizing.Reckoning(question, basis).run()
     render.answer(values, found, lambda: "\n\n".join(_size_parts(found)))
 
