@@ -283,8 +283,8 @@ def size(**values: Any) -> None:
     """Calculate workers, cores, disks, network and hours from measured figures.
 
     Give rows, their width and the time, or take them from a finished run. The speed of an unload
-    comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows each
-    line of the arithmetic, so that you can check it with a calculator. Only these files are read.
+    comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows the
+    limits and the assumptions. Only these files are read.
     """
     if values["window"] is not None and not values["window"]:
         raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")
@@ -307,48 +307,24 @@ def size(**values: Any) -> None:
 
 
 def _size_parts(found: Sizing) -> Iterator[str]:
-    """Yield the answer, its basis, and the arithmetic line by line."""
+    """Yield the answer, the limits, the space of the output, and the basis."""
     yield "\n".join(render.folded(found.answer, render.terminal_width()))
-    if (needed := found.needed) is not None:
-        network = None
-        if needed.network_bytes_per_second is not None:
-            rate = megabytes_per_second(needed.network_bytes_per_second)
-            network = f"{needed.network_bytes_per_second * 8 / 1e9:.3g} Gbit/s ({rate})"
-        yield render.facts(
-            (
-                ("workers", needed.workers),
-                ("cores", needed.cores),
-                ("disks", needed.disks),
-                ("network links", needed.network_links),
-                ("network", network),
-            )
-        )
+    if (there := found.on_cores) is not None:
+        limits = ((name, megabytes(rate)) for name, rate in there.limits.items())
+        yield render.table(("limit", ">MB/s of text"), limits)
     yield render.table(
-        ("format", "codec", ">space", ">MB/s", ">disks", ">cores to compress"),
+        ("format", "codec", ">space", ">disks", ">cores to compress"),
         (
             (
-                *(space.format, space.codec, render.size(space.bytes)),
-                *(megabytes(space.bytes_per_second), space.disks),
+                *(space.format, space.codec, render.size(space.bytes), space.disks),
                 None if space.extra_cores is None else f"{space.extra_cores:.2f}",
             )
             for space in found.space
         ),
     )
-    table = render.table(
-        ("step", ">value", "unit", "arithmetic"),
-        (
-            (
-                *(step.what, sizing.shown(step.value), step.unit),
-                ", ".join(filter(None, (step.formula, step.note))),
-            )
-            for step in found.steps
-        ),
-    )
-    yield f"{table}\n\nvalues are rounded to six digits, and the arithmetic uses the rounded values"
     yield render.facts(
         (
             *(("measured", each) for each in found.origins),
             *(("assumed", each) for each in found.assumptions),
-            *((f"no {each.what}", each.reason) for each in found.unknown),
         )
     )
