@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.manifest.model import (
-    FailedAttemptRecord,
     Manifest,
     TableEntry,
     TablesManifest,
@@ -119,9 +118,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     report: Literal["run"] = "run"
     format_version: Literal[2] = FORMAT_VERSION
     manifest: Manifest
-    """Without its units and failed attempts, and with the first of its warnings."""
-    subject: str
-    """The table; empty for a query."""
+    """Without its units, and with the first of its failed attempts and warnings."""
     destination: str
     routes: tuple[RouteLine, ...]
     """All that are known to be complete; empty where there is one output."""
@@ -134,8 +131,6 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """Most units of one bar."""
     slowest: tuple[FinishedUnit, ...]
     """The units that took longest, slowest first, without their files."""
-    failed: tuple[FailedAttemptRecord, ...]
-    """The first failed attempts."""
     failed_attempts: int
     samples: tuple[SampleLine, ...]
 
@@ -174,7 +169,7 @@ def bars_of(
 
 def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport:
     """Return the report of a run of one table, with the manifests of its routes, if it has any."""
-    table, units = manifest.table, manifest.units
+    units = manifest.units
     bars, units_per_bar = bars_of(
         (
             Bar(
@@ -212,11 +207,10 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
         manifest=replace(
             manifest,
             units=(),
-            failed_attempts=(),
+            failed_attempts=manifest.failed_attempts[:MOST_LINES],
             warnings=manifest.warnings[:MOST_LINES],
             not_measured=manifest.not_measured[:MOST_LINES],
         ),
-        subject=".".join(filter(None, (table.schema, table.name))) if table else "",
         destination=", ".join(manifest.places),
         routes=tuple(
             RouteLine(
@@ -243,7 +237,6 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
         bars=bars,
         units_per_bar=units_per_bar,
         slowest=tuple(replace(unit, files=()) for unit in slowest),
-        failed=manifest.failed_attempts[:MOST_LINES],
         failed_attempts=len(manifest.failed_attempts) + manifest.failed_attempts_left_out,
         # What a failed attempt had written counts no more, so a total may fall.
         samples=tuple(
