@@ -112,28 +112,24 @@ def group(context: click.Context, debug: bool) -> None:
         least = 1 if most == resource.RLIM_INFINITY else min(1, most)
         resource.setrlimit(resource.RLIMIT_CORE, (least, most))
     else:
-        _log_everything()
+
+        class Handler(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                facts = {
+                    "level": record.levelname,
+                    "logger": record.name,
+                    "text": self.format(record),
+                }
+                with suppress(OSError):  # An unread log does not fail the run.
+                    line = render.lines("{level} {logger}: {text}".format(**facts))
+                    streams.write("debug", facts, line)
+
+        logging.basicConfig(handlers=[Handler()], format="%(message)s")
+        for name in ("unloader", "partition_planner", "writers", "numa"):
+            logging.getLogger(name).setLevel(logging.DEBUG)
     if context.invoked_subcommand is None:
         click.echo(short_page(context), err=True)
         context.exit(2)
-
-
-def _log_everything() -> None:
-    """Write each record of a log to stderr: a line of JSON, or with control characters written out.
-
-    An unread log does not fail the run.
-    """
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            facts = {"level": record.levelname, "logger": record.name, "text": self.format(record)}
-            with suppress(OSError):
-                line = render.lines("{level} {logger}: {text}".format(**facts))
-                streams.write("debug", facts, line)
-
-    logging.basicConfig(handlers=[Handler()], format="%(message)s")
-    for name in ("unloader", "partition_planner", "writers", "numa"):
-        logging.getLogger(name).setLevel(logging.DEBUG)
 
 
 group.params[:0] = map(JobOption, options_of(""))

@@ -139,7 +139,35 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
             rows = known_sum([used[path] for path in files])
             return RunLog(is_known=True, rows=rows, changes=())
         left = {path: name for path, name in files.items() if path not in used}
-        return _log_of_removed(address, found, run_id, left)
+        is_known = found.transaction_version(_transaction(run_id)) is not None
+        rows, changes = None, []
+        for version, lines in _commits(address, found.version()):
+            if _has_run(lines, run_id):
+                rows = known_sum([_rows_in(each) for each in _actions("add", lines)])
+                break
+            removed = {unquote(each["path"]): each for each in _actions("remove", lines)}
+            mine = sorted(removed.keys() & left.keys())
+            if not mine:
+                continue
+            info = next(iter(_actions("commitInfo", lines)), {})
+            changes.append(
+                LaterChange(
+                    snapshot=str(version),
+                    operation=str(info.get("operation", "")),
+                    time=time_of(info["timestamp"]) if "timestamp" in info else "",
+                    keeps_rows=not any(removed[path].get("dataChange", True) for path in mine),
+                    files=tuple(left.pop(path) for path in mine),
+                    removed_rows=_rows_before(found, version, list(removed)),
+                    added_rows=known_sum([_rows_in(each) for each in _actions("add", lines)]),
+                )
+            )
+        changes.reverse()
+        if left:
+            forgotten = tuple(sorted(left.values()))
+            changes.append(
+                LaterChange(snapshot="", operation="", time="", keeps_rows=False, files=forgotten)
+            )
+        return RunLog(is_known=is_known, rows=rows, changes=tuple(changes))
 
 
 def attempt(commit: Commit) -> Committed | None:
@@ -268,41 +296,6 @@ def _actions(kind: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
     mark = f'"{kind}"'.encode()
     found = (json.loads(line).get(kind) for line in lines if mark in line)
     return [each for each in found if each is not None]
-
-
-def _log_of_removed(
-    address: Address, table: DeltaTable, run_id: str, gone: dict[str, str]
-) -> RunLog:
-    """Return the entries of the log about a run and its files that left the table."""
-    is_known = table.transaction_version(_transaction(run_id)) is not None
-    rows, changes, left = None, [], dict(gone)
-    for version, lines in _commits(address, table.version()):
-        if _has_run(lines, run_id):
-            rows = known_sum([_rows_in(each) for each in _actions("add", lines)])
-            break
-        removed = {unquote(each["path"]): each for each in _actions("remove", lines)}
-        mine = sorted(removed.keys() & left.keys())
-        if not mine:
-            continue
-        info = next(iter(_actions("commitInfo", lines)), {})
-        changes.append(
-            LaterChange(
-                snapshot=str(version),
-                operation=str(info.get("operation", "")),
-                time=time_of(info["timestamp"]) if "timestamp" in info else "",
-                keeps_rows=not any(removed[path].get("dataChange", True) for path in mine),
-                files=tuple(left.pop(path) for path in mine),
-                removed_rows=_rows_before(table, version, list(removed)),
-                added_rows=known_sum([_rows_in(each) for each in _actions("add", lines)]),
-            )
-        )
-    changes.reverse()
-    if left:
-        forgotten = tuple(sorted(left.values()))
-        changes.append(
-            LaterChange(snapshot="", operation="", time="", keeps_rows=False, files=forgotten)
-        )
-    return RunLog(is_known=is_known, rows=rows, changes=tuple(changes))
 
 
 def _rows_of_files(table: DeltaTable) -> dict[str, int | None]:

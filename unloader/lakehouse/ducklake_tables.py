@@ -220,7 +220,61 @@ def run_log(table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
     with attached(address) as lake:
         table_id, number = _table(lake, address)
         check_is_the_table(table, table_id)
-        return _log_of_run(lake, number, run_id, names)
+        own = _snapshot_of_run(lake, run_id)
+        records = lake.execute(
+            f"SELECT path, end_snapshot, record_count FROM {RECORDS}.ducklake_data_file "
+            "WHERE table_id = ? AND contains(path, ? || '/')",
+            [number, run_id],
+        ).fetchall()
+        known = {path.rpartition("/")[2]: (end, rows) for path, end, rows in records}
+        # Not by `ducklake_snapshots`, which leaves out compactions in DuckDB 1.4.
+        changes = lake.execute(
+            "SELECT snapshot_id, epoch_us(snapshot_time::TIMESTAMPTZ), changes_made "
+            f"FROM {RECORDS}.ducklake_snapshot JOIN {RECORDS}.ducklake_snapshot_changes "
+            "USING (snapshot_id) ORDER BY snapshot_id"
+        ).fetchall()
+        of_table = re.compile(rf"(?:^|,)(\w+):{number}(?=,|$)")
+        snapshots: _Snapshots = {
+            str(snapshot): (time, tuple(of_table.findall(done or "")))
+            for snapshot, time, done in changes
+        }
+        # A file that was deleted stays on record, with the snapshot that deleted it. A merged file
+        # leaves the record: its snapshot is known only if just one since the run merged files.
+        merging = ""
+        if own in snapshots:
+            later = [each for each in snapshots if int(each) > int(own)]
+            merges = [each for each in later if any(map(_moves_rows, snapshots[each][1]))]
+            is_whole = len(later) == int(next(reversed(snapshots))) - int(own)
+            merging = merges[0] if is_whole and len(merges) == 1 else ""
+        files: dict[str, list[str]] = {}
+        for name in sorted(names):
+            if name not in known:
+                files.setdefault(merging, []).append(name)
+            elif known[name][0] is not None:
+                files.setdefault(str(known[name][0]), []).append(name)
+        changes = []
+        for by, some in files.items():
+            microseconds, operations = snapshots.get(by, (None, ()))
+            changes.append(
+                LaterChange(
+                    snapshot=by,
+                    operation=", ".join(sorted(operations)),
+                    time="" if microseconds is None else time_of(microseconds / 1000),
+                    keeps_rows=bool(operations) and all(map(_moves_rows, operations)),
+                    files=tuple(some),
+                )
+            )
+        if known.keys() >= set(names):
+            rows = sum(each for _, each in known.values())
+        else:
+            said = _said_of_run(lake, run_id)
+            text = None if said is None else said[1].get("unloader.rows")
+            rows = None if text is None else int(text)
+        return RunLog(
+            is_known=bool(own),
+            rows=rows,
+            changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
+        )
 
 
 def attempt(commit: Commit) -> Committed | None:
@@ -404,68 +458,6 @@ def _said_of_run(lake: DuckDBPyConnection, run_id: str) -> tuple[str, dict[str, 
         if isinstance(said, dict) and said.get(RUN_ID) == run_id:
             return str(snapshot), said
     return None
-
-
-def _log_of_run(lake: DuckDBPyConnection, number: int, run_id: str, names: Sequence[str]) -> RunLog:
-    """Return what a catalog knows of a run.
-
-    A file that was deleted stays on record while a snapshot still has it, with the snapshot that
-    deleted it. A file that was merged leaves the record immediately, so its snapshot is known only
-    if one snapshot since the run has merged files.
-    """
-    own = _snapshot_of_run(lake, run_id)
-    records = lake.execute(
-        f"SELECT path, end_snapshot, record_count FROM {RECORDS}.ducklake_data_file "
-        "WHERE table_id = ? AND contains(path, ? || '/')",
-        [number, run_id],
-    ).fetchall()
-    known = {path.rpartition("/")[2]: (end, rows) for path, end, rows in records}
-    # Not by `ducklake_snapshots`, which leaves out compactions in DuckDB 1.4.
-    changes = lake.execute(
-        "SELECT snapshot_id, epoch_us(snapshot_time::TIMESTAMPTZ), changes_made "
-        f"FROM {RECORDS}.ducklake_snapshot JOIN {RECORDS}.ducklake_snapshot_changes "
-        "USING (snapshot_id) ORDER BY snapshot_id"
-    ).fetchall()
-    of_table = re.compile(rf"(?:^|,)(\w+):{number}(?=,|$)")
-    snapshots: _Snapshots = {
-        str(snapshot): (time, tuple(of_table.findall(done or "")))
-        for snapshot, time, done in changes
-    }
-    merging = ""
-    if own in snapshots:
-        later = [each for each in snapshots if int(each) > int(own)]
-        merges = [each for each in later if any(map(_moves_rows, snapshots[each][1]))]
-        is_whole = len(later) == int(next(reversed(snapshots))) - int(own)
-        merging = merges[0] if is_whole and len(merges) == 1 else ""
-    files: dict[str, list[str]] = {}
-    for name in sorted(names):
-        if name not in known:
-            files.setdefault(merging, []).append(name)
-        elif known[name][0] is not None:
-            files.setdefault(str(known[name][0]), []).append(name)
-    changes = []
-    for by, some in files.items():
-        microseconds, operations = snapshots.get(by, (None, ()))
-        changes.append(
-            LaterChange(
-                snapshot=by,
-                operation=", ".join(sorted(operations)),
-                time="" if microseconds is None else time_of(microseconds / 1000),
-                keeps_rows=bool(operations) and all(map(_moves_rows, operations)),
-                files=tuple(some),
-            )
-        )
-    if known.keys() >= set(names):
-        rows = sum(each for _, each in known.values())
-    else:
-        said = _said_of_run(lake, run_id)
-        text = None if said is None else said[1].get("unloader.rows")
-        rows = None if text is None else int(text)
-    return RunLog(
-        is_known=bool(own),
-        rows=rows,
-        changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
-    )
 
 
 def _moves_rows(operation: str) -> bool:

@@ -35,7 +35,6 @@ from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import (
     Extract,
     LakeTable,
-    OutputOptions,
     Projection,
     Request,
     Snapshot,
@@ -550,8 +549,33 @@ def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOut
         options = placed(output.options, own.extract, table.run_id)
         if options.encryption is not None:
             options = replace(options, encryption=checked_encryption(own.request))
-        if lake_kind(options.destination) is not None:
-            options = _in_table(options, own, catalog)
+        name, shape, written = options.destination, own.output.format, own.written
+        if (kind := lake_kind(name)) is not None:
+            names = [column.name for column in written.columns]
+            folding = catalog.capabilities.folding
+            tables = lake_format(kind)
+            lake_table = tables.prepared(
+                LakeTable(
+                    kind=kind,
+                    name=name,
+                    save_mode=options.save_mode or "create",
+                    replace_where=options.replace_where,
+                    branch=options.branch,
+                    location="",
+                    files="",
+                    partition_by=tuple(
+                        replace(each, column=one_column(names, each.column, folding))
+                        for each in options.partition_by
+                    ),
+                    sorted_by=shape.sorted_by if isinstance(shape, ParquetFormat) else (),
+                ),
+                read_schema(written.schema),
+            )
+            options = replace(
+                options,
+                destination=below(tables.data_place(name), own.run_id),
+                lake_table=replace(lake_table, files=f"{lake_table.files}/{own.run_id}"),
+            )
         found.append(replace(output, options=options))
     if len(found) > 1:
         check_places(table.request, [each.options for each in found])
@@ -559,38 +583,3 @@ def _placed_outputs(table: ResolvedTable, catalog: Catalog) -> tuple[ResolvedOut
         # Another process, in another directory, reads the place.
         found = [replace(each, options=at_absolute_places(each.options)) for each in found]
     return tuple(found)
-
-
-def _in_table(options: OutputOptions, table: ResolvedTable, catalog: Catalog) -> OutputOptions:
-    """Return the output with its real place: below the table's data, named by the run.
-
-    Raises OutputFailed if the files cannot become part of the table, as far as known now.
-    """
-    name, shape, written = options.destination, table.output.format, table.written
-    kind = lake_kind(name)
-    assert kind is not None
-    names = [column.name for column in written.columns]
-    folding = catalog.capabilities.folding
-    tables = lake_format(kind)
-    lake_table = tables.prepared(
-        LakeTable(
-            kind=kind,
-            name=name,
-            save_mode=options.save_mode or "create",
-            replace_where=options.replace_where,
-            branch=options.branch,
-            location="",
-            files="",
-            partition_by=tuple(
-                replace(each, column=one_column(names, each.column, folding))
-                for each in options.partition_by
-            ),
-            sorted_by=shape.sorted_by if isinstance(shape, ParquetFormat) else (),
-        ),
-        read_schema(written.schema),
-    )
-    return replace(
-        options,
-        destination=below(tables.data_place(name), table.run_id),
-        lake_table=replace(lake_table, files=f"{lake_table.files}/{table.run_id}"),
-    )

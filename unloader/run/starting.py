@@ -103,15 +103,6 @@ def workers_for(
     # Imported here: few runs use a cluster.
     from unloader.engine.cluster.opening import open_cluster
 
-    _check_for_cluster(request)
-    with open_cluster(
-        request, parallelism, entry=ENTRY, warm_up=warm_up, limits=limits, stop=stop
-    ) as opened:
-        yield opened
-
-
-def _check_for_cluster(request: Request) -> None:
-    """Refuse what a cluster cannot do, or what must not go there."""
     for output in request.of_outputs():
         if any(lake_kind(each) for each in output.output.destinations):
             raise UsageError(
@@ -138,6 +129,10 @@ def _check_for_cluster(request: Request) -> None:
             "cluster",
             "leave --cluster out, or let the database run that statement for each session",
         )
+    with open_cluster(
+        request, parallelism, entry=ENTRY, warm_up=warm_up, limits=limits, stop=stop
+    ) as opened:
+        yield opened
 
 
 Stop = Callable[[], bool]

@@ -89,30 +89,25 @@ def file_sums(
                     sums.add(batch.columns, batch.num_rows)
             return sums.result()
         text = replace(format, header=format.header and header)
-        return _text_sums(decrypted(path, spec.encryption), text, spec.compression, schema, check)
+        plain = decrypted(path, spec.encryption)
+        sums, left_out = ColumnSums(schema), _left_out(schema, text)
+        if text.fixed:
+            # No mark tells its fields apart, maybe none its records, and no column is compared.
+            sums.count(count_fixed(plain, text, spec.compression, check))
+            return sums.result()
+        for columns, rows in _text_columns(plain, text, spec.compression, len(schema)):
+            check()
+            sums.count(rows)
+            for index, (texts, field) in enumerate(zip(columns, schema, strict=True)):
+                if index not in left_out:
+                    sums.add_column(index, *values_of(texts, field, text))
+        return sums.result()
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except (pa.ArrowException, ValueError) as exc:
         raise WriteError(
             f"{path} differs from the data that was written: {exc}.", "unload the table again."
         ) from exc
-
-
-def _text_sums(
-    path: Readable, format: TextFormat, compression: Compression, schema: pa.Schema, check: Check
-) -> ContentSums:
-    sums, left_out = ColumnSums(schema), _left_out(schema, format)
-    if format.fixed:
-        # No mark tells its fields apart, maybe none its records, and no column is compared.
-        sums.count(count_fixed(path, format, compression, check))
-        return sums.result()
-    for columns, rows in _text_columns(path, format, compression, len(schema)):
-        check()
-        sums.count(rows)
-        for index, (texts, field) in enumerate(zip(columns, schema, strict=True)):
-            if index not in left_out:
-                sums.add_column(index, *values_of(texts, field, format))
-    return sums.result()
 
 
 def _text_columns(

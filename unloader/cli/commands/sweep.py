@@ -117,7 +117,34 @@ def sweep(context: click.Context, /, argument: SourceArgument, **values: Any) ->
                 "only measured points are shown; sweep again for the rest",
             )
         if isinstance(found, SweepDocument) and values["job"]:
-            _write_job(context, argument.url, found.recommended_options, found.doubts)
+            path = Path(context.params["job"])
+            if "parallelism" not in found.recommended_options:
+                raise FollowUpFailed(
+                    f"{path} is not written: the sweep recommends no parallelism",
+                    "see the levels and notices of its answer",
+                )
+            lines = [
+                "# Recommended by unloader sweep. Run it with: unloader run FILE",
+                *(f"# Doubtful: {doubt}" for doubt in found.doubts),
+                f"source = {toml(argument.url)}",
+            ]
+            known = {option.key: option for option in options_of("run")}
+            format_name = found.recommended_options.get("format") or context.params["format"][0]
+            for parameter, value in given_values(context):
+                declared = parameter.declared
+                option = known.get(declared.key)
+                # Some options of a sweep have the name of another option of run, such as --report.
+                if option is None or (declared.group in _OF_A_SWEEP and declared.name not in AXES):
+                    continue
+                kept = option.kept or option.name.startswith(_PASSWORD)
+                if not kept or option.group == _OF_A_CALL or not option.knows(format_name):
+                    continue
+                if option.name not in found.recommended_options:
+                    lines.append(f"{option.name} = {toml(value)}")
+            for name, text in found.recommended_options.items():
+                if text != "default":
+                    lines.append(f"{name} = {text if name == 'parallelism' else toml(text)}")
+            _write(path, "\n".join(lines) + "\n", "--job")
     except UnloaderError as error:
         if not values["json"]:
             raise
@@ -277,40 +304,6 @@ def _usual_levels() -> tuple[int, ...]:
         raise ConfigError(error.message, "give the levels with --parallelism 1,2,4") from error
     levels = itertools.takewhile(lambda level: level < most, (2**at for at in itertools.count()))
     return (*levels, most)
-
-
-def _write_job(
-    context: click.Context, url: str, recommended: Mapping[str, str], doubts: Sequence[str]
-) -> None:
-    """Write the job file of `--job`: the options of this call, each with one value."""
-    path = Path(context.params["job"])
-    if "parallelism" not in recommended:
-        raise FollowUpFailed(
-            f"{path} is not written: the sweep recommends no parallelism",
-            "see the levels and notices of its answer",
-        )
-    lines = [
-        "# Recommended by unloader sweep. Run it with: unloader run FILE",
-        *(f"# Doubtful: {doubt}" for doubt in doubts),
-        f"source = {toml(url)}",
-    ]
-    known = {option.key: option for option in options_of("run")}
-    format_name = recommended.get("format") or context.params["format"][0]
-    for parameter, value in given_values(context):
-        declared = parameter.declared
-        option = known.get(declared.key)
-        # Some options of a sweep have the name of a different option of run, such as --report.
-        if option is None or (declared.group in _OF_A_SWEEP and declared.name not in AXES):
-            continue
-        kept = option.kept or option.name.startswith(_PASSWORD)
-        if not kept or option.group == _OF_A_CALL or not option.knows(format_name):
-            continue
-        if option.name not in recommended:
-            lines.append(f"{option.name} = {toml(value)}")
-    for name, text in recommended.items():
-        if text != "default":
-            lines.append(f"{name} = {text if name == 'parallelism' else toml(text)}")
-    _write(path, "\n".join(lines) + "\n", "--job")
 
 
 def _write(path: Path, text: str, option: str) -> None:

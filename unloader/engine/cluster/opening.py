@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -67,10 +66,57 @@ def open_cluster(
             f"--cluster-security does not apply to {address}, which is not encrypted",
             "write tls://HOST:PORT, or leave --cluster-security out",
         )
-    library = _library()
+    try:
+        import dask
+
+        # Read while the library is imported; a program that has imported it keeps its own log.
+        dask.config.set({"distributed.logging": dict.fromkeys(_LOGGERS, "critical")})
+        import distributed
+    except ImportError as error:
+        raise ConfigError(
+            f"--cluster needs Dask, which is not installed: {error}",
+            "install it with: pip install 'unloader[dask]'",
+        ) from error
+    warnings.filterwarnings("ignore", module=r"distributed\b")
+    library = distributed
     certificates = None if options.security is None else certificates_at(options.security)
     if not own:
-        check_reachable(address, certificates)
+        context = None
+        if certificates is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            # As in Dask: each owner of a certificate of the authority belongs to the cluster.
+            context.check_hostname = False
+            ca, cert, key = (certificates[each] for each in _FIELDS.values())
+            try:
+                context.load_verify_locations(ca)
+                context.load_cert_chain(cert, key)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(
+                    f"the certificates of --cluster-security cannot be used ({ca}, {cert}, {key}): "
+                    f"{error}",
+                    "give the certificate authority, the certificate and its key as PEM files",
+                ) from error
+        parts = urlsplit(address)
+        try:
+            with socket.create_connection((parts.hostname, parts.port or 8786), _SECONDS) as plain:
+                if context is not None:
+                    with context.wrap_socket(plain) as secure:
+                        # With TLS 1.3 the first read after the handshake reports a refused
+                        # certificate. A scheduler that takes it speaks first.
+                        if not secure.recv(1):
+                            raise ssl.SSLError("the scheduler has closed the connection")
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"the scheduler at {address} and this run do not trust each other: "
+                f"{error.reason or error}",
+                "give the certificates of the cluster's certificate authority with "
+                "--cluster-security",
+            ) from error
+        except OSError as error:
+            raise ConnectFailed(
+                f"no scheduler answers at {address}: {error}",
+                "check the address, and start one with: dask scheduler",
+            ) from error
     security = library.Security(require_encryption=True, **certificates) if certificates else None
     patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
     pattern = Opening(
@@ -125,23 +171,6 @@ def open_cluster(
         finally:
             with suppress(Exception):  # The scheduler may be gone.
                 client.close(timeout=_LEAVE_SECONDS)
-
-
-def _library() -> Any:
-    """Load Dask's library, whose log and warnings are not for the user of a run."""
-    try:
-        import dask
-
-        # Read while the library is imported; a program that has imported it keeps its own log.
-        dask.config.set({"distributed.logging": dict.fromkeys(_LOGGERS, "critical")})
-        import distributed
-    except ImportError as error:
-        raise ConfigError(
-            f"--cluster needs Dask, which is not installed: {error}",
-            "install it with: pip install 'unloader[dask]'",
-        ) from error
-    warnings.filterwarnings("ignore", module=r"distributed\b")
-    return distributed
 
 
 def _seated(request: Request, parallelism: int | None, executor: DaskExecutor) -> SeatPlan:
@@ -206,42 +235,3 @@ def certificates_at(path: str) -> Mapping[str, str]:
             )
         found[field] = str(file)
     return found
-
-
-def check_reachable(address: str, certificates: Mapping[str, str] | None) -> None:
-    """Connect to a scheduler, to see that it answers and that both sides trust each other."""
-    context = None
-    if certificates is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # As in Dask: each owner of a certificate of the authority belongs to the cluster.
-        context.check_hostname = False
-        ca, cert, key = (certificates[each] for each in _FIELDS.values())
-        try:
-            context.load_verify_locations(ca)
-            context.load_cert_chain(cert, key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"the certificates of --cluster-security cannot be used ({ca}, {cert}, {key}): "
-                f"{error}",
-                "give the certificate authority, the certificate and its key as PEM files",
-            ) from error
-    parts = urlsplit(address)
-    try:
-        with socket.create_connection((parts.hostname, parts.port or 8786), _SECONDS) as plain:
-            if context is not None:
-                with context.wrap_socket(plain) as secure:
-                    # With TLS 1.3 the first read after the handshake reports a refused
-                    # certificate. A scheduler that takes it speaks first.
-                    if not secure.recv(1):
-                        raise ssl.SSLError("the scheduler has closed the connection")
-    except ssl.SSLError as error:
-        raise ConfigError(
-            f"the scheduler at {address} and this run do not trust each other: "
-            f"{error.reason or error}",
-            "give the certificates of the cluster's certificate authority with --cluster-security",
-        ) from error
-    except OSError as error:
-        raise ConnectFailed(
-            f"no scheduler answers at {address}: {error}",
-            "check the address, and start one with: dask scheduler",
-        ) from error

@@ -163,8 +163,57 @@ def build_reference_table(
             )
 
     with _database(path) as (database, building):
-        _lay_down(database, rows, partitions, table, pulse)
-        _record_partitions(database, rows, partitions, table)
+        database.execute("SET VARIABLE pairs = $pairs", {"pairs": PAIRS})
+        database.execute("CREATE TEMP TABLE keyed (i BIGINT, p UTINYINT)")
+        for first in range(0, rows, _KEY_SLICE_ROWS):
+            last = min(first + _KEY_SLICE_ROWS, rows)
+            database.execute(
+                f"INSERT INTO keyed SELECT i, hash({KEY.expression}) % {partitions} "
+                f"FROM range({first}, {last}) t(i)"
+            )
+            pulse()
+        database.execute("CREATE TEMP TABLE placed AS SELECT i FROM keyed ORDER BY p, i")
+        database.execute("DROP TABLE keyed")
+        columns = ", ".join(
+            f"{column.name} {column.type} USING COMPRESSION uncompressed" for column in COLUMNS
+        )
+        database.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+        values = ", ".join(column.expression for column in COLUMNS)
+        for first in range(0, rows, _SLICE_ROWS):
+            last = min(first + _SLICE_ROWS, rows)
+            database.execute(
+                f"INSERT INTO {quoted(table)} SELECT {values} FROM placed "
+                f"WHERE rowid BETWEEN {first} AND {last - 1}"
+            )
+            pulse(last)
+        found = {
+            number: (first, last, count)
+            for number, first, last, count in database.execute(
+                f"SELECT hash({KEY.name}) % {partitions}, min(rowid), max(rowid), count(*) "
+                f"FROM {quoted(table)} GROUP BY ALL"
+            ).fetchall()
+        }
+        database.execute(
+            f"CREATE TABLE {PARTITION_MAP} (table_schema VARCHAR, table_name VARCHAR, "
+            "partition_name VARCHAR, position INTEGER, first_rowid BIGINT, last_rowid BIGINT)"
+        )
+        start = 0
+        for number in range(partitions):
+            first, last, count = found.get(number, (start, start - 1, 0))
+            if first != start or last != start + count - 1:
+                raise UnloaderError(
+                    f"partition {number} of {table} has {count} rows between rowids {first} and "
+                    f"{last}; it should begin at {start} and have no gap",
+                    "report this with the version of DuckDB",
+                )
+            start = last + 1
+            name = f"{table}_P{number + 1:02d}"
+            database.execute(
+                f"INSERT INTO {PARTITION_MAP} VALUES ('main', ?, ?, ?, ?, ?)",
+                [table, name, number + 1, first, last],
+            )
+        if start != rows:
+            raise UnloaderError(f"{table} got {start} rows instead of {rows}")
         label = literal(_LABEL.format(rows=rows, partitions=partitions))
         database.execute(f"COMMENT ON TABLE {quoted(table)} IS {label}")
         database.execute("CHECKPOINT")
@@ -242,64 +291,3 @@ def _remove(building: Path, spill: Path) -> None:
             building.unlink()
     building.with_name(building.name + ".wal").unlink(missing_ok=True)
     shutil.rmtree(spill, ignore_errors=True)
-
-
-def _lay_down(
-    database: Any, rows: int, partitions: int, table: str, pulse: Callable[..., None]
-) -> None:
-    """Insert the rows partition by partition; only their numbers are sorted."""
-    database.execute("SET VARIABLE pairs = $pairs", {"pairs": PAIRS})
-    database.execute("CREATE TEMP TABLE keyed (i BIGINT, p UTINYINT)")
-    for first in range(0, rows, _KEY_SLICE_ROWS):
-        last = min(first + _KEY_SLICE_ROWS, rows)
-        database.execute(
-            f"INSERT INTO keyed SELECT i, hash({KEY.expression}) % {partitions} "
-            f"FROM range({first}, {last}) t(i)"
-        )
-        pulse()
-    database.execute("CREATE TEMP TABLE placed AS SELECT i FROM keyed ORDER BY p, i")
-    database.execute("DROP TABLE keyed")
-    columns = ", ".join(
-        f"{column.name} {column.type} USING COMPRESSION uncompressed" for column in COLUMNS
-    )
-    database.execute(f"CREATE TABLE {quoted(table)} ({columns})")
-    values = ", ".join(column.expression for column in COLUMNS)
-    for first in range(0, rows, _SLICE_ROWS):
-        last = min(first + _SLICE_ROWS, rows)
-        database.execute(
-            f"INSERT INTO {quoted(table)} SELECT {values} FROM placed "
-            f"WHERE rowid BETWEEN {first} AND {last - 1}"
-        )
-        pulse(last)
-
-
-def _record_partitions(database: Any, rows: int, partitions: int, table: str) -> None:
-    """Write the side table from the rowids the rows really got, which are one range for each."""
-    found = {
-        number: (first, last, count)
-        for number, first, last, count in database.execute(
-            f"SELECT hash({KEY.name}) % {partitions}, min(rowid), max(rowid), count(*) "
-            f"FROM {quoted(table)} GROUP BY ALL"
-        ).fetchall()
-    }
-    database.execute(
-        f"CREATE TABLE {PARTITION_MAP} (table_schema VARCHAR, table_name VARCHAR, "
-        "partition_name VARCHAR, position INTEGER, first_rowid BIGINT, last_rowid BIGINT)"
-    )
-    start = 0
-    for number in range(partitions):
-        first, last, count = found.get(number, (start, start - 1, 0))
-        if first != start or last != start + count - 1:
-            raise UnloaderError(
-                f"partition {number} of {table} has {count} rows between rowids {first} and "
-                f"{last}; it should begin at {start} and have no gap",
-                "report this with the version of DuckDB",
-            )
-        start = last + 1
-        name = f"{table}_P{number + 1:02d}"
-        database.execute(
-            f"INSERT INTO {PARTITION_MAP} VALUES ('main', ?, ?, ?, ?, ?)",
-            [table, name, number + 1, first, last],
-        )
-    if start != rows:
-        raise UnloaderError(f"{table} got {start} rows instead of {rows}")

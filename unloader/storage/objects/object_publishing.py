@@ -136,7 +136,39 @@ def carry_out(publication: Publication, rooms: Sequence[Room]) -> None:
             # They go before the files that they list: no manifest may lack a file.
             if MANIFEST in names:
                 room.bucket.delete([room.final(MANIFEST)])
-        _name(publication, rooms)
+
+        def name_file(file: Placed) -> None:
+            room = rooms[file.place]
+            if file.upload is None:
+                room.bucket.copy(file.staged, file.bytes, room.final(file.final))
+            else:
+                replaces = file.final in publication.replaced[file.place]
+                s3_requests.complete(
+                    room.location.below(file.final), file.upload, replaces=replaces
+                )
+
+        try:
+            together(name_file, publication.files)
+        except FileNotFoundError as error:
+            raise OutputFailed(
+                f"a staged file or an upload is missing: {error.filename}",
+                "find out which program removed it; remove the run's leftovers with: unloader "
+                f"clean '{rooms[0].name}'; then unload again",
+            ) from None
+        except FileExistsError as error:
+            raise OutputFailed(
+                f"another object was created at {error.filename}, and no earlier run wrote it",
+                "move that object away",
+            ) from None
+        found = [room.finals() for room in rooms]
+        for file in publication.files:
+            size = found[file.place].get(file.final)
+            if size != file.bytes:
+                raise StoreFailed(
+                    f"{rooms[file.place].final(file.final)} has {size} bytes in the store instead "
+                    f"of {file.bytes}.",
+                    "run the same command again, which writes the object again.",
+                )
         try:
             home.bucket.put_new(home.final(MANIFEST), manifest)
         except FileExistsError:
@@ -147,41 +179,6 @@ def carry_out(publication: Publication, rooms: Sequence[Room]) -> None:
     for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
         stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
         room.bucket.delete(room.final(name) for name in names if name not in stay)
-
-
-def _name(publication: Publication, rooms: Sequence[Room]) -> None:
-    """Give all files their final names: complete uploads, copy staged files, check the sizes."""
-
-    def name_file(file: Placed) -> None:
-        room = rooms[file.place]
-        if file.upload is None:
-            room.bucket.copy(file.staged, file.bytes, room.final(file.final))
-        else:
-            replaces = file.final in publication.replaced[file.place]
-            s3_requests.complete(room.location.below(file.final), file.upload, replaces=replaces)
-
-    try:
-        together(name_file, publication.files)
-    except FileNotFoundError as error:
-        raise OutputFailed(
-            f"a staged file or an upload is missing: {error.filename}",
-            "find out which program removed it; remove the run's leftovers with: unloader clean "
-            f"'{rooms[0].name}'; then unload again",
-        ) from None
-    except FileExistsError as error:
-        raise OutputFailed(
-            f"another object was created at {error.filename}, and no earlier run wrote it",
-            "move that object away",
-        ) from None
-    found = [room.finals() for room in rooms]
-    for file in publication.files:
-        size = found[file.place].get(file.final)
-        if size != file.bytes:
-            raise StoreFailed(
-                f"{rooms[file.place].final(file.final)} has {size} bytes in the store instead of "
-                f"{file.bytes}.",
-                "run the same command again, which writes the object again.",
-            )
 
 
 def is_published(home: Room, manifest: bytes) -> bool:
