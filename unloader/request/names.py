@@ -12,8 +12,8 @@ from unloader.errors import SourceError, UsageError
 from unloader.model import NamePart, TableName, TableSummary
 from unloader.request.settings import plain_name
 
-_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]*[^".\s]))\s*')
-"""One part with the blanks around it."""
+_SEGMENT = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+"""Quoted text, or plain text; a dot ends a part."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 """A name that needs no quotes, apart from its case."""
 
@@ -22,26 +22,50 @@ _WILD = re.compile(r"[*?\[]")
 
 def parse_table(text: str) -> TableName:
     """Return the parts of `NAME` or `SCHEMA.NAME`; a part in double quotes is taken literally."""
-    parts: list[NamePart] = []
-    position = 0
-    while (match := _PART.match(text, position)) is not None:
-        quoted, plain = match.groups()
-        parts.append(
-            NamePart(text=plain)
-            if quoted is None
-            else NamePart(text=quoted.replace('""', '"'), quoted=True)
-        )
-        position = match.end() + 1
-        if text[match.end() : position] != ".":
-            break
-    # One past the end: the last part ended with the text, not with a dot or rubbish after it.
-    if position != len(text) + 1 or not 1 <= len(parts) <= 2:
+    parts = parts_of(text)
+    if not 1 <= len(parts) <= 2 or any(len(segments) > 1 for segments in parts):
         raise UsageError(
             f"{text!r} is not a table name",
             "write NAME or SCHEMA.NAME, with double quotes around a part that is not plain: "
             "'public.\"Mixed Case\"'",
         )
-    return TableName(schema=parts[0] if len(parts) == 2 else None, name=parts[-1])
+    return TableName(schema=parts[0][0] if len(parts) == 2 else None, name=parts[-1][0])
+
+
+def parts_of(text: str) -> list[tuple[NamePart, ...]]:
+    """Return the parts between the dots, each as its quoted and plain texts; empty if malformed.
+
+    A blank between quoted and plain text is a slip of the hand, not part of a name.
+    """
+    parts: list[tuple[NamePart, ...]] = []
+    position = 0
+    while True:
+        matches = []
+        while (match := _SEGMENT.match(text, position)) is not None:
+            matches.append(match)
+            position = match.end()
+        segments = []
+        for at, match in enumerate(matches):
+            quoted, plain = match.groups()
+            if quoted is not None:
+                segments.append(NamePart(text=quoted.replace('""', '"'), quoted=True))
+                continue
+            plain = plain.lstrip() if at == 0 else plain
+            plain = plain.rstrip() if match is matches[-1] else plain
+            # Quoted text follows quoted text nowhere: two quotes in a row are one inside.
+            beside = (plain[:1] if at else "") + (plain[-1:] if match is not matches[-1] else "")
+            if beside.strip() != beside:
+                return []
+            if plain:
+                segments.append(NamePart(text=plain))
+        if not segments:
+            return []
+        parts.append(tuple(segments))
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            return []  # an open quote
+        position += 1
 
 
 Folding = Literal["lower", "upper", "any"]

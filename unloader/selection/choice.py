@@ -23,7 +23,7 @@ from msgspec import Struct
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
 from unloader.nouns import are, counted
-from unloader.request.names import Folding, folded, meant
+from unloader.request.names import Folding, folded, meant, parts_of
 from unloader.selection.listing import (
     STORED,
     Family,
@@ -36,8 +36,6 @@ from writers.files.regular import read_named
 
 _SOME = 5
 
-_SEGMENT = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
-"""Quoted text, or plain text; a dot ends a part."""
 _CLASS = re.compile(r"\[!?\]?[^\]]*\]")
 _WILD = re.compile(rf"[*?]|{_CLASS.pattern}")
 _CLASS_OR_BRACKET = re.compile(rf"{_CLASS.pattern}|\[")
@@ -107,8 +105,8 @@ class TablePattern(Struct, frozen=True, kw_only=True):
 
 def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
     """Return the pattern, or the name, that a text is; UsageError for any other text."""
-    parts = _parts(text)
-    if parts is None or len(parts) > 2:
+    parts = [PartPattern(segments=each) for each in parts_of(text)]
+    if not 1 <= len(parts) <= 2:
         raise UsageError(
             f"{text!r} in {origin} is neither a table name nor a pattern",
             "write NAME or SCHEMA.NAME; put double quotes around special names and around "
@@ -124,13 +122,13 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
 
 def parse_schema(text: str, origin: str) -> PartPattern:
     """Return the pattern of schema names that a text is; UsageError as `parse_pattern`."""
-    parts = _parts(text)
-    if parts is None or len(parts) > 1:
+    parts = parts_of(text)
+    if len(parts) != 1:
         raise UsageError(
             f"{text!r} in {origin} is neither the name of a schema nor a pattern",
             "write one name or pattern; put double quotes around a special name: '\"Mixed Case\"'",
         )
-    return parts[0]
+    return PartPattern(segments=parts[0])
 
 
 def read_patterns(path: Path) -> tuple[TablePattern, ...]:
@@ -181,42 +179,6 @@ def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
             "close it; write a double quote inside a name twice",
         )
     return tuple(found)
-
-
-def _parts(text: str) -> list[PartPattern] | None:
-    """Return the parts between the dots, without blanks around them; None for malformed text.
-
-    A blank between quoted and plain text is a slip of the hand, not part of a name.
-    """
-    parts: list[PartPattern] = []
-    position = 0
-    while True:
-        matches = []
-        while (match := _SEGMENT.match(text, position)) is not None:
-            matches.append(match)
-            position = match.end()
-        segments = []
-        for at, match in enumerate(matches):
-            quoted, plain = match.groups()
-            if quoted is not None:
-                segments.append(NamePart(text=quoted.replace('""', '"'), quoted=True))
-                continue
-            plain = plain.lstrip() if at == 0 else plain
-            plain = plain.rstrip() if match is matches[-1] else plain
-            # Quoted text follows quoted text nowhere: two quotes in a row are one inside.
-            beside = (plain[:1] if at else "") + (plain[-1:] if match is not matches[-1] else "")
-            if beside.strip() != beside:
-                return None
-            if plain:
-                segments.append(NamePart(text=plain))
-        if not segments:
-            return None
-        parts.append(PartPattern(segments=tuple(segments)))
-        if position == len(text):
-            return parts
-        if text[position] != ".":
-            return None  # an open quote
-        position += 1
 
 
 def _closed(glob: str) -> str:

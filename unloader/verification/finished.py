@@ -121,7 +121,44 @@ def verify(destination: PlacePath, checks: Checks, observe: Observer) -> dict[st
         tables = recorded_tables(record, place)
     if tables:
         left_out = recorded_left_out(record)
-        raise _checked_unfinished(destination, tables, left_out, checks, observe)
+        quoted = shlex.quote(str(destination))
+        entries: list[TableEntry] = []
+        missing: list[str] = []
+        for table in tables:
+            published = []
+            for directory in table.homes:
+                with suppress(OutputFailed):
+                    manifest = read_manifest(path_of(directory))
+                    if manifest.run_id == table.run_id:
+                        published.append(
+                            TableEntry(
+                                table=manifest.table,
+                                route=manifest.route.name if manifest.route else None,
+                                directory=relative(directory, str(destination)),
+                                status="complete",
+                                digest=manifest.digest,
+                            )
+                        )
+            entries += published
+            if len(published) < len(table.homes):
+                missing.append(table.name or "a query")
+        answers, differing, uncounted = _checked_tables(destination, entries, checks, observe)
+        of = len(entries) + len(missing)
+        if differing or uncounted:
+            raise _mismatch(destination, differing, uncounted, of)
+        named = [*missing, *(f"{name} (left out)" for name in left_out)]
+        who = storage_at(str(destination)).who_was_here(str(destination), counted=False)
+        hint = f"continue the run with: unloader resume {quoted}"
+        if who is not None and who.is_running:
+            hint = f"wait until the run ends; its progress: unloader status {quoted}"
+        elif not missing:
+            hint = TRY_AGAIN
+        raise PartialUnload(
+            f"the run of {counted(of + len(left_out), 'table')} in {destination} is not complete: "
+            f"{len(answers)} {are(len(answers))} published with unchanged files; not published: "
+            f"{listed(named, _SHOWN)}",
+            hint,
+        )
     if is_missing:
         with suppress(OSError):
             if below := _finished_below(destination):
@@ -210,54 +247,6 @@ def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
         if is_intact(data):
             raise
         raise VerifyMismatch(error.message, error.hint) from error
-
-
-def _checked_unfinished(
-    home: PlacePath,
-    tables: Sequence[RecordedTable],
-    left_out: Sequence[str],
-    checks: Checks,
-    observe: Observer,
-) -> PartialUnload:
-    """Check the published tables of an unfinished run; return the error that names the others."""
-    place = shlex.quote(str(home))
-    entries: list[TableEntry] = []
-    missing: list[str] = []
-    for table in tables:
-        published = []
-        for directory in table.homes:
-            with suppress(OutputFailed):
-                manifest = read_manifest(path_of(directory))
-                if manifest.run_id == table.run_id:
-                    published.append(
-                        TableEntry(
-                            table=manifest.table,
-                            route=manifest.route.name if manifest.route else None,
-                            directory=relative(directory, str(home)),
-                            status="complete",
-                            digest=manifest.digest,
-                        )
-                    )
-        entries += published
-        if len(published) < len(table.homes):
-            missing.append(table.name or "a query")
-    answers, differing, uncounted = _checked_tables(home, entries, checks, observe)
-    of = len(entries) + len(missing)
-    if differing or uncounted:
-        raise _mismatch(home, differing, uncounted, of)
-    named = [*missing, *(f"{name} (left out)" for name in left_out)]
-    who = storage_at(str(home)).who_was_here(str(home), counted=False)
-    hint = f"continue the run with: unloader resume {place}"
-    if who is not None and who.is_running:
-        hint = f"wait until the run ends; its progress: unloader status {place}"
-    elif not missing:
-        hint = TRY_AGAIN
-    return PartialUnload(
-        f"the run of {counted(of + len(left_out), 'table')} in {home} is not complete: "
-        f"{len(answers)} {are(len(answers))} published with unchanged files; not published: "
-        f"{listed(named, _SHOWN)}",
-        hint,
-    )
 
 
 def _checked_tables(

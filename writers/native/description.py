@@ -28,7 +28,7 @@ from importlib import import_module
 import pyarrow as pa
 from msgspec.structs import replace
 
-from writers.model import FixedField, TextFormat
+from writers.model import TextFormat
 from writers.schema import text_class
 from writers.text.dialects import OutputEncoding
 from writers.text.enclosing import Enclosing, endings
@@ -93,12 +93,19 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
     enclosing = Enclosing(rules, single=len(schema) == 1)
     columns = [_column(field, format, enclosing) for field in schema]
     charset = b"" if OutputEncoding(format.encoding).is_utf8 else charset_description(format)
+    end = (format.delimiter if format.trailing_delimiter else "") + format.eol
+    words = (format.null, end, format.decimal_separator, *format.boolean.split("/"))
+    fields = (
+        struct.pack("<QBBB", place.width, place.right, place.padded, is_free_text(field))
+        for place, field in zip(format.fixed, schema, strict=bool(format.fixed))
+    )
     description = b"".join(
         (
-            _marks(format),
+            *map(_text, (format.delimiter, format.enclosure, *words)),
+            struct.pack("<BI", _BINARY_FORMS[format.binary], format.record_length_digits),
             _rules(rules, enclosing),
             _text(charset or b""),
-            _list(_field(*pair) for pair in zip(format.fixed, schema, strict=bool(format.fixed))),
+            _list(fields),
             _list(packed for _, packed in columns),
         )
     )
@@ -107,18 +114,6 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
 
 def is_known(format: TextFormat) -> bool:
     return OutputEncoding(format.encoding).is_utf8 or charset_description(format) is not None
-
-
-def _field(field: FixedField, column: pa.Field) -> bytes:
-    return struct.pack("<QBBB", field.width, field.right, field.padded, is_free_text(column))
-
-
-def _marks(format: TextFormat) -> bytes:
-    words = format.boolean.split("/")
-    end = (format.delimiter if format.trailing_delimiter else "") + format.eol
-    texts = (format.delimiter, format.enclosure, format.null, end, format.decimal_separator, *words)
-    binary = _BINARY_FORMS[format.binary]
-    return b"".join(map(_text, texts)) + struct.pack("<BI", binary, format.record_length_digits)
 
 
 def _rules(format: TextFormat, rules: Enclosing) -> bytes:

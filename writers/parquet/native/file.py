@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
@@ -279,10 +279,34 @@ class NativeFile:
             for column in self._parquet.sorted_by
         ]
         usual = self._common.usual
-        groups = [
-            _row_group(number, rows, group, places, order)
-            for number, (rows, group) in enumerate(self._groups)
-        ]
+        groups = []
+        for number, (rows, chunks) in enumerate(self._groups):
+            listed = []
+            for chunk in chunks:
+                column, offset = next(places)
+                listed.append(
+                    structure(
+                        {
+                            2: int64(0),
+                            3: chunk.metadata,
+                            4: int64(offset[0]) if offset else None,
+                            5: int32(offset[1]) if offset else None,
+                            6: int64(column[0]) if column else None,
+                            7: int32(column[1]) if column else None,
+                        }
+                    )
+                )
+            entry = {
+                1: several(listed),
+                2: int64(sum(chunk.uncompressed for chunk in chunks)),
+                3: int64(rows),
+                4: several(order) if order else None,
+                5: int64(chunks[0].start),
+                6: int64(sum(chunk.compressed for chunk in chunks)),
+                # The field has 16 bits; it is for encrypted files.
+                7: int16(number) if number < 2**15 else None,
+            }
+            groups.append(structure(entry))
         footer = structure(
             {
                 _VERSION: usual[_VERSION],
@@ -469,40 +493,3 @@ def _statistics(pages: Sequence[Page], form: ColumnForm) -> tuple[Value, bytes |
         }
     )
     return structure(fields), index[1]
-
-
-def _row_group(
-    number: int,
-    rows: int,
-    chunks: Sequence[_Chunk],
-    places: Iterator[tuple[tuple[int, int] | None, tuple[int, int] | None]],
-    order: list[Value],
-) -> Value:
-    """Return the entry of a row group in the footer; `places` are those of the indexes."""
-    listed = []
-    for chunk in chunks:
-        columns, offsets = next(places)
-        listed.append(
-            structure(
-                {
-                    2: int64(0),
-                    3: chunk.metadata,
-                    4: int64(offsets[0]) if offsets else None,
-                    5: int32(offsets[1]) if offsets else None,
-                    6: int64(columns[0]) if columns else None,
-                    7: int32(columns[1]) if columns else None,
-                }
-            )
-        )
-    return structure(
-        {
-            1: several(listed),
-            2: int64(sum(chunk.uncompressed for chunk in chunks)),
-            3: int64(rows),
-            4: several(order) if order else None,
-            5: int64(chunks[0].start),
-            6: int64(sum(chunk.compressed for chunk in chunks)),
-            # The field has 16 bits; it is for encrypted files.
-            7: int16(number) if number < 2**15 else None,
-        }
-    )
