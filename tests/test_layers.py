@@ -43,6 +43,7 @@ FLOORS = {
             "unloader.cli.signals",
             "unloader.cli.streams",
         },
+        {"unloader.tuning.preflight_measuring"},
         {"unloader.tuning.live_sweep"},
         {"unloader.operations"},
         {"unloader.api"},
@@ -55,7 +56,6 @@ FLOORS = {
         {
             "unloader.checking",
             "unloader.retention",
-            "unloader.tuning.preflight_measuring",
             "unloader.tuning.sizing_basis",
         },
         {"unloader.status"},

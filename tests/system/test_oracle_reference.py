@@ -183,7 +183,7 @@ PREFLIGHT_COLUMNS = (
 
 
 def test_the_way_to_the_database_is_measured(oracle: OracleLeg) -> None:
-    """Round trips, and the bytes that came over the network, are known."""
+    """The round trip and the rates of the source are known."""
     oracle.create("PREFLIGHT", PREFLIGHT_COLUMNS)
     oracle.load(
         "PREFLIGHT",
@@ -192,20 +192,13 @@ def test_the_way_to_the_database_is_measured(oracle: OracleLeg) -> None:
     )
     oracle.settle()
     text = command.run(
-        *("preflight", oracle.url, "--table", "PREFLIGHT", "--levels", "1,2", "--json"),
-        *("--source-seconds", "0.3", "--without", "disk,encoder"),
+        *("preflight", oracle.url, "--table", "PREFLIGHT", "--levels", "1", "--json"),
+        *("--source-seconds", "30", "--without", "disk,encoder"),
         env=oracle.environment,
     )
     found = json.loads(text)
-    one, two = found["source"]["levels"]
-    assert (one["parallelism"], two["parallelism"]) == (1, 2)
-    for level in (one, two):
-        assert level["rows"] >= 2000
-        # No two rows are alike, so that each takes its bytes at least.
-        assert level["network_bytes_per_second"] > 90 * level["rows_per_second"]
-    connection = found["connection"]
-    assert connection["round_trip_seconds"] > 0
-    assert connection["network_round_trip_seconds"] > 0
-    assert connection["all_bytes_per_second"] >= connection["bytes_per_second"] > 0
+    (level,) = found["source"]["levels"]
+    assert (level["parallelism"], level["rows"]) == (1, 2000)
+    assert found["round_trip_seconds"] > 0
     assert found["encoder"] is None
     assert found["disks"] == []

@@ -210,8 +210,6 @@ class SizeOptions:
     """Number of disks that the output is spread over."""
     disk_rate = Option(kinds.SIZE_FROM_1, default_text="as measured")
     """Bytes per second that one disk takes, such as 500MB."""
-    network_rate = Option(kinds.SIZE_FROM_1, default_text="not a limit")
-    """Bytes per second of the network to the source. 1250MB is 10 Gbit/s."""
     cpu_ratio = Option(kinds.NUMBER, default=1.0)
     """Benchmark score of one core of the machine to size, divided by the score of the machine that
     measured. One such score is SPECrate 2017 Integer, divided by the number of cores."""

@@ -92,10 +92,8 @@ class SourceLevel(Struct, frozen=True, kw_only=True):
     seconds: float
     rows_per_second: Positive
     bytes_per_second: float
-    cpu_seconds: float
-    """Of the workers."""
-    network_bytes_per_second: float | None
-    """Received by the workers' connections; None where that is not known."""
+    cpu_seconds: float | None
+    """Of the workers, by the finished work units; None if no unit was finished in the time."""
 
 
 class SourceCeiling(Struct, frozen=True, kw_only=True):
@@ -154,20 +152,6 @@ class EncoderCeiling(Struct, frozen=True, kw_only=True):
     codecs: tuple[CodecCeiling, ...]
 
 
-class ConnectionCeiling(Struct, frozen=True, kw_only=True):
-    """The way to the source."""
-
-    round_trip_seconds: float | None
-    """The median of small statements."""
-    statements: int
-    network_round_trip_seconds: float | None
-    """As the kernel sees it, without the time that the database takes."""
-    bytes_per_second: float | None
-    """The most that one connection received."""
-    all_bytes_per_second: float | None
-    """The most that all connections of a level received together."""
-
-
 class NotMeasured(Struct, frozen=True, kw_only=True):
     """Something that is blank, and why."""
 
@@ -192,7 +176,8 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     """All directories at the same time; None where there is one."""
     source: SourceCeiling | None = None
     encoder: EncoderCeiling | None = None
-    connection: ConnectionCeiling | None = None
+    round_trip_seconds: float | None = None
+    """To the source and back: the median of small statements."""
     not_measured: tuple[NotMeasured, ...] = ()
 
     @property

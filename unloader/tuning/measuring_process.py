@@ -1,8 +1,8 @@
-"""The measuring processes: they write files, fetch rows, and try codecs on a sample of rows.
+"""The measuring processes: they write files, and try codecs on a sample of rows.
 
 A file goes through `writers.files.sink`, as the files of a run do: the same buffers, checksum,
 write-ahead and sync. It has no name where the file system can do that, so that nothing is left of
-it, however this process ends. Rows are read by the code of a worker, as with `--to null:rows`.
+it, however this process ends.
 
 A sample is the first rows of several work units, at the snapshot of the run. Rows with a value too
 large for a batch are skipped.
@@ -10,15 +10,11 @@ large for a batch are skipped.
 
 from __future__ import annotations
 
-import atexit
 import os
-import socket
-import struct
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, cast
@@ -34,16 +30,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader.errors import failure_of
-from unloader.events import UnitAdvanced
-from unloader.model import AttemptFailure, Preload
+from unloader.model import AttemptFailure
 from unloader.redaction import guard_streams
 from unloader.secrets.keys import masking_keys
 from unloader.sources.base import SHARES, Reader, is_large_row, read_again, unit_batches, unit_text
 from unloader.sources.registry import source_of
 from unloader.tuning.codec_choice import MeasuredSample, Sample, SampleTask
-from unloader.tuning.measuring_tasks import ConnectTask, Fetched, FetchTask, WriteTask, Written
+from unloader.tuning.measuring_tasks import WriteTask, Written
 from unloader.worker.masked_failures import failure_without_values
-from unloader.worker.unit import copy_unit
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.files.regular import write_error
 from writers.files.sink import Sink
@@ -53,8 +47,8 @@ from writers.model import Compression, TextFormat
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
 
-Task = WriteTask | ConnectTask | FetchTask | SampleTask | Preload
-Answer = Written | Fetched | MeasuredSample | AttemptFailure | None
+Task = WriteTask | SampleTask
+Answer = Written | MeasuredSample | AttemptFailure
 
 PREFIX = ".unloader-preflight-"
 """First letters of a file's name, on file systems that need names."""
@@ -64,44 +58,17 @@ _BATCHES = 4
 """Of each unit of a sample, at least, where it has the rows."""
 
 
-_readers: list[Reader] = []
-"""The one that is open, if any is."""
-
-
-@atexit.register  # So the database sees its session closed, and not a broken connection.
-def _close() -> None:
-    while _readers:
-        _readers.pop().close()
-
-
 def work(task: Task, report: Callable[[object], None]) -> Answer:
     """Do a task of the parent; every error is returned as data."""
     guard_streams()
     try:
         if isinstance(task, WriteTask):
             return _write(task)
-        if isinstance(task, ConnectTask):
-            _close()
-            source = source_of(task.extract.source.kind)
-            source.load()
-            # Modules that the first unit would load, whose time is not the source's.
-            from writers import large_rows, schema  # noqa: F401
-
-            _readers.append(source.open_reader(task.extract.source, task.extract.snapshot))
-            return None
-        if isinstance(task, FetchTask):
-            return _fetch(task)
-        if isinstance(task, SampleTask):
-            return _measured(task, _read(task))
+        return _measured(task, _read(task))
     except Exception as error:
-        _close()
         if isinstance(task, SampleTask) and task.transform and task.transform.masked_columns:
             return failure_without_values(error, task.extract.projection.columns)
         return failure_of(error)
-    with suppress(Exception):
-        if task.source_kind:
-            source_of(task.source_kind).load()
-    return None
 
 
 def _write(task: WriteTask) -> Written:
@@ -151,77 +118,6 @@ def _file_in(directory: str) -> Iterator[str]:
     finally:
         with suppress(OSError):
             os.unlink(path)
-
-
-class _TimeIsOver(Exception):
-    """Ends a unit at the end of the time for fetching."""
-
-
-def _fetch(task: FetchTask) -> Fetched:
-    """Drop rows by the code of a worker until the time is over, but at least the first rows."""
-    rows = size = wraps = 0
-    last = UnitAdvanced(worker=0, unit="", rows=0, bytes=0)
-
-    def over() -> bool:
-        return bool(rows or last.rows) and time.monotonic() >= began + task.seconds
-
-    def progress(event: UnitAdvanced) -> None:
-        nonlocal last
-        last = event
-        if over():
-            raise _TimeIsOver
-
-    before, cpu = traffic(), time.process_time()
-    began = time.monotonic()
-    with suppress(_TimeIsOver):
-        for number in count():
-            if number and number % len(task.units) == 0:
-                wraps += 1
-                if not rows:
-                    break  # None of them has a row.
-            copied = copy_unit(task.units[number % len(task.units)], _readers[-1], progress)
-            rows += copied.rows
-            size += sum(each.bytes for each in copied.files)
-            last = replace(last, rows=0, bytes=0)
-            if over():
-                break
-    ended = time.monotonic()
-    after, used = traffic(), time.process_time() - cpu
-    _close()  # It was left in the middle of a statement.
-    return Fetched(
-        rows=rows + last.rows,
-        bytes=size + last.bytes,
-        began=began,
-        ended=ended,
-        cpu_seconds=used,
-        wraps=wraps,
-        network_bytes=max(0, after[0] - before[0]) if after and before else None,
-        network_round_trip_seconds=after[1] if after else None,
-    )
-
-
-_ROUND_TRIP_AT = 68  # tcpi_rtt, in microseconds: linux/tcp.h, struct tcp_info
-_RECEIVED_AT = 128  # tcpi_bytes_received, from Linux 4.1 on
-_INFO_BYTES = 192
-
-
-def traffic() -> tuple[int, float] | None:
-    """Return the bytes of all TCP connections, and the busiest one's round trip in s, if known."""
-    found = []
-    with suppress(OSError):
-        for name in os.listdir("/proc/self/fd"):
-            with suppress(OSError, struct.error):
-                if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                    continue
-                with socket.socket(fileno=os.dup(int(name))) as each:
-                    if each.family not in (socket.AF_INET, socket.AF_INET6):
-                        continue
-                    each.getpeername()  # Raises unless it is connected.
-                    info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-                    (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
-                    (microseconds,) = struct.unpack_from("=I", info, _ROUND_TRIP_AT)
-                    found.append((received, microseconds / 1e6))
-    return (sum(size for size, _ in found), max(found)[1]) if found else None
 
 
 class _Rows(Struct):

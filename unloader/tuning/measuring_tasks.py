@@ -12,7 +12,7 @@ from msgspec import Struct
 from numa.model import Finished, Lost, Raised
 from unloader.engine.executor import LocalExecutor, NoPlaceLeft, failure_in
 from unloader.errors import Interrupted, SourceError, error_of
-from unloader.model import AttemptFailure, Extract, UnitTask
+from unloader.model import AttemptFailure
 
 Answer = TypeVar("Answer")
 
@@ -51,36 +51,6 @@ class Written(Struct, frozen=True, kw_only=True):
     ended: float
 
 
-class ConnectTask(Struct, frozen=True, kw_only=True):
-    """Open the source, and keep it open for the next task."""
-
-    extract: Extract
-
-
-class FetchTask(Struct, frozen=True, kw_only=True):
-    """Fetch rows as a worker would, and throw them away; the source is closed after that."""
-
-    units: tuple[UnitTask, ...]
-    """One after the other, and from the first one again once all are read."""
-    seconds: float
-    """No batch is asked for after them."""
-
-
-class Fetched(Struct, frozen=True, kw_only=True):
-    """What one worker fetched."""
-
-    rows: int
-    bytes: int
-    began: float
-    ended: float
-    cpu_seconds: float
-    wraps: int
-    """How often it began with the first unit again."""
-    network_bytes: int | None
-    """Received by its connections; None where that is not known."""
-    network_round_trip_seconds: float | None
-
-
 def measure_together(
     executor: LocalExecutor,
     tasks: Sequence[object],
@@ -111,8 +81,7 @@ def measure_together(
                 raise error_of(overdue)
             if deadline == math.inf and len(executor.places()) >= len(tasks):
                 deadline = time.monotonic() + patience_seconds
-                # The lowest places, so that a connected process gets the next task, too.
-                at_work = dict(zip(sorted(executor.places()), range(len(tasks)), strict=False))
+                at_work = dict(zip(executor.places(), range(len(tasks)), strict=False))
                 for place, at in at_work.items():
                     executor.send(place, tasks[at])
             for event in executor.events(_LOOK_SECONDS):

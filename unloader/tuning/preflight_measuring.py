@@ -1,13 +1,13 @@
 """Measures the ceilings of a run, one part after the other; what fails is blank, with the reason.
 
-The disks come first: while a source is open its snapshot is held, which costs the database.
+The disks come first: while a source is open its snapshot is held, which costs the database. The
+rows are read after the snapshot is released.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from statistics import median
@@ -20,19 +20,19 @@ from unloader import __version__
 from unloader.engine.executor import LocalExecutor
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Observer, PhaseStarted
-from unloader.model import OutputTask, Preload, Request, UnitTask
-from unloader.nouns import are, counted
+from unloader.model import Request
+from unloader.nouns import counted
 from unloader.placement.seating import seat_request
 from unloader.redaction import redact
 from unloader.resolve.resolution import prepared
 from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.asked import TablesRequest
 from unloader.sources.base import Catalog
-from unloader.storage.place_names import destination_kind
+from unloader.storage.place_names import NULL_ROWS, destination_kind
+from unloader.tuning.analysis import Rules
 from unloader.tuning.ceilings import (
     Ceilings,
     CodecCeiling,
-    ConnectionCeiling,
     DiskCeiling,
     EncoderCeiling,
     NotMeasured,
@@ -44,16 +44,15 @@ from unloader.tuning.ceilings import (
     this_machine,
 )
 from unloader.tuning.codec_choice import SampleBudget, every_codec, measured_sample
+from unloader.tuning.live_sweep import sweep
 from unloader.tuning.measuring_tasks import (
     ENTRY,
-    ConnectTask,
-    Fetched,
-    FetchTask,
     WriteSettings,
     WriteTask,
     Written,
     measure_together,
 )
+from unloader.tuning.sweep_document import SweepOptions, Variant
 from writers.files.disk_space import free_bytes
 from writers.model import Compression
 from writers.registry import name_of
@@ -63,8 +62,6 @@ _STATEMENTS = 15
 """Small statements whose median is the round trip."""
 _SYNC_SECONDS = 60.0
 """Longest time of the last sync after the time for writing (guess)."""
-_BEGIN_SECONDS = 120.0
-"""Longest wait for the first rows of a statement, beyond the time for fetching (guess)."""
 _LEAST_SECONDS = 1e-6
 
 
@@ -137,26 +134,38 @@ class Preflight:
         Impossible seats and a missing driver are a `ConfigError`. A refusal of the source is a
         `SourceError`, and a table that cannot be cut `PlanFailed`.
         """
-        most = seat_request(self.request, max(self.workers, *self.levels))
-        with closing(
-            LocalExecutor(
-                most.first(most.parallelism),
-                ENTRY,
-                ProcessLimits(start_seconds=_START_SECONDS),
-                warm_up=Preload(source_kind=self.request.source.kind),
-                looks=False,
-            )
-        ) as executor:
-            if "disk" in self.budget.parts:
+        seats = seat_request(self.request, max(self.workers, *self.levels))
+        if "disk" in self.budget.parts:
+            limits, places = ProcessLimits(start_seconds=_START_SECONDS), seats.parallelism
+            with closing(
+                LocalExecutor(seats.first(places), ENTRY, limits, looks=False)
+            ) as executor:
                 self.disks(executor)
-            wanted = [part for part in self.budget.parts if part != "disk"]
-            if not self.request.source.kind:
-                for part in wanted:
-                    self.miss(part, "no SOURCE is given")
-            elif wanted:
-                asked = TablesRequest.one(self.request)
-                with prepared(asked, stop=self.stop, observe=self.observe) as opened:
-                    self.source(opened.tables[0], opened.catalog, executor, wanted)
+        wanted = [part for part in self.budget.parts if part != "disk"]
+        if not self.request.source.kind:
+            for part in wanted:
+                self.miss(part, "no SOURCE is given")
+        elif wanted:
+            request = replace(self.request, parallelism=seats.parallelism)
+            asked = TablesRequest.one(request)
+            with prepared(asked, stop=self.stop, observe=self.observe) as opened:
+                ready = opened.tables[0]
+                if not ready.plan.units:
+                    for part in wanted:
+                        self.miss(part, "the table has no rows")
+                    return self.found
+                if "encoder" in wanted:
+                    self.observe(PhaseStarted(phase="measuring"))
+                    with self.part("encoder"):
+                        self.encoder(ready)
+                if "connection" in wanted:
+                    with self.part("connection"):
+                        self.connection(opened.catalog, ready.extract.source.kind)
+            if "source" in wanted:
+                # Without the catalog: each run takes its own snapshot.
+                self.observe(PhaseStarted(phase="measuring-source"))
+                with self.part("source"):
+                    self.source(ready)
         return self.found
 
     def disks(self, executor: LocalExecutor) -> None:
@@ -206,6 +215,7 @@ class Preflight:
             )
             return None
         seconds = budget.disk_seconds / budget.disk_rounds
+        patience = seconds + _SYNC_SECONDS
         tasks = [
             WriteTask(
                 directory=places[at % len(places)],
@@ -219,11 +229,7 @@ class Preflight:
         with self.part(what):
             for _ in range(budget.disk_rounds):
                 answers = measure_together(
-                    executor,
-                    tasks,
-                    Written,
-                    patience_seconds=seconds + _SYNC_SECONDS,
-                    stop=self.stop,
+                    executor, tasks, Written, patience_seconds=patience, stop=self.stop
                 )
                 took = max(each.ended for each in answers) - min(each.began for each in answers)
                 sizes.append(sum(each.bytes for each in answers))
@@ -241,108 +247,55 @@ class Preflight:
             )
         return None
 
-    def source(
-        self,
-        ready: ResolvedTable,
-        catalog: Catalog,
-        executor: LocalExecutor,
-        wanted: Sequence[Part],
-    ) -> None:
-        """Measure the parts that need rows."""
-        self.observe(PhaseStarted(phase="measuring-source"))
-        if not ready.plan.units:
-            for part in wanted:
-                self.miss(part, "the table has no rows")
-            return
-        workers, levels = list[Fetched](), list[SourceLevel]()
-        if {"source", "connection"} & set(wanted):
-            with self.part("source"):
-                levels = self.fetch(ready, executor, workers)
-        if "source" in wanted and levels and not any(each.rows for each in levels):
-            self.miss("source", "no row arrived")
-        elif "source" in wanted and levels:
-            extract, units = ready.extract, len(ready.plan.units)
-            if any(each.wraps for each in workers) or len(workers) > units:
-                self.miss(
-                    "source without its cache",
-                    f"not measured, because {counted(units, 'work unit')} {are(units)} too few: "
-                    "some were read twice",
-                )
-            source = SourceCeiling(
-                kind=extract.source.kind,
-                location=redact(extract.source.location),
-                subject=extract.query if extract.query is not None else extract.table.label,
-                where=extract.where,
-                partitions=extract.partitions,
-                columns=len(extract.projection.columns),
-                route=extract.projection.route,
-                levels=tuple(each for each in levels if each.rows),
-            )
-            self.found = replace(self.found, source=source)
-        if "encoder" in wanted:
-            self.observe(PhaseStarted(phase="measuring"))
-            with self.part("encoder"):
-                self.encoder(ready)
-        if "connection" in wanted:
-            with self.part("connection"):
-                self.connection(catalog, ready.extract.source.kind, levels, workers)
-
-    def fetch(
-        self, ready: ResolvedTable, executor: LocalExecutor, workers: list[Fetched]
-    ) -> list[SourceLevel]:
-        """Return levels, each from units not yet read, as far as there are any: caches are fast."""
-        seconds, extract = self.budget.source_seconds, ready.extract
-        spec = ready.request.output.spec("", ready.output.format, Compression())
-        spec = replace(spec, stream=os.devnull)
-        # The tasks that a worker gets of a run with `--to null:rows`.
-        tasks = [
-            UnitTask(
-                unit=unit,
-                attempt=1,
-                extract=extract,
-                outputs=(OutputTask(spec=spec, stem=unit.id, drops="rows"),),
-                fetch_bytes=ready.request.fetch_bytes,
-            )
-            for unit in sorted(ready.plan.units, key=lambda unit: unit.id)
-        ]
-        levels = []
+    def source(self, ready: ResolvedTable) -> None:
+        """Read the rows at each level by a run to `null:rows`, as a sweep does."""
+        extract, units = ready.extract, len(ready.plan.units)
+        output, codec = self.request.output, Compression()
+        output = replace(output, destination=NULL_ROWS, others=(), compression=codec)
+        request = replace(self.request, output=output, ceilings=None)
+        variants = []
         for level in self.levels:
-            # Every n-th unit, from a different first unit.
-            starts = [at % len(tasks) for at in range(len(workers), len(workers) + level)]
-            turned = [(*tasks[at:], *tasks[:at])[:: min(level, len(tasks))] for at in starts]
-            measure_together(
-                executor,
-                [ConnectTask(extract=extract)] * level,
-                type(None),
-                patience_seconds=_BEGIN_SECONDS,
-                stop=self.stop,
-            )
-            found = measure_together(
-                executor,
-                [FetchTask(units=mine, seconds=seconds) for mine in turned],
-                Fetched,
-                patience_seconds=seconds + _BEGIN_SECONDS,
-                stop=self.stop,
-            )
-            workers += found
-            took = max(each.ended for each in found) - min(each.began for each in found)
-            took = max(took, _LEAST_SECONDS)
-            rows, size = sum(each.rows for each in found), sum(each.bytes for each in found)
-            known = [t for each in found if (t := each.network_bytes) is not None]
-            network = round(sum(known) / took) if len(known) == len(found) else None
-            levels.append(
-                SourceLevel(
-                    parallelism=level,
-                    rows=rows,
-                    bytes=size,
-                    seconds=round(took, 3),
-                    rows_per_second=round(rows / took, 1),
-                    bytes_per_second=round(size / took),
-                    cpu_seconds=round(sum(each.cpu_seconds for each in found), 3),
-                    network_bytes_per_second=network,
+            if level > units:
+                reason = f"the table has only {counted(units, 'work unit')}"
+                self.miss(f"source with {counted(level, 'worker')}", reason)
+                continue
+            asked, settings = replace(request, parallelism=level), {"parallelism": str(level)}
+            variants.append(Variant(settings=settings, request=asked, parallelism=level))
+        if not variants:
+            return
+        seconds = self.budget.source_seconds
+        once = SweepOptions(repeats=1, most_repeats=1, warm_up=0, seconds=seconds)
+        swept = sweep(variants, once, rules=Rules(), observe=self.observe, stop=self.stop)
+        if swept.interrupted:
+            raise Interrupted("stopped by a signal during the measurement")
+        levels = []
+        for point in swept.points:
+            if point.problem:
+                self.miss(f"source with {counted(point.parallelism, 'worker')}", point.problem)
+            for each in point.measurements:
+                cost = each.costs.total
+                levels.append(
+                    SourceLevel(
+                        parallelism=point.parallelism,
+                        rows=each.rows,
+                        bytes=each.bytes,
+                        seconds=round(each.seconds, 3),
+                        rows_per_second=round(each.rows_per_second, 1),
+                        bytes_per_second=round(each.bytes_per_second),
+                        cpu_seconds=None if cost is None else round(cost * each.rows / 1e6, 3),
+                    )
                 )
-            )
-        return levels
+        source = SourceCeiling(
+            kind=extract.source.kind,
+            location=redact(extract.source.location),
+            subject=extract.query if extract.query is not None else extract.table.label,
+            where=extract.where,
+            partitions=extract.partitions,
+            columns=len(extract.projection.columns),
+            route=extract.projection.route,
+            levels=tuple(levels),
+        )
+        self.found = replace(self.found, source=source)
 
     def encoder(self, ready: ResolvedTable) -> None:
         budget = SampleBudget(bytes=self.budget.sample_bytes, disk_seconds=0.0)
@@ -376,9 +329,7 @@ class Preflight:
         )
         self.found = replace(self.found, encoder=encoder)
 
-    def connection(
-        self, catalog: Catalog, kind: str, levels: list[SourceLevel], workers: list[Fetched]
-    ) -> None:
+    def connection(self, catalog: Catalog, kind: str) -> None:
         trips = []
         for _ in range(_STATEMENTS):
             began = time.perf_counter()
@@ -386,24 +337,4 @@ class Preflight:
                 self.miss("connection", f"the worker reads {kind} without a connection")
                 return
             trips.append(time.perf_counter() - began)
-        networks = [t for each in workers if (t := each.network_round_trip_seconds) is not None]
-        if not networks:
-            self.miss(
-                "network of the connection",
-                "the kernel shows no figures for a TCP connection of the workers",
-            )
-        rates = [
-            round(each.network_bytes / (each.ended - each.began))
-            for each in workers
-            if each.network_bytes is not None and each.ended > each.began
-        ]
-        totals = [t for each in levels if (t := each.network_bytes_per_second) is not None]
-        connection = ConnectionCeiling(
-            round_trip_seconds=round(median(trips), 6),
-            statements=len(trips),
-            network_round_trip_seconds=min(networks, default=None),
-            bytes_per_second=max(rates, default=None),
-            # Two that were read one after the other are slower together than the faster of them.
-            all_bytes_per_second=max((*totals, *rates)) if totals else None,
-        )
-        self.found = replace(self.found, connection=connection)
+        self.found = replace(self.found, round_trip_seconds=round(median(trips), 6))

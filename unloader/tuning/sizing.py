@@ -39,8 +39,6 @@ class Question(Struct, frozen=True, kw_only=True):
     """Share of the cores' time that may be used."""
     disk_rate: float | None = None
     """Bytes a second of one disk; None takes the measured rate."""
-    network_rate: float | None = None
-    """Bytes a second of one network link."""
     measured_cores: int | None = None
     """Cores of the machine that measured, where its figures do not say."""
 
@@ -70,8 +68,6 @@ class Basis(Struct, frozen=True, kw_only=True):
     disk_rate: float | None = None
     source_rows_per_second: float | None = None
     """The most that the source gave; None where more workers still got more."""
-    network_row_bytes: float | None = None
-    """Received for one row."""
     spaces: tuple[CodecSpace, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -93,7 +89,6 @@ class Needed(Struct, frozen=True, kw_only=True):
 
     workers: int | None
     cores: int | None
-    network_bytes_per_second: float
 
 
 class OnCores(Struct, frozen=True, kw_only=True):
@@ -187,18 +182,7 @@ class Reckoning:
         if seconds is None:
             assert there is not None
             seconds = there.seconds
-        width = self.basis.network_row_bytes
-        if width is None:
-            width = self.width
-            self.assumptions.append(
-                "the size of a row on the network was not measured: assumed to be as large as the "
-                "text"
-            )
-        needed = Needed(
-            workers=workers,
-            cores=cores,
-            network_bytes_per_second=_digits(self.rows * width / seconds),
-        )
+        needed = Needed(workers=workers, cores=cores)
         space = tuple(self.space(seconds))
         return Sizing(
             answer=" ".join(self.answer(needed, there)),
@@ -288,8 +272,6 @@ class Reckoning:
         disk_rate = self.disk_rate()
         if question.disks is not None and disk_rate is not None:
             limits["disks"] = question.disks * disk_rate * self.kept
-        if question.network_rate is not None:
-            limits["network"] = question.network_rate * self.kept
         limit = min(limits, key=lambda name: limits[name])
         seconds = _digits(self.data / limits[limit])
         most = max(each.cores for each in self.levels)
@@ -370,8 +352,6 @@ class Reckoning:
                     f"The source gave at most {bytes_per_second(self.source_rate)} with any number "
                     "of workers, so more cores do not help."
                 )
-        network = bytes_per_second(needed.network_bytes_per_second)
-        yield f"The network from the source carries {network}."
 
 
 def _duration(seconds: float) -> str:

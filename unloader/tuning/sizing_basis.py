@@ -59,7 +59,6 @@ def basis_of(paths: tuple[str, ...]) -> Basis:
         row_bytes=known("row_bytes"),
         disk_rate=known("disk_rate"),
         source_rows_per_second=known("source_rows_per_second"),
-        network_row_bytes=known("network_row_bytes"),
         spaces=tuple({(each.format, each.codec): each for each in every}.values()),
         notes=tuple(note for each in found for note in each.notes),
     )
@@ -231,11 +230,6 @@ def _of_ceilings(found: Ceilings, path: Path) -> Basis:
             )
             for each in encoder.codecs
         )
-    widths = (
-        each.network_bytes_per_second / each.rows_per_second
-        for each in levels
-        if each.network_bytes_per_second
-    )
     most = None
     if len(levels) > 1:
         *_, before, last = sorted(levels, key=lambda each: each.parallelism)
@@ -251,7 +245,6 @@ def _of_ceilings(found: Ceilings, path: Path) -> Basis:
         row_bytes=encoder.row_bytes if encoder is not None and text else None,
         disk_rate=max((each.bytes_per_second for each in found.disks), default=None),
         source_rows_per_second=most,
-        network_row_bytes=max(widths, default=None),
         spaces=spaces,
     )
 
@@ -259,7 +252,7 @@ def _of_ceilings(found: Ceilings, path: Path) -> Basis:
 def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) -> Point:
     workers = level.parallelism
     encode = encoder.encode_cpu_seconds / encoder.sample_rows
-    cost = level.cpu_seconds / level.rows + encode
+    cost = None if level.cpu_seconds is None else level.cpu_seconds / level.rows + encode
     rates = [level.rows_per_second]
     if encode:
         rates.append(workers / encode)
@@ -272,5 +265,5 @@ def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) ->
         rows=rate,
         bytes=rate * encoder.row_bytes if encoder.format == "csv" else None,
         cores=min(workers, cores),
-        cpu_seconds=rate * cost,
+        cpu_seconds=None if cost is None else rate * cost,
     )

@@ -197,7 +197,7 @@ def ceilings(disk: float = 4.1e8, rows: float = 1.9e6) -> Ceilings:
     )
 
 
-def source_level(parallelism: int, rate: float, network: float | None = None) -> SourceLevel:
+def source_level(parallelism: int, rate: float) -> SourceLevel:
     """Return a level of a source that fetched a million rows of 100 bytes."""
     return SourceLevel(
         parallelism=parallelism,
@@ -207,5 +207,4 @@ def source_level(parallelism: int, rate: float, network: float | None = None) ->
         rows_per_second=rate,
         bytes_per_second=rate * 100,
         cpu_seconds=2.0,
-        network_bytes_per_second=network,
     )

@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
-from msgspec import to_builtins
-
-from unloader.tuning.ceilings import ConnectionCeiling
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Fields = dict[str, str]
@@ -129,7 +126,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         (
             *("unloader preflight", "preflight", *table, "--to", "x", "--disk-bytes", "64kB"),
             *("--overlap-buffer", "4KiB"),
-            *("--levels", "1", "--source-seconds", "0.1", "--sample", "64kB", "--save", "c.json"),
+            *("--levels", "1", "--source-seconds", "10", "--sample", "64kB", "--save", "c.json"),
         ),
         ("The manifest", "run", *table, "--to", "c", "--ceilings", "c.json"),
         (
@@ -146,16 +143,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         ("unloader demo", "demo", "--rows", "1k"),
         ("An error", "run", *table, "--to", "f"),
     ]
-    # An embedded database has no connection.
-    connection = ConnectionCeiling(
-        round_trip_seconds=0.001,
-        statements=15,
-        network_round_trip_seconds=None,
-        bytes_per_second=1e6,
-        all_bytes_per_second=2e6,
-    )
     return [
-        ("connection-ceiling", to_builtins(connection)),
         *(
             (section, json.loads(unloader(*arguments, "--json").stdout))
             for section, *arguments in calls

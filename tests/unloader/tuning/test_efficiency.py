@@ -52,7 +52,7 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory, database: str) -> Path:
     command.run(
         *("preflight", database, "--table", "t", "--to", str(folder), "--save", str(path)),
         *("--disk-bytes", "256kB", "--rounds", "1", "--overlap-buffer", "64KiB"),
-        *("--source-seconds", "0.1", "--sample", "64kB", "--parallelism", "1", "--quiet"),
+        *("--source-seconds", "10", "--sample", "64kB", "--parallelism", "1", "--quiet"),
     )
     return path
 

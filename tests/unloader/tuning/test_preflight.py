@@ -22,7 +22,7 @@ from unloader.tuning.measuring_tasks import WriteSettings, WriteTask, Written
 
 SMALL = (
     *("--disk-bytes", "256kB", "--rounds", "2", "--overlap-buffer", "16KiB"),
-    *("--source-seconds", "0.1", "--sample", "64kB"),
+    *("--source-seconds", "10", "--sample", "64kB"),
 )
 
 
@@ -82,13 +82,12 @@ def test_source_encoder_and_codecs(database: str, tmp_path: Path) -> None:
     levels = found["source"]["levels"]
     assert [each["parallelism"] for each in levels] == [1, 2]
     assert all(each["rows"] > 0 and each["rows_per_second"] > 0 for each in levels)
-    assert all(each["network_bytes_per_second"] is None for each in levels)
     assert found["source"]["columns"] == 2
     encoder = found["encoder"]
     assert (encoder["format"], encoder["bytes_per_cpu_second"] > 0) == ("csv", True)
     assert {each["codec"] for each in encoder["codecs"]} == {"none", "lz4", "zstd", "gzip"}
     assert found["disks"] == []
-    assert found["connection"] is None
+    assert found["round_trip_seconds"] is None
     assert "without a connection" in reasons(found)["connection"]
     assert "disk" not in reasons(found)
     for text in (
@@ -110,22 +109,26 @@ def test_a_query_is_read_by_one_worker(database: str) -> None:
     assert [each["parallelism"] for each in found["source"]["levels"]] == [1]
 
 
-def test_a_connection_has_its_figures(postgres: Any) -> None:
-    """The round trip of a server is measured; missing figures of the kernel are reported."""
+def test_a_connection_has_a_round_trip(postgres: Any) -> None:
+    """The round trip of a server is measured, and so is a source with a connection."""
     url = postgres.database("preflight")
     postgres.run("CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 20000) r(i)", url=url)
     found = measured(
         url, "--table", "t", "--levels", "1", "--without", "disk,encoder", *SMALL
     )  # fmt: skip
-    connection = found["connection"]
-    assert connection["round_trip_seconds"] > 0
-    assert found["source"]["levels"][0]["rows"] >= 20000
-    by_socket_file = "host=" in url or "@/" in url
-    if by_socket_file:
-        assert connection["network_round_trip_seconds"] is None
-        assert "TCP" in reasons(found)["network of the connection"]
-    else:
-        assert connection["bytes_per_second"] > 0
+    assert 0 < found["round_trip_seconds"] < 10
+    (level,) = found["source"]["levels"]
+    assert level["rows"] == 20000
+
+
+def test_levels_above_the_work_units_are_blank(database: str) -> None:
+    """A level whose workers would have nothing to read has a reason instead of a rate."""
+    asked = ("--table", "t", "--split", "none", "--levels", "1,3", "--without", "disk,encoder")
+    found = measured(database, *asked, *SMALL)
+    (level,) = found["source"]["levels"]
+    assert (level["parallelism"], level["rows"]) == (1, 130000)
+    assert level["cpu_seconds"] > 0
+    assert "1 work unit" in reasons(found)["source with 3 workers"]
 
 
 def test_a_disk_that_cannot_be_measured_is_blank(tmp_path: Path) -> None:

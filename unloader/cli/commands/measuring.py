@@ -218,18 +218,16 @@ def _preflight_parts(found: Ceilings) -> Iterator[str]:
         )
     if found.source is not None:
         yield render.table(
-            (
-                *(">workers", ">rows/s", ">MB/s", ">rows/s per worker", ">network MB/s"),
-                ">CPU s per million rows",
-            ),
+            (*(">workers", ">rows/s", ">MB/s", ">rows/s per worker", ">CPU s per million rows"),),
             (
                 (
                     str(level.parallelism),
                     f"{level.rows_per_second:,.0f}",
                     megabytes(level.bytes_per_second),
                     f"{level.rows_per_second / level.parallelism:,.0f}",
-                    megabytes(level.network_bytes_per_second),
-                    f"{level.cpu_seconds / level.rows * 1e6:.2f}",
+                    None
+                    if level.cpu_seconds is None
+                    else f"{level.cpu_seconds / level.rows * 1e6:.2f}",
                 )
                 for level in found.source.levels
             ),
@@ -251,23 +249,11 @@ def _preflight_parts(found: Ceilings) -> Iterator[str]:
                 for each in encoder.codecs
             ),
         )
-    if (connection := found.connection) is not None:
-        trip = _milliseconds(connection.round_trip_seconds)
-        yield render.facts(
-            (
-                ("round trip", f"{trip} (median of {connection.statements} small statements)"),
-                ("network round trip", _milliseconds(connection.network_round_trip_seconds)),
-                ("one connection", megabytes_per_second(connection.bytes_per_second)),
-                ("all connections", megabytes_per_second(connection.all_bytes_per_second)),
-            )
-        )
+    if found.round_trip_seconds is not None:
+        yield render.facts((("round trip", f"{found.round_trip_seconds * 1000:.3f} ms"),))
     if found.not_measured:
         missing = ((each.what, each.reason) for each in found.not_measured)
         yield render.table(("not measured", "reason"), missing)
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return render.UNKNOWN if seconds is None else f"{seconds * 1000:.3f} ms"
 
 
 @declared(
@@ -280,7 +266,7 @@ def _milliseconds(seconds: float | None) -> str:
     """,
 )
 def size(**values: Any) -> None:
-    """Calculate workers, cores, disks, network and hours from measured figures.
+    """Calculate workers, cores, disks and hours from measured figures.
 
     Give rows, their width and the time, or take them from a finished run. The speed of an unload
     comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows the
@@ -296,7 +282,7 @@ def size(**values: Any) -> None:
         raise UsageError("--from is empty", "give it a file, or leave it out")
     same = (
         *("rows", "row_bytes", "cores", "disks", "cpu_ratio", "discount", "cpu_limit"),
-        *("disk_rate", "network_rate", "measured_cores"),
+        *("disk_rate", "measured_cores"),
     )
     question = sizing.Question(
         window_seconds=values["window"], **{name: values[name] for name in same}
