@@ -19,6 +19,7 @@ from unloader.selection.listing import (
     unreadable_columns,
 )
 from unloader.sources.postgres.catalog import PostgresCatalog
+from unloader.sources.postgres.libpq.connection import Connection
 from unloader.sources.postgres.source import PostgresSource
 from unloader.sources.questions import describe_tables
 from unloader.sources.testing import check_many_tables
@@ -115,15 +116,14 @@ def test_the_number_of_statements_is_fixed(
     """However many tables there are."""
     catalog.snapshot("snapshot")
     counted: list[str] = []
-    connection = catalog._session
     for method in ("query", "execute"):
-        run = getattr(connection, method)
+        run = getattr(Connection, method)
 
-        def counting(sql: str, *more: Any, run: Any = run) -> Any:
+        def counting(connection: Connection, sql: str, *more: Any, run: Any = run) -> Any:
             counted.append(sql)
-            return run(sql, *more)
+            return run(connection, sql, *more)
 
-        monkeypatch.setattr(connection, method, counting)
+        monkeypatch.setattr(Connection, method, counting)
     listing = catalog.list_tables()
     assert len(counted) == 4
     wanted = TableChoice(tables=(parse_pattern("*.*"),))
