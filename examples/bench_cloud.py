@@ -210,11 +210,7 @@ def _local_then_cp(source: str, local: Path, options: argparse.Namespace) -> flo
 
 
 def _run(
-    source: str,
-    place: str,
-    options: argparse.Namespace,
-    reading: list[float],
-    whole: list[float],
+    source: str, place: str, options: argparse.Namespace, reading: list[float], whole: list[float]
 ) -> None:
     began = time.perf_counter()
     manifest = _unload(source, place, options)

@@ -62,10 +62,7 @@ def main() -> None:
         "workers": options.workers,
         "wall_s": walls,
         "run_s": runs,
-        "ratios": {
-            "cluster_wall_vs_local": _paired(walls),
-            "cluster_run_vs_local": _paired(runs),
-        },
+        "ratios": {"cluster_wall_vs_local": _paired(walls), "cluster_run_vs_local": _paired(runs)},
     }
     if options.json:
         print(json.dumps(report, indent=1))

@@ -37,14 +37,7 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from bench_end_to_end import (  # noqa: E402
-    apart,
-    data_files,
-    machine,
-    need_space,
-    timed,
-    versions,
-)
+from bench_end_to_end import apart, data_files, machine, need_space, timed, versions  # noqa: E402
 from bench_oracle import count, partitions_of  # noqa: E402
 from contenders import PARTITIONS, TABLE, Contender, parts, postgres_server, query  # noqa: E402
 from cpus import cpus, kept_to  # noqa: E402

@@ -197,10 +197,7 @@ def workplace(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def measure(
-    contenders: list[Contender],
-    schema: Schema,
-    options: argparse.Namespace,
-    on: frozenset[int],
+    contenders: list[Contender], schema: Schema, options: argparse.Namespace, on: frozenset[int]
 ) -> tuple[list[Measurement], list[dict[str, int]]]:
     """Run all contenders in turn on some CPUs, round after round; check what ours wrote.
 

@@ -224,12 +224,7 @@ def of_oracle(directory: Path, rows: int) -> Iterator[list[Contender]]:
         yield [ours("oracle", schema.url, schema.named(sample), directory, rows)]
 
 
-MAKERS = {
-    "sqlite": of_sqlite,
-    "postgres": of_postgres,
-    "duckdb": of_duckdb,
-    "oracle": of_oracle,
-}
+MAKERS = {"sqlite": of_sqlite, "postgres": of_postgres, "duckdb": of_duckdb, "oracle": of_oracle}
 
 
 def sized(source: str, rows: int) -> argparse.Namespace:

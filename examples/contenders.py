@@ -266,11 +266,7 @@ def duckdb_contenders(
 
 
 def other(
-    contest: str,
-    name: str,
-    command: tuple[str, ...],
-    output: Path,
-    is_synced: bool,
+    contest: str, name: str, command: tuple[str, ...], output: Path, is_synced: bool
 ) -> Contender:
     """Return another tool's contender, followed by a sync of its files if `is_synced`."""
     if is_synced:

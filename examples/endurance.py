@@ -53,12 +53,7 @@ from progress import say  # noqa: E402
 import unloader.api as api  # noqa: E402
 from unloader.errors import Interrupted, UnloaderError  # noqa: E402
 from unloader.events import Event, UnitFinished  # noqa: E402
-from unloader.model import (  # noqa: E402
-    OutputOptions,
-    Request,
-    Selection,
-    SourceSpec,
-)
+from unloader.model import OutputOptions, Request, Selection, SourceSpec  # noqa: E402
 from unloader.request.names import parse_table  # noqa: E402
 from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
 from writers.model import Compression, ParquetFormat, TextFormat  # noqa: E402

@@ -607,8 +607,7 @@ def _pickled(value: object, what: str) -> bytes:
     # Pickling runs the task's own code, and the ways it fails share no base class.
     except Exception as error:
         raise PoolError(
-            f"{what} cannot be pickled: {error}.",
-            "build it of plain data and importable types.",
+            f"{what} cannot be pickled: {error}.", "build it of plain data and importable types."
         ) from error
 
 

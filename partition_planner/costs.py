@@ -285,8 +285,5 @@ def simulated(costs: Costs, each: Sequence[int], parallelism: int) -> Simulation
 def simulate(plan: Plan, parallelism: int) -> Simulation:
     """Return how the plan's units keep this number of workers busy; PlanError if it is below 1."""
     if parallelism < 1:
-        raise PlanError(
-            f"Parallelism {parallelism} is below 1.",
-            "give --parallelism 1 or more.",
-        )
+        raise PlanError(f"Parallelism {parallelism} is below 1.", "give --parallelism 1 or more.")
     return simulated(*unit_costs(plan.table, plan.units), parallelism)

@@ -235,8 +235,7 @@ class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def check(self) -> None:
         if self.parallelism < 1:
             raise PlanError(
-                f"Parallelism {self.parallelism} is below 1.",
-                "give --parallelism 1 or more.",
+                f"Parallelism {self.parallelism} is below 1.", "give --parallelism 1 or more."
             )
         if self.split not in SPLITS:
             raise PlanError(

@@ -170,10 +170,7 @@ def schema_tables(
 
 
 def describe(
-    source: SourceSpec,
-    table: TableName,
-    as_text: tuple[str, ...] = (),
-    observe: Observer = silent,
+    source: SourceSpec, table: TableName, as_text: tuple[str, ...] = (), observe: Observer = silent
 ) -> dict[str, Any]:
     """Return partitions, and columns with what each would become in CSV (rfc4180) and Parquet."""
     with _opened(source, observe) as catalog:

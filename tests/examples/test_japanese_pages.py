@@ -19,9 +19,7 @@ pytest.importorskip("duckdb", reason="needs the extra duckdb")
 pytest.importorskip("psutil", reason="needs the extra sweep")
 
 
-def test_the_commands_of_the_guide_run_from_top_to_bottom(
-    tmp_path: Path,
-) -> None:
+def test_the_commands_of_the_guide_run_from_top_to_bottom(tmp_path: Path) -> None:
     """Each command ends with status 0, and the record format is the published one."""
     command = tmp_path / "unloader"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m unloader "$@"\n')

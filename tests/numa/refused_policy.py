@@ -53,11 +53,7 @@ def main() -> None:
             for event in pool.wait(180.0):
                 if isinstance(event, Ready):
                     bound = event.bound
-                    seen |= {
-                        "cpus": bound.cpus,
-                        "policy": bound.memory_policy,
-                        "note": bound.note,
-                    }
+                    seen |= {"cpus": bound.cpus, "policy": bound.memory_policy, "note": bound.note}
                 elif isinstance(event, Finished) and isinstance(event.result, dict):
                     seen["affinity"] = event.result["affinity"]
     print(json.dumps(seen))

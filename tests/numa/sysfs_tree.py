@@ -22,12 +22,7 @@ class Machine:
         self.cgroup = root / "sys" / "fs" / "cgroup"
 
     def node(
-        self,
-        node: int,
-        cpulist: str,
-        *,
-        memory_kb: int | None = 1024,
-        distance: str | None = None,
+        self, node: int, cpulist: str, *, memory_kb: int | None = 1024, distance: str | None = None
     ) -> None:
         """Write one node's folder; `memory_kb=None` leaves out meminfo."""
         folder = f"node/node{node}"

@@ -268,12 +268,7 @@ def test_memory_only_node_gets_no_seat() -> None:
         Node(id=2, cpus=(2, 3), memory_bytes=1 << 30, memory_allowed=False),
     )
     seats = place(Topology(nodes=nodes, cpu_quota=None, note=None), 4)
-    assert [(seat.node, seat.memory_node) for seat in seats] == [
-        (1, 0),
-        (2, 0),
-        (1, 0),
-        (2, 0),
-    ]
+    assert [(seat.node, seat.memory_node) for seat in seats] == [(1, 0), (2, 0), (1, 0), (2, 0)]
 
 
 def test_chosen_nodes_only() -> None:

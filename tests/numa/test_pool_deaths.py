@@ -88,10 +88,7 @@ def test_messages_before_a_death_come_before_lost() -> None:
     assert messages == [Message(worker=0, payload=number) for number in range(300)]
     assert isinstance(lost, Lost)
     assert lost == Lost(
-        worker=0,
-        exit_code=3,
-        task=("count_and_exit", 300),
-        detail="exit status 3\nlast words",
+        worker=0, exit_code=3, task=("count_and_exit", 300), detail="exit status 3\nlast words"
     )
 
 

@@ -251,10 +251,7 @@ def test_a_system_that_refuses_processes(pair: Pool, monkeypatch: pytest.MonkeyP
 def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request for more workers than the system allows fails immediately."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    with (
-        Pool(place(detect(), 1), ENTRY) as pool,
-        pytest.raises(StartError, match="nonexistent"),
-    ):
+    with Pool(place(detect(), 1), ENTRY) as pool, pytest.raises(StartError, match="nonexistent"):
         pool.keep([0])
 
 

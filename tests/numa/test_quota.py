@@ -162,8 +162,7 @@ def test_mounts_elsewhere_do_not_count(machine: Machine) -> None:
     """Only the requested folder is read, and no further entry of the table."""
     machine.group("0::/\n")
     machine.write(
-        machine.proc / "self" / "mountinfo",
-        f"30 1 0:1 / {machine.proc} rw - cgroup2 cgroup2 rw\n",
+        machine.proc / "self" / "mountinfo", f"30 1 0:1 / {machine.proc} rw - cgroup2 cgroup2 rw\n"
     )
     machine.write(machine.proc / "cpu.max", "100000 100000\n")
     assert machine.detect(8).cpu_quota is None

@@ -135,10 +135,7 @@ WITH_LOBS: list[tuple[Type, Any, Any]] = [
     ("name", "table"), [("plain", EVERY_TYPE), ("lobs", WITH_LOBS)], ids=["plain", "lobs"]
 )
 def test_every_type(
-    database: Canned,
-    connection: oracledb.Connection,
-    name: str,
-    table: list[tuple[Type, Any, Any]],
+    database: Canned, connection: oracledb.Connection, name: str, table: list[tuple[Type, Any, Any]]
 ) -> None:
     """The driver returns the right value of every type, and None for NULL."""
     types = [kind for kind, _, _ in table]

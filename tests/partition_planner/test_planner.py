@@ -166,11 +166,7 @@ def test_without_cheap_ranges_extents_are_one_unit_unless_asked_for() -> None:
         (table_of(), {"split": "partition"}, ["s.t", "no partitions"]),
         (table_of(1, row_ranges=False), {"split": "range"}, ["s.t", "scan"]),
         (table_of(None, None), {"split": "range"}, ["s.t", "neither known extents nor keys"]),
-        (
-            table_of(1 << 20, 1 << 20),
-            {"unit_bytes": 1},
-            ["268435456 units", "--unit-bytes"],
-        ),
+        (table_of(1 << 20, 1 << 20), {"unit_bytes": 1}, ["268435456 units", "--unit-bytes"]),
         (
             table_of(partitions=slices((0, 10), (12, 20)), named_partitions=False),
             {},
@@ -183,10 +179,7 @@ def test_without_cheap_ranges_extents_are_one_unit_unless_asked_for() -> None:
         ),
         (table_of(None, named_partitions=False), {}, ["'p0'", "no known extent"]),
         (
-            table_of(
-                partitions=(holding(scattered((0, 2), (4, 9))),),
-                named_partitions=False,
-            ),
+            table_of(partitions=(holding(scattered((0, 2), (4, 9))),), named_partitions=False),
             {},
             ["'p'", "2 extents instead of one"],
         ),

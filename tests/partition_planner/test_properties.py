@@ -297,8 +297,7 @@ MIB = 1 << 20
 
 @settings(max_examples=examples(60))
 @given(
-    st.lists(st.integers(0, 2000) | st.integers(0, 20), min_size=1, max_size=20),
-    st.integers(1, 32),
+    st.lists(st.integers(0, 2000) | st.integers(0, 20), min_size=1, max_size=20), st.integers(1, 32)
 )
 def test_auto_cuts_only_large_partitions(mebibytes: list[int], parallelism: int) -> None:
     """Auto leaves partitions whole up to 4/3 of the target and ends within 4/3 of the bound."""

@@ -89,10 +89,7 @@ def test_scattered_extents_are_cut_by_their_weight(
     ("extents", "ranges"),
     [
         # Ends are open by address, in any order of the partitions, and never at empty ones.
-        (
-            [(20, 30), (30, 30), (0, 10), (10, 20)],
-            [(20, None), (30, 30), (None, 10), (10, 20)],
-        ),
+        ([(20, 30), (30, 30), (0, 10), (10, 20)], [(20, None), (30, 30), (None, 10), (10, 20)]),
         # A table thought empty has one unit for the rows that it may have by now.
         ([(5, 5), (9, 2)], [(None, None), (9, 9)]),
     ],

@@ -22,8 +22,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("crc32c", ()), ("sha256", ("--file-per", "table", "--direct-io"))],
+    ("name", "options"), [("crc32c", ()), ("sha256", ("--file-per", "table", "--direct-io"))]
 )
 def test_verify_computes_what_the_manifest_names(
     database: str, tmp_path: Path, name: str, options: tuple[str, ...]

@@ -237,8 +237,7 @@ def test_slow_hours_and_sessions_bound_a_fixed_number(file: str, tmp_path: Path)
     minute = time.strftime("%H:%M", time.localtime(time.time() - 3600))
     later = time.strftime("%H:%M", time.localtime(time.time() - 3660))
     found = unload(
-        *(file, tmp_path / "a", "--parallelism", "3"),
-        *("--slow-between", f"{minute}-{later}"),
+        *(file, tmp_path / "a", "--parallelism", "3"), *("--slow-between", f"{minute}-{later}")
     )
     last = found["parallelism_steps"][-1]
     assert (last["workers"], last["of"], last["cause"]) == (1, 3, "limit")

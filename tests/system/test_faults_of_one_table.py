@@ -88,10 +88,7 @@ def test_a_full_disk_under_one_table_fails_that_alone(
 
 @pytest.mark.parametrize(
     ("what", "where", "status", "left_out"),
-    [
-        ("killed", "main.t22/_run/0001-a1", 0, []),
-        (errno.ENOSPC, "main.t22/_run/0001-a", 7, [22]),
-    ],
+    [("killed", "main.t22/_run/0001-a1", 0, []), (errno.ENOSPC, "main.t22/_run/0001-a", 7, [22])],
 )
 def test_small_tables_that_go_to_a_worker_together_fail_apart(
     faults: FaultyCalls, tmp_path: Path, what: str | int, where: str, status: int, left_out: object

@@ -69,8 +69,7 @@ def files_below(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options",
-    ["", "--encoder plain", *also(FORMS, "--no-dictionary", "--byte-stream-split")],
+    "options", ["", "--encoder plain", *also(FORMS, "--no-dictionary", "--byte-stream-split")]
 )
 def test_filters_on_every_type(flat: str, tmp_path: Path, options: str) -> None:
     """DuckDB, polars and pyarrow count as many rows as there are, by both encoders."""

@@ -127,11 +127,7 @@ def gate(postgres: Any, url: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.long("faults of whole runs")
 def test_a_killed_run_is_resumed_at_its_snapshot(
-    postgres: Any,
-    url: str,
-    variables: dict[str, str],
-    tmp_path: Path,
-    gate: subprocess.Popen[str],
+    postgres: Any, url: str, variables: dict[str, str], tmp_path: Path, gate: subprocess.Popen[str]
 ) -> None:
     """After a kill of all its processes its output has an end, and the rest is of the old state."""
     to = tmp_path / "out"

@@ -70,11 +70,7 @@ def test_a_table_is_made_with_partitions_and_an_order(source: str, the_lake: Lak
     assert [(f.source_id, f.direction.value, f.null_order.value) for f in order.fields] == [
         (1, "asc", "nulls-last")
     ]
-    assert partitions(table) == {
-        (day("1969-12-31"), "nö"),
-        (day("2026-03-29"), "nö"),
-        (None, "so"),
-    }
+    assert partitions(table) == {(day("1969-12-31"), "nö"), (day("2026-03-29"), "nö"), (None, "so")}
     with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
         wanted = connection.execute("FROM t WHERE i < 300 ORDER BY ALL").fetchall()
     assert rows_of_files(table) == wanted

@@ -206,11 +206,7 @@ def test_what_always_fails_leaves_the_others_whole(
     ("kind", "code", "advice"),
     [
         ("ora-01555", "ORA-01555", "UNDO_RETENTION"),
-        *also(
-            FAULTS,
-            ("ora-01013", "ORA-01013", "--call-timeout"),
-            ("cut", "DPY-4011", "log"),
-        ),
+        *also(FAULTS, ("ora-01013", "ORA-01013", "--call-timeout"), ("cut", "DPY-4011", "log")),
     ],
 )
 def test_only_unit_that_always_fails(

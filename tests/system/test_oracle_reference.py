@@ -186,9 +186,7 @@ def test_the_way_to_the_database_is_measured(oracle: OracleLeg) -> None:
     """The round trip and the rates of the source are known."""
     oracle.create("PREFLIGHT", PREFLIGHT_COLUMNS)
     oracle.load(
-        "PREFLIGHT",
-        PREFLIGHT_COLUMNS,
-        ((number, f"{number:0100d}") for number in range(2000)),
+        "PREFLIGHT", PREFLIGHT_COLUMNS, ((number, f"{number:0100d}") for number in range(2000))
     )
     oracle.settle()
     text = command.run(

@@ -118,13 +118,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 sys.path.append(str(EXAMPLES))
-SIZES = {
-    "source": "postgres",
-    "tables": 34,
-    "big_tables": 1,
-    "big_rows": 20_000,
-    "small_rows": 60,
-}
+SIZES = {"source": "postgres", "tables": 34, "big_tables": 1, "big_rows": 20_000, "small_rows": 60}
 
 
 @pytest.fixture(scope="module")

@@ -107,10 +107,7 @@ def check_equal(
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("ways", "condition"),
-    [
-        (FEW, FILTER),
-        pytest.param(tuple(WAYS), FILTER, marks=pytest.mark.long(OTHER_ROUTES)),
-    ],
+    [(FEW, FILTER), pytest.param(tuple(WAYS), FILTER, marks=pytest.mark.long(OTHER_ROUTES))],
     ids=["few", "all"],
 )
 def test_every_way_to_write_is_that_of_its_own_run(

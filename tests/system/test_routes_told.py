@@ -247,16 +247,7 @@ def job_again(named_rows: str, to: Path, *routes: str) -> tuple[str, ...]:
     """Return a run of some units with routes."""
     asked = (part for each in routes for part in ("--route", each.format(to=to)))
     return (
-        *(
-            "run",
-            named_rows,
-            "--table",
-            "orders",
-            "--unit-bytes",
-            "100kB",
-            "--parallelism",
-            "1",
-        ),
+        *("run", named_rows, "--table", "orders", "--unit-bytes", "100kB", "--parallelism", "1"),
         *asked,
     )
 
@@ -297,8 +288,7 @@ def test_the_same_routes_are_the_same_job(named_rows: str, tmp_path: Path) -> No
     staged = kill_after(2, tmp_path / "b", *job_again(named_rows, tmp_path, A, B), files=2)
     (tmp_path / "link").symlink_to(tmp_path / "b")
     again = command.ended(
-        *job_again(named_rows, tmp_path, A, "b:to={to}/link,filter=id % 2 = 0"),
-        "--resume-or-start",
+        *job_again(named_rows, tmp_path, A, "b:to={to}/link,filter=id % 2 = 0"), "--resume-or-start"
     )
     assert again.returncode == 0, again.stderr
     assert "resuming run" in again.stderr

@@ -214,8 +214,7 @@ def test_a_signal_ends_with_what_is_done(database: str, tmp_path: Path) -> None:
     options = ("--repeats", "90", "--warm-up", "0", "--parallelism", "1,2", "--json")
     log = ("--progress", "log", "--log-format", "json")
     running = command.Running(
-        *("sweep", database, "--table", "t", "--to", str(tmp_path / "out"), *options),
-        *log,
+        *("sweep", database, "--table", "t", "--to", str(tmp_path / "out"), *options), *log
     )
     assert running.process.stderr is not None
     events = map(json.loads, running.process.stderr)

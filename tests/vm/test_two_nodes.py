@@ -21,14 +21,8 @@ SCENARIOS = (
     ),
 )
 PLACES = {
-    "cores": (
-        Place(node=0, cpus="0-1", memory_node=0),
-        Place(node=1, cpus="4-5", memory_node=1),
-    ),
-    "refused": (
-        Place(node=0, cpus="0-3", memory_node=0),
-        Place(node=1, cpus="5-7", memory_node=1),
-    ),
+    "cores": (Place(node=0, cpus="0-1", memory_node=0), Place(node=1, cpus="4-5", memory_node=1)),
+    "refused": (Place(node=0, cpus="0-3", memory_node=0), Place(node=1, cpus="5-7", memory_node=1)),
     "cpuset": (Place(node=1, cpus="4-7", memory_node=1),) * 2,
 }
 every_scenario = pytest.mark.parametrize("name", list(PLACES))

@@ -19,13 +19,7 @@ from msgspec import Struct
 
 from numa.model import Finished, Lost, PoolError, ProcessLimits, Raised, Ready, WorkerEvent
 from numa.pool import Pool
-from unloader.errors import (
-    ConfigError,
-    UnloaderError,
-    WorkerLost,
-    failure_of,
-    internal_failure,
-)
+from unloader.errors import ConfigError, UnloaderError, WorkerLost, failure_of, internal_failure
 from unloader.events import Notice
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, Watch, WorkerEvidence, without_numbers

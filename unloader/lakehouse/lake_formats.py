@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 LakeKind = Literal["iceberg", "delta", "ducklake"]
 
-_MARKS: dict[str, LakeKind] = {
-    "iceberg://": "iceberg",
-    "delta:": "delta",
-    "ducklake:": "ducklake",
-}
+_MARKS: dict[str, LakeKind] = {"iceberg://": "iceberg", "delta:": "delta", "ducklake:": "ducklake"}
 LIBRARIES: dict[LakeKind, str] = {
     "iceberg": "pyiceberg",
     "delta": "deltalake",

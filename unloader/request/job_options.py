@@ -251,10 +251,7 @@ class JobOptions:
     fixed = _text()
     """Write records of fixed width. Each column has a fixed number of bytes, padded with blanks."""
     width = _text(
-        kinds.WIDTHS,
-        empty=True,
-        default_text="by the column's type",
-        example="NAME=40 --fixed",
+        kinds.WIDTHS, empty=True, default_text="by the column's type", example="NAME=40 --fixed"
     )
     """With --fixed: width of the field of a column in bytes. In a job file it can also be a table.
     Separate several with commas, or repeat the option."""

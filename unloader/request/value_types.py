@@ -352,8 +352,7 @@ KEEPING = _seconds("DURATION", keeping, example="12h")
 NUMBER = _seconds("NUMBER", number)
 HOURS = Kind("HH:MM-HH:MM", hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$")
 HOURS_OR_NONE = Kind(
-    "HH:MM-HH:MM|never",
-    lambda text: "never" if text.strip().lower() == "never" else hours(text),
+    "HH:MM-HH:MM|never", lambda text: "never" if text.strip().lower() == "never" else hours(text)
 )
 SHARE = _percent(partial(settings.any_percent, positive=True))
 PERCENT = _percent(settings.any_percent)
@@ -371,11 +370,7 @@ RUN_PARALLELISM = _workers(
     pattern=r"^\s*(auto|adaptive|[0-9]{1,9})\s*$",
 )
 LEVELS = Kind(
-    "LEVELS",
-    parse_levels,
-    lambda levels: ",".join(map(str, levels)),
-    (str, int),
-    example="1,2,4,8",
+    "LEVELS", parse_levels, lambda levels: ",".join(map(str, levels)), (str, int), example="1,2,4,8"
 )
 PART = Kind("K/N", settings.parse_part, settings.part_text, pattern=settings.PART_PATTERN)
 CLUSTER = Kind("ADDRESS", settings.parse_cluster)

@@ -17,11 +17,7 @@ from partition_planner.model import KeySample, TableInfo
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import COMPARING, Lossless, Projection, ReadColumn, Request, Widths
 from unloader.request.names import Folding, choose_columns, one_column
-from unloader.resolve.resolved import (
-    ResolvedOutput,
-    marked,
-    projection_of_output,
-)
+from unloader.resolve.resolved import ResolvedOutput, marked, projection_of_output
 from unloader.secrets.keys import masking_keys, with_proof
 from unloader.sources.base import Catalog
 from unloader.sources.questions import project

@@ -32,12 +32,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import matching_partitions, one_column, typed
-from unloader.resolve.resolved import (
-    ResolvedOutput,
-    ResolvedTable,
-    has_same_keys,
-    with_key_places,
-)
+from unloader.resolve.resolved import ResolvedOutput, ResolvedTable, has_same_keys, with_key_places
 from unloader.secrets.keys import check_key
 from unloader.selection.asked import TablesRequest
 from unloader.sources.base import Catalog

@@ -20,10 +20,7 @@ from unloader.errors import ConfigError
 from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, FetchOrder, Release, Request
 from unloader.nouns import counted
-from unloader.placement.seating import (
-    automatic_parallelism,
-    sessions_beside_workers,
-)
+from unloader.placement.seating import automatic_parallelism, sessions_beside_workers
 from unloader.request.settings import parse_hours
 
 if TYPE_CHECKING:

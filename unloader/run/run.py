@@ -147,11 +147,7 @@ def run(
 
 class _Run(Units):
     def __init__(
-        self,
-        state: RunState,
-        executor: Executor,
-        held: ExitStack,
-        left: Mapping[TablePlaces, Left],
+        self, state: RunState, executor: Executor, held: ExitStack, left: Mapping[TablePlaces, Left]
     ) -> None:
         super().__init__(state, executor)
         self.held, self.left = held, left

@@ -170,10 +170,7 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
         _tell_settings((each.request for each in broken.tables), observe)
         left = left_of_tables(broken.tables, broken.place, observe)
         with reopened(
-            broken,
-            done=lambda run: is_complete(left[places_of(run)]),
-            stop=stop,
-            observe=observe,
+            broken, done=lambda run: is_complete(left[places_of(run)]), stop=stop, observe=observe
         ) as ready:
             return run(ready, executor, left, observe=observe, stop=stop)
 
@@ -251,11 +248,7 @@ def resume_or_start(
 
 
 def _resumed(
-    place: str,
-    asked: TablesRequest,
-    planned: ResolvedTable | None,
-    observe: Observer,
-    stop: Stop,
+    place: str, asked: TablesRequest, planned: ResolvedTable | None, observe: Observer, stop: Stop
 ) -> Manifests | TablesRequest:
     to = asked.common.output.destination
     is_fixed = not has_fields(to if asked.is_single else home_template(asked.options.destination))

@@ -37,13 +37,7 @@ from unloader.manifest.model import (
     RouteRecord,
     SampleRecord,
 )
-from unloader.model import (
-    COMPARING,
-    AttemptFailure,
-    FinishedUnit,
-    OutputTask,
-    TablesOptions,
-)
+from unloader.model import COMPARING, AttemptFailure, FinishedUnit, OutputTask, TablesOptions
 from unloader.nouns import counted
 from unloader.placement.evidence import CpuTime, Evidence, busy_share, node_times
 from unloader.redaction import redact

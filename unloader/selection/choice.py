@@ -113,10 +113,7 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
             "characters that are not wildcards: '\"Mixed Case\".ORDERS_*'",
         )
     return TablePattern(
-        text=text,
-        origin=origin,
-        schema=parts[0] if len(parts) == 2 else None,
-        name=parts[-1],
+        text=text, origin=origin, schema=parts[0] if len(parts) == 2 else None, name=parts[-1]
     )
 
 

@@ -184,13 +184,7 @@ class TableProblem(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls,
-        kind: ProblemKind,
-        table: str,
-        what: str,
-        *,
-        hint: str = "",
-        mend: tuple[str, ...] = (),
+        cls, kind: ProblemKind, table: str, what: str, *, hint: str = "", mend: tuple[str, ...] = ()
     ) -> TableProblem:
         """Return a problem that the listing or the choice of tables shows."""
         grants = f"let a user who may grant it run: {'; '.join(mend)}" if mend else ""

@@ -266,11 +266,7 @@ def _chosen_once(
 
 
 def _chosen(
-    columns: Sequence[ColumnReadings],
-    output: OutputNeeds,
-    as_text: Sequence[str],
-    *,
-    encoded: bool,
+    columns: Sequence[ColumnReadings], output: OutputNeeds, as_text: Sequence[str], *, encoded: bool
 ) -> list[tuple[ColumnReadings, Reading]]:
     found, text = [], output.text
     forms = set() if text is None else {text.boolean, text.binary}

@@ -123,8 +123,7 @@ def _readable(place: str) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise OutputFailed(
-            f"cannot read {place}: {error.strerror or error}",
-            "check the path and its permissions",
+            f"cannot read {place}: {error.strerror or error}", "check the path and its permissions"
         ) from error
 
 

@@ -268,11 +268,7 @@ class LiveRun:
     """An active run: takes its events, shows their sums, and knows if it is to end."""
 
     def __init__(
-        self,
-        run_id: str,
-        seats: Sequence[Seat],
-        observe: Observer,
-        asked: Callable[[], bool],
+        self, run_id: str, seats: Sequence[Seat], observe: Observer, asked: Callable[[], bool]
     ) -> None:
         self._run_id, self._seats = run_id, tuple(seats)
         self._observe, self._asked = observe, asked

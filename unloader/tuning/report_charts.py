@@ -63,11 +63,7 @@ _LINE_COLOURS = (
 )
 """Of lines in one chart; there are never more lines than these."""
 
-_OUTCOMES = {
-    "done": "var(--blue)",
-    "done in a retry": "var(--amber)",
-    "failed": "var(--red)",
-}
+_OUTCOMES = {"done": "var(--blue)", "done in a retry": "var(--amber)", "failed": "var(--red)"}
 
 _STATES = {
     "sustained": ("var(--blue)", "circle"),

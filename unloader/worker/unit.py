@@ -14,15 +14,7 @@ from msgspec.structs import replace
 from numa.processes import member
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import UnitAdvanced
-from unloader.model import (
-    OutputResult,
-    OutputTask,
-    StageLoad,
-    Stages,
-    UnitResult,
-    UnitTask,
-    Waits,
-)
+from unloader.model import OutputResult, OutputTask, StageLoad, Stages, UnitResult, UnitTask, Waits
 from unloader.secrets.keys import with_parquet_key
 from unloader.sources.base import (
     SHARES,
@@ -221,10 +213,7 @@ def _copy_encoded(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
 
 
 def _pump(
-    task: UnitTask,
-    items: Callable[[], Iterator[T]],
-    size: Callable[[T], int],
-    progress: Progress,
+    task: UnitTask, items: Callable[[], Iterator[T]], size: Callable[[T], int], progress: Progress
 ) -> Pump[T]:
     pump = Pump(
         items,

@@ -26,10 +26,7 @@ COLUMNS: dict[str, tuple[Type, Any]] = {
         Type(name="TIMESTAMP WITH TIME ZONE", scale=6),
         Moment(2024, 10, 27, 2, 30, 0, 0, "Europe/Berlin"),
     ),
-    "LOCAL_TZ": (
-        Type(name="TIMESTAMP WITH LOCAL TIME ZONE", scale=0),
-        Moment(2024, 1, 1, 23, 30),
-    ),
+    "LOCAL_TZ": (Type(name="TIMESTAMP WITH LOCAL TIME ZONE", scale=0), Moment(2024, 1, 1, 23, 30)),
     "IDS": (Type(name="INTERVAL DAY TO SECOND", precision=9, scale=3), DaySecond(-93_784 * 10**9)),
     "IYM": (Type(name="INTERVAL YEAR TO MONTH", precision=4), YearMonth(14)),
     "C": (Type(name="CLOB"), "añ😀"),

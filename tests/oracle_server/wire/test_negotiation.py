@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from oracle_server.wire.negotiation import (
-    CHARSETS,
-    MODES,
-    accept,
-    protocol_reply,
-    refusal,
-)
+from oracle_server.wire.negotiation import CHARSETS, MODES, accept, protocol_reply, refusal
 
 
 def test_accept_of_23ai() -> None:

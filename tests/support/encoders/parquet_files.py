@@ -21,12 +21,7 @@ ZSTD = Compression(codec="zstd")
 def spec(directory: Path, **changes: Any) -> OutputSpec:
     """Return a Parquet spec with zstd and the changes asked for."""
     return OutputSpec(
-        **{
-            "directory": str(directory),
-            "format": ParquetFormat(),
-            "compression": ZSTD,
-            **changes,
-        }
+        **{"directory": str(directory), "format": ParquetFormat(), "compression": ZSTD, **changes}
     )
 
 

@@ -8,16 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from faults.injections import (
-    Calls,
-    Clock,
-    Injection,
-    Kill,
-    Limits,
-    LostTerminal,
-    Memory,
-    Signals,
-)
+from faults.injections import Calls, Clock, Injection, Kill, Limits, LostTerminal, Memory, Signals
 
 KILLED = -int(signal.SIGKILL)
 ABORTED = frozenset({-int(signal.SIGSEGV), -int(signal.SIGABRT)})
@@ -133,11 +124,7 @@ def _failing_syncs() -> Iterator[Fault]:
             )  # fmt: skip
 
 
-_KILLS_TRIED = {
-    ("parent", True): "plain",
-    ("group", False): "plain",
-    ("worker", False): "all",
-}
+_KILLS_TRIED = {("parent", True): "plain", ("group", False): "plain", ("worker", False): "all"}
 
 
 def _kills() -> Iterator[Fault]:

@@ -186,11 +186,7 @@ class Checks:
             for name, rows in ((_NAME, _ROWS), ("nothing.parquet", 0))
         )
         return Commit(
-            run_id=run_id,
-            table=table,
-            files=files,
-            properties={RUN_ID: run_id},
-            is_own=True,
+            run_id=run_id, table=table, files=files, properties={RUN_ID: run_id}, is_own=True
         )
 
 

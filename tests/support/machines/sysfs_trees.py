@@ -80,10 +80,7 @@ def files_of(spec: TreeSpec) -> dict[str, str]:
         for cpu in members:
             files[f"cpu/cpu{cpu}/topology/physical_package_id"] = str(package)
             files[f"cpu/cpu{cpu}/topology/package_cpus_list"] = cpu_list_text(members)
-    for name, speeds in (
-        ("cpu_capacity", spec.capacities),
-        ("acpi_cppc/highest_perf", spec.perfs),
-    ):
+    for name, speeds in (("cpu_capacity", spec.capacities), ("acpi_cppc/highest_perf", spec.perfs)):
         for cpu in online.intersection(speeds):
             files[f"cpu/cpu{cpu}/{name}"] = str(speeds[cpu])
     return files

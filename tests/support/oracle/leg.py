@@ -39,10 +39,7 @@ from unloader.model import SecretReference, SessionOptions, SourceSpec
 PASSWORD = "Tiger#1 ü"
 NUMBER = Type(name="NUMBER", precision=9, scale=0)
 TEXT = Type(name="VARCHAR2", length=20, in_chars=True)
-ID_AND_NAME = (
-    Column(name="ID", type=NUMBER, nullable=False),
-    Column(name="NAME", type=TEXT),
-)
+ID_AND_NAME = (Column(name="ID", type=NUMBER, nullable=False), Column(name="NAME", type=TEXT))
 
 
 def database(*, dba: bool = False, **options: Any) -> Database:

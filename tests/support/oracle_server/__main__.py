@@ -67,9 +67,7 @@ def main() -> None:
     if chosen.accounts:
         accounts_tables(database, [count(each) for each in chosen.accounts.split(",")])
     server = OracleServer(
-        database,
-        mode=chosen.mode,
-        listener=socket.create_server(("127.0.0.1", 0), backlog=1024),
+        database, mode=chosen.mode, listener=socket.create_server(("127.0.0.1", 0), backlog=1024)
     )
     # Before any thread. The rows are shared, and the input's end ends every process.
     others = [_forked(server, number, chosen.processes) for number in range(1, chosen.processes)]

@@ -178,11 +178,7 @@ class OracleServer(Host):
                     client.close()
                     continue
             connection = Connection(
-                self,
-                client,
-                is_redirected=is_redirected,
-                opened=self._opened,
-                closed=self._closed,
+                self, client, is_redirected=is_redirected, opened=self._opened, closed=self._closed
             )
             with self._lock:
                 self._connections.add(connection)

@@ -87,11 +87,7 @@ def _is_for_stores(env: Mapping[str, str]) -> bool:
 
 
 def run(
-    arguments: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: Path | None = None,
-    timeout: float,
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, timeout: float
 ) -> subprocess.CompletedProcess[bytes]:
     """Make one call without standard input and wait for its end. For any thread.
 
@@ -170,11 +166,7 @@ class Background:
 
 @contextlib.contextmanager
 def _asked(
-    arguments: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path | None,
-    *,
-    new_session: bool = False,
+    arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, *, new_session: bool = False
 ) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
     """Send a call to a program; yield the socket of its answers, the pipes of stdout and stderr."""
     asked = json.dumps(

@@ -41,11 +41,7 @@ Contents = dict[tuple[int, str], bytes]
 
 
 def check_storage(
-    storage: Storage,
-    places: Sequence[str],
-    *,
-    cuts: Sequence[CutShort] = (),
-    uploads: bool = False,
+    storage: Storage, places: Sequence[str], *, cuts: Sequence[CutShort] = (), uploads: bool = False
 ) -> None:
     """Check what `unloader.storage.storage_protocol` promises.
 

@@ -136,12 +136,7 @@ def batches(url: str, query: str, target: OneOutput) -> Iterator[tuple[pa.Schema
 
 
 def written(
-    url: str,
-    query: str,
-    dialect: str,
-    mask: str,
-    encoder: str,
-    as_text: tuple[str, ...] = (),
+    url: str, query: str, dialect: str, mask: str, encoder: str, as_text: tuple[str, ...] = ()
 ) -> str:
     """Return the text of the one value of a query, without enclosures."""
     masks = {"date_format": mask, "timestamp_format": mask, "timestamp_tz_format": mask}

@@ -147,7 +147,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         *(
             (section, json.loads(unloader(*arguments, "--json").stdout))
             for section, *arguments in calls
-        ),
+        )
     ]
 
 

@@ -394,11 +394,7 @@ def test_a_connection_that_fails_shows_no_secret(
     ask: Ask, ear: Ear, variables: dict[str, str]
 ) -> None:
     """Secrets in their right places stay there when the database is not to be had."""
-    files = {
-        "token": SECRET,
-        "password": f"{SECRET}\n",
-        "pgpass": f"*:*:*:*:{SECRET}\n",
-    }
+    files = {"token": SECRET, "password": f"{SECRET}\n", "pgpass": f"*:*:*:*:{SECRET}\n"}
     calls = [
         Call(arguments=with_manner(number, "describe", source), variables=variables, files=files)
         for number, source in enumerate(

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from unloader.engine.schedule import RowCount
-from unloader.engine.steering import (
-    MOST_WINDOWS,
-    Climber,
-    Measurement,
-    Move,
-    Windows,
-    compare,
-)
+from unloader.engine.steering import MOST_WINDOWS, Climber, Measurement, Move, Windows, compare
 
 Curve = Callable[[int], float]
 TICK = 0.2

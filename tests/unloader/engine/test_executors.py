@@ -9,18 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes.engine_runs import (
-    ENTRY,
-    unbound,
-)
+from processes.engine_runs import ENTRY, unbound
 
 from numa.model import Finished, Lost, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.executor import Executor, ExecutorEvent, LocalExecutor, failure_in
 from unloader.engine.schedule import Attempt
-from unloader.model import (
-    AttemptFailure,
-)
+from unloader.model import AttemptFailure
 
 PATIENCE_SECONDS = 180.0
 WHY = AttemptFailure(error="WorkerLost", message="by intent", hint="none", retryable=True)

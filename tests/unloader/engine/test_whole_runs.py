@@ -15,14 +15,7 @@ from processes import program
 from unloader import api
 from unloader.errors import ConfigError
 from unloader.events import Event, UnitFinished
-from unloader.model import (
-    OutputOptions,
-    Request,
-    RetryOptions,
-    SeatOptions,
-    Selection,
-    SourceSpec,
-)
+from unloader.model import OutputOptions, Request, RetryOptions, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import TextFormat
 

@@ -46,11 +46,7 @@ def mistakes(path: Path) -> list[str]:
 def test_a_job_file_may_use_dashes_underscores_and_a_run_table(tmp_path: Path) -> None:
     """Keys at the top and in [run] are one set, with TOML's own kinds of values."""
     path = write(tmp_path, 'file-size = "1MiB"\ncolumns = ["A"]\n[run]\nfile_per = "table"\n')
-    assert values(read(path)) == {
-        "file_size": "1MiB",
-        "columns": ["A"],
-        "file_per": "table",
-    }
+    assert values(read(path)) == {"file_size": "1MiB", "columns": ["A"], "file_per": "table"}
 
 
 def test_an_unknown_key_is_told_with_the_closest_known_one(tmp_path: Path) -> None:

@@ -8,22 +8,12 @@ import pytest
 
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import redact
-from unloader.request.locations import (
-    UrlForm,
-    holds_password,
-    looks_like_source,
-    parse_source,
-)
+from unloader.request.locations import UrlForm, holds_password, looks_like_source, parse_source
 from unloader.sources import registry
 from unloader.sources.registry import url_form
 
 SECRET = "s3cr3t"
-KINDS = {
-    "duckdb": "duckdb",
-    "odbc": "odbc",
-    "postgres": "postgresql",
-    "postgresql": "postgresql",
-}
+KINDS = {"duckdb": "duckdb", "odbc": "odbc", "postgres": "postgresql", "postgresql": "postgresql"}
 
 
 def form_of(kind: str) -> UrlForm:

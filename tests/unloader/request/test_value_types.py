@@ -95,11 +95,7 @@ REFUSED: list[tuple[kinds.Kind, str, tuple[str, ...]]] = [
     (kinds.TEXT, "is not an escape", (r"\q", r"\x1", r"\xZZ", "\\")),
     (kinds.NUMBERS, "'{}' is not a list", ("3-1", "", "x")),
     (kinds.NUMBERS, "greater than 65535", ("0-99999999999",)),
-    (
-        kinds.PERCENT_BELOW_100,
-        "percentage",
-        ("", "%", "-5%", "1e1", "0,5", "nan", "5%%", "٥"),
-    ),
+    (kinds.PERCENT_BELOW_100, "percentage", ("", "%", "-5%", "1e1", "0,5", "nan", "5%%", "٥")),
     (kinds.PERCENT_BELOW_100, "below 100", ("100%",)),
     # 0.75 may be meant as a share, and is not 0.75 %.
     (kinds.PERCENT_BELOW_100, "may be a share", ("0.75", "1", "0.05")),

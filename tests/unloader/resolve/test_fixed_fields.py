@@ -182,8 +182,7 @@ def test_a_domain_is_as_wide_as_the_type_behind_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [((("x", 3),), "unknown column 'x'"), ((("c", 3), ("C", 4)), "'c' twice")],
+    ("given", "said"), [((("x", 3),), "unknown column 'x'"), ((("c", 3), ("C", 4)), "'c' twice")]
 )
 def test_a_width_for_no_column_or_twice_is_refused(
     given: tuple[tuple[str, int], ...], said: str

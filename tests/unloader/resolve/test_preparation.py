@@ -12,10 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from numa.model import Node, Topology
-from partition_planner.model import (
-    Plan,
-    RowRange,
-)
+from partition_planner.model import Plan, RowRange
 from partition_planner.planner import plan_of_units
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import (
@@ -278,10 +275,7 @@ def test_a_partition_added_since_is_not_passed_over(postgres: Any, partitioned: 
         "CREATE TABLE t_four PARTITION OF t FOR VALUES IN (4); INSERT INTO t VALUES (4)",
         url=partitioned,
     )
-    with (
-        pytest.raises(PlanFailed, match="partitions were added"),
-        prepared(job, planned=plan),
-    ):
+    with pytest.raises(PlanFailed, match="partitions were added"), prepared(job, planned=plan):
         pass
     with prepared(chosen, planned=some) as ready:
         assert counted(ready) == 30

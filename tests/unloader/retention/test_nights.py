@@ -65,10 +65,7 @@ def test_the_link_and_the_kept_ones_are_whole_nights(source: SourceSpec, tmp_pat
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("path", "why"),
-    [
-        ("notes.txt", "is not a file of the run"),
-        ("main/first/x.csv", "is not a file of the run"),
-    ],
+    [("notes.txt", "is not a file of the run"), ("main/first/x.csv", "is not a file of the run")],
 )
 def test_a_night_with_anything_else_in_it_stays(
     source: SourceSpec, tmp_path: Path, path: str, why: str

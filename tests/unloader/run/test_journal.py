@@ -7,13 +7,7 @@ import json
 from stages import stages
 
 from unloader.model import BoundSeat, FinishedUnit
-from unloader.run.outputs import (
-    Progress,
-    compacted,
-    line,
-    read_journal,
-    staged_line,
-)
+from unloader.run.outputs import Progress, compacted, line, read_journal, staged_line
 from writers.model import WrittenFile
 
 

@@ -12,22 +12,14 @@ from hypothesis import strategies as st
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.schedule import Schedule
 from unloader.model import RetryOptions
-from unloader.run.work import (
-    MOST_BYTES,
-    MOST_UNITS,
-    TableUnit,
-    bundled,
-    largest_first,
-    size_of,
-)
+from unloader.run.work import MOST_BYTES, MOST_UNITS, TableUnit, bundled, largest_first, size_of
 
 
 def units(table: int, sizes: Iterable[int | None]) -> list[TableUnit]:
     """Return units of a table, with these sizes in bytes."""
     return [
         TableUnit(
-            table=table,
-            unit=WorkUnit(id=f"{number:04d}", selectors=(WholeTable(),), bytes=size),
+            table=table, unit=WorkUnit(id=f"{number:04d}", selectors=(WholeTable(),), bytes=size)
         )
         for number, size in enumerate(sizes)
     ]

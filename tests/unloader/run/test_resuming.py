@@ -30,11 +30,7 @@ def test_the_link_of_a_table_is_set_after_a_kill(tmp_path: Path) -> None:
     job = ("run", f"duckdb://{source.location}", "--table", "*", "--latest-link", "latest")
     killed = command.Forked(
         *(*job, "--to", f"{to}/{{table}}/{{run_id}}", "--parallelism", "1", "--quiet"),
-        env={
-            "LD_PRELOAD": str(library),
-            "KILL_CALL": "rename",
-            "KILL_PATH": "first/latest",
-        },
+        env={"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": "first/latest"},
     )
     status, _, err = killed.finish()
     assert status == -9, err

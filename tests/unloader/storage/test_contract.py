@@ -11,10 +11,7 @@ from publications.storage_promises import check_storage
 
 from unloader.storage.directories import directory_lock, directory_publishing, directory_storage
 from unloader.storage.directories.directory_storage import LocalDirectories
-from unloader.storage.storage_protocol import (
-    Move,
-    RunStorage,
-)
+from unloader.storage.storage_protocol import Move, RunStorage
 
 
 class Killed(BaseException):

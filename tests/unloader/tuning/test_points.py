@@ -137,8 +137,7 @@ def test_what_cannot_be_understood_is_named_with_its_line(
     content=st.one_of(
         st.text('parallelismseconds,01289.eE+-%#"\n\r ;\ufeff', max_size=80),
         st.lists(
-            st.lists(st.text('0123456789.e-%"# ', max_size=6), max_size=4).map(",".join),
-            max_size=6,
+            st.lists(st.text('0123456789.e-%"# ', max_size=6), max_size=4).map(",".join), max_size=6
         ).map(lambda lines: "parallelism,seconds,cpu\n" + "\n".join(lines)),
     )
 )

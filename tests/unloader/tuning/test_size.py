@@ -15,12 +15,7 @@ from reports.sweeps import ceilings as reported_ceilings
 from reports.sweeps import source_level as level
 
 from unloader.errors import ConfigError, OutputFailed
-from unloader.tuning.ceilings import (
-    CodecCeiling,
-    EncoderCeiling,
-    SourceLevel,
-    save_ceilings,
-)
+from unloader.tuning.ceilings import CodecCeiling, EncoderCeiling, SourceLevel, save_ceilings
 from unloader.tuning.sizing_basis import basis_of
 
 QUESTION = ("--rows", "10G", "--row-bytes", "165", "--window", "1h", "--cores", "16")

@@ -62,11 +62,7 @@ def replace_in_text(path: Path, old: bytes, new: bytes) -> None:
     """Replace the first place of a text, and encrypt all again as the program does."""
     data = decrypted(path.read_bytes(), KEYS.private)
     sink = Sink(
-        path,
-        compression=Compression(),
-        buffer_bytes=1 << 20,
-        buffers=2,
-        recipients=(KEYS.public,),
+        path, compression=Compression(), buffer_bytes=1 << 20, buffers=2, recipients=(KEYS.public,)
     )
     sink.write(data.replace(old, new, 1))
     sink.close()

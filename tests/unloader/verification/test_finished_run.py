@@ -74,11 +74,7 @@ def job_of(database: Path, to: Path, kind: str, **selection: Any) -> Request:
     return Request(
         source=source_of(database),
         selection=Selection(**selection),
-        output=OutputOptions(
-            destination=str(to),
-            format=shape,
-            compression=compression,
-        ),
+        output=OutputOptions(destination=str(to), format=shape, compression=compression),
         parallelism=1,
         split="auto" if selection.get("query") else "partition",
         seats=SeatOptions(numa="off"),

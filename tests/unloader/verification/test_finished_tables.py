@@ -124,10 +124,7 @@ def test_the_answer_has_what_selected_the_rows(source: SourceSpec, tmp_path: Pat
     own = Setting(name="columns", value="i", origin="job file", effect="selects")
     first, second = requests_of(source, f"{tmp_path}/out/{{table}}", ["large", "small"])
     unload(
-        [
-            replace(first, settings=(shared,)),
-            replace(second, settings=(shared, own)),
-        ],
+        [replace(first, settings=(shared,)), replace(second, settings=(shared, own))],
         TablesOptions(destination="", settings=(shared,)),
     )
     answer = api.verify(tmp_path / "out")

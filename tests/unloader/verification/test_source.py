@@ -14,13 +14,7 @@ from msgspec.structs import replace
 from unloader import api
 from unloader.errors import UsageError, VerifyMismatch
 from unloader.events import Event, Notice, Verified
-from unloader.model import (
-    OutputOptions,
-    Request,
-    SeatOptions,
-    Selection,
-    SourceSpec,
-)
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import ParquetFormat, TextFormat
 

@@ -18,13 +18,7 @@ from msgspec.structs import replace
 from unloader import api
 from unloader.errors import UsageError, VerifyMismatch
 from unloader.manifest.read import with_digest
-from unloader.model import (
-    OutputOptions,
-    Request,
-    SeatOptions,
-    Selection,
-    SourceSpec,
-)
+from unloader.model import OutputOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.transforms.model import Step, TransformOptions
 from writers.files import merge
@@ -124,10 +118,9 @@ def test_values_of_every_type_are_found_as_they_were(
 ) -> None:
     """In every dialect, and again later; what a format does not show in full is named."""
     manifest = api.unload(job_of(database, tmp_path / "out", kind))
-    hidden = {
-        "sqlldr-var": ["stamp", "finest", "instant"],
-        "guarded": ["huge", "text", "id"],
-    }.get(kind, [])
+    hidden = {"sqlldr-var": ["stamp", "finest", "instant"], "guarded": ["huge", "text", "id"]}.get(
+        kind, []
+    )
     named = [text.partition(":")[0] for text in manifest["verified"]["not_compared"]]
     assert named == hidden
     found = api.verify(tmp_path / "out", level="full")

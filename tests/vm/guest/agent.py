@@ -53,10 +53,7 @@ def _run(scenario: dict[str, Any], database: Path, destination: Path) -> dict[st
     arguments += ["--progress", "none", *scenario["options"]]
     started = time.monotonic()
     errors = destination.with_suffix(".err")
-    with (
-        _offline(scenario["offline"]),
-        _grouped(scenario["name"], scenario["cgroup"]) as join,
-    ):
+    with _offline(scenario["offline"]), _grouped(scenario["name"], scenario["cgroup"]) as join:
         run = _forked(arguments, errors, _prepare(join, refused=scenario["refused"]))
         observer = Observer(run)
         left = scenario["unplugged"]

@@ -40,10 +40,7 @@ from writers.parquet.writer import ParquetWriter, RowGroups
 )
 @pytest.mark.parametrize(
     ("encoder", "read_back"),
-    [
-        ("native", read_arrow),
-        *also(OTHER_ROUTES, ("plain", read_arrow), ("native", read_duckdb)),
-    ],
+    [("native", read_arrow), *also(OTHER_ROUTES, ("plain", read_arrow), ("native", read_duckdb))],
 )
 def test_contract(
     parquet: ParquetFormat, codec: Any, file_size: int, encoder: Any, read_back: Any

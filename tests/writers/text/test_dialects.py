@@ -171,11 +171,7 @@ os.environ["UNLOADER_NATIVE_LIBRARY"] = ""
 def told(code: str) -> str:
     """Return what a fresh process without a library prints."""
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT + code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", WITHOUT + code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout
 

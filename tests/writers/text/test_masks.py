@@ -203,8 +203,7 @@ quick = settings(
     max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 moments = st.integers(
-    FIRST_DAY * DAY_OF_MICROSECONDS,
-    LAST_DAY * DAY_OF_MICROSECONDS + DAY_OF_MICROSECONDS - 1,
+    FIRST_DAY * DAY_OF_MICROSECONDS, LAST_DAY * DAY_OF_MICROSECONDS + DAY_OF_MICROSECONDS - 1
 )
 
 
@@ -245,10 +244,7 @@ def test_offsets_are_written_as_of_typed_timestamps(ticks, minutes):
     sign, size = "-" if minutes < 0 else "+", abs(minutes)
     zone = f"{sign}{size // 60:02}:{size % 60:02}"
     ticks = [
-        min(
-            max(tick, (FIRST_DAY + 1) * DAY_OF_MICROSECONDS),
-            (LAST_DAY - 1) * DAY_OF_MICROSECONDS,
-        )
+        min(max(tick, (FIRST_DAY + 1) * DAY_OF_MICROSECONDS), (LAST_DAY - 1) * DAY_OF_MICROSECONDS)
         for tick in ticks
     ]
     texts = [f"{text.lstrip()} {zone}" for text in typed(ticks, PLAIN, zone)]
@@ -258,11 +254,7 @@ def test_offsets_are_written_as_of_typed_timestamps(ticks, minutes):
 
 def test_a_region_is_what_tzr_says():
     """TZR writes the region where there is one, else the offset, row by row."""
-    texts = [
-        "2024-07-01 12:00:00 -04:00[America/New_York]",
-        "2024-07-01 12:00:00.5 +05:30",
-        None,
-    ]
+    texts = ["2024-07-01 12:00:00 -04:00[America/New_York]", "2024-07-01 12:00:00.5 +05:30", None]
     mask = "HH24:MI:SSXFF2 TZH:TZM TZR"
     assert written_as_text(texts, timestamp_tz_format=mask, timestamp_format="YY") == [
         "12:00:00.00 -04:00 America/New_York",

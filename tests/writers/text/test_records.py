@@ -547,11 +547,7 @@ def test_large_values_have_the_same_bytes(enclose: str, size: int) -> None:
         record_length_digits=6,
     )
     whole = written_with_substitutes(
-        [text],
-        encoding="latin-1",
-        substitute=";,",
-        enclose=enclose,
-        record_length_digits=6,
+        [text], encoding="latin-1", substitute=";,", enclose=enclose, record_length_digits=6
     )
     assert b"".join(pieces(text, size, format)) == whole
 

@@ -25,12 +25,7 @@ from writers.errors import SchemaMismatch, ValueNotRepresentable, WriteError
 from writers.files.publish import text_extension
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.native import encoder as library
-from writers.text.text_writer import (
-    EncodedTextWriter,
-    RecordCounter,
-    TextWriter,
-    file_start,
-)
+from writers.text.text_writer import EncodedTextWriter, RecordCounter, TextWriter, file_start
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])
 

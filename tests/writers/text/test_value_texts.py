@@ -360,10 +360,7 @@ class Wrapped(pa.ExtensionType):
 def test_extensions_dictionaries_and_runs_are_what_they_hold():
     """Wrapping types are looked through, nulls in dictionaries included."""
     decimals = pa.array([Decimal("1.50"), None], pa.decimal128(5, 2))
-    assert value_texts(pa.ExtensionArray.from_storage(Wrapped(), decimals)) == [
-        "1.50",
-        None,
-    ]
+    assert value_texts(pa.ExtensionArray.from_storage(Wrapped(), decimals)) == ["1.50", None]
     encoded = pa.DictionaryArray.from_arrays(
         pa.array([1, 0, None, 1], pa.int8()), pa.array([True, None])
     )

@@ -311,12 +311,7 @@ def demo(**values: Any) -> None:
 
 
 def run_demo(
-    directory: Path,
-    rows: int,
-    *,
-    parallelism: int,
-    observe: Observer,
-    stop: Callable[[], bool],
+    directory: Path, rows: int, *, parallelism: int, observe: Observer, stop: Callable[[], bool]
 ) -> dict[str, Any]:
     """Build the table in `directory`, unload it to `csv/` and `parquet/` there, verify both.
 

@@ -22,12 +22,7 @@ from unloader.cli.display.summary import column_table
 from unloader.cli.mistakes import usage_error
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobOption, declared, entry_context, given, settings_of
-from unloader.cli.options.request_of import (
-    check_statements,
-    common_place,
-    connect_to,
-    request_of,
-)
+from unloader.cli.options.request_of import check_statements, common_place, connect_to, request_of
 from unloader.cli.options.source_argument import source_of_job
 from unloader.cli.streams import Invocation
 from unloader.cli.watching import display_for

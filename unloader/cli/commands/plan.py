@@ -16,12 +16,7 @@ from unloader.cli.display import render, seats
 from unloader.cli.display.summary import column_table, csv_form, selection
 from unloader.cli.options import rules
 from unloader.cli.options.command import declared, given, given_values, on_command_line
-from unloader.cli.options.request_of import (
-    asked_request,
-    connect_to,
-    routes_of,
-    tables_request,
-)
+from unloader.cli.options.request_of import asked_request, connect_to, routes_of, tables_request
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,

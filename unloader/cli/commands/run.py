@@ -20,11 +20,7 @@ from unloader.cli.options.request_of import (
     secret_of,
     tables_request,
 )
-from unloader.cli.options.source_argument import (
-    SourceArgument,
-    finished_directory,
-    source_argument,
-)
+from unloader.cli.options.source_argument import SourceArgument, finished_directory, source_argument
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import check_report, display_for, watched, write_report
 from unloader.errors import UsageError

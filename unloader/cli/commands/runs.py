@@ -24,13 +24,7 @@ from unloader.nouns import counted, listed
 from unloader.request.settings import ADAPTIVE
 from unloader.selection.listing import TRY_AGAIN
 from unloader.status.model import LiveStatus, Wish
-from unloader.status.reading import (
-    RunStatus,
-    change_run,
-    status_of,
-    statuses_below,
-    stop_run,
-)
+from unloader.status.reading import RunStatus, change_run, status_of, statuses_below, stop_run
 from unloader.storage.place_names import PlacePath
 
 _MOST_NAMED = 4

@@ -33,22 +33,10 @@ from unloader.nouns import counted
 from unloader.redaction import holds_sql_password
 from unloader.request.options import AXES, POINTS, options_of
 from unloader.storage.storage_protocol import MANIFEST
-from unloader.tuning.analysis import (
-    CONFIDENCE,
-    MOST_LEVELS,
-    NO_CPU,
-    Analysis,
-    Rules,
-    analyse,
-)
+from unloader.tuning.analysis import CONFIDENCE, MOST_LEVELS, NO_CPU, Analysis, Rules, analyse
 from unloader.tuning.live_sweep import sweep as measure
 from unloader.tuning.points import read_points
-from unloader.tuning.sweep_document import (
-    SweepDocument,
-    SweepOptions,
-    Variant,
-    points_csv,
-)
+from unloader.tuning.sweep_document import SweepDocument, SweepOptions, Variant, points_csv
 from unloader.tuning.sweep_document import label as settings_text
 from writers import registry
 from writers.errors import FormatError, WriteError

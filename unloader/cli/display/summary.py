@@ -8,13 +8,7 @@ from typing import Any
 from msgspec import convert
 
 from unloader.cli.display import render
-from unloader.manifest.model import (
-    ROUTES,
-    Manifest,
-    TablesManifest,
-    Totals,
-    totals_of,
-)
+from unloader.manifest.model import ROUTES, Manifest, TablesManifest, Totals, totals_of
 from unloader.model import ReadColumn, Setting, Snapshot
 from unloader.nouns import bytes_per_second, counted
 from unloader.placement.evidence import NodeRecord, WorkerRecord

@@ -21,12 +21,7 @@ from unloader.cli.display import render
 from unloader.errors import UsageError
 from unloader.model import Setting
 from unloader.nouns import counted
-from unloader.redaction import (
-    MASKING_KEY_VARIABLE,
-    PARQUET_KEY_VARIABLE,
-    PASSWORD_VARIABLE,
-    redact,
-)
+from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE, redact
 from unloader.request.option import READING, Option
 from unloader.request.options import every_option, options_of, shared_options
 from unloader.request.value_types import PLACES

@@ -501,12 +501,7 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
     if values["query"] is not None:
         return None
     # Imported here: most runs are of one table.
-    from unloader.selection.choice import (
-        TableChoice,
-        parse_pattern,
-        parse_schema,
-        read_patterns,
-    )
+    from unloader.selection.choice import TableChoice, parse_pattern, parse_schema, read_patterns
 
     listed, words = values["tables_from"], [word.lower() for word in values["table_kinds"]]
     if not _FAMILIES.keys() >= set(words):

@@ -43,11 +43,7 @@ from unloader.engine.cluster.agent import (
     vacant_for,
     wake,
 )
-from unloader.engine.executor import (
-    Executor,
-    ExecutorEvent,
-    NoPlaceLeft,
-)
+from unloader.engine.executor import Executor, ExecutorEvent, NoPlaceLeft
 from unloader.errors import (
     ConfigError,
     ConnectFailed,

@@ -403,9 +403,7 @@ SQLITE = b"SQLite format 3\0"
 
 
 def connect(
-    spec: SourceSpec,
-    config: dict[str, str],
-    read_header: Callable[[str, int], bytes] = header_of,
+    spec: SourceSpec, config: dict[str, str], read_header: Callable[[str, int], bytes] = header_of
 ) -> tuple[Any, str]:
     """Open the file with settings of DuckDB; return the connection and the `state_of` the file.
 

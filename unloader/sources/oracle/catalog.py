@@ -15,12 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
-from unloader.errors import (
-    ConfigError,
-    SnapshotGone,
-    SourceError,
-    TransientSourceError,
-)
+from unloader.errors import ConfigError, SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -38,22 +33,11 @@ from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, Catalog, LoadReader
 from unloader.sources.oracle import dictionary
 from unloader.sources.oracle import statement as statements
-from unloader.sources.oracle.dictionary import (
-    FOLDING,
-    Dictionary,
-    Relation,
-    find,
-    listed_tables,
-)
+from unloader.sources.oracle.dictionary import FOLDING, Dictionary, Relation, find, listed_tables
 from unloader.sources.oracle.layout import Layout, lay_out, object_ids
 from unloader.sources.oracle.session import PROGRAM, Session, client_identifier
 from unloader.sources.oracle.statement import relation
-from unloader.sources.oracle.types import (
-    described_column,
-    number_text,
-    parse_native,
-    readings_of,
-)
+from unloader.sources.oracle.types import described_column, number_text, parse_native, readings_of
 from unloader.sources.questions import GONE
 from unloader.sources.readings import ColumnReadings
 
@@ -84,11 +68,7 @@ class OracleCatalog(Catalog):
     """The parent's session; opened again where the database ended it while the workers read."""
 
     capabilities = Capabilities(
-        shared_snapshot=True,
-        snapshot_outlives_run=True,
-        folding=FOLDING,
-        hashes=True,
-        samples=True,
+        shared_snapshot=True, snapshot_outlives_run=True, folding=FOLDING, hashes=True, samples=True
     )
 
     def __init__(self, spec: SourceSpec) -> None:

@@ -139,8 +139,7 @@ def lay_out(
         return _by_keys(asked, table, layout, columns)
     ids = object_ids(asked, table)
     layout = replace(
-        layout,
-        parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
+        layout, parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts)
     )
     found = asked.rows_or_error(EXTENTS, table.owner, table.name)
     if isinstance(found, SourceError):

@@ -280,11 +280,7 @@ def _units(piece: str | bytes) -> int:
 
 
 def _large_rows(
-    batch: pa.RecordBatch,
-    fetched: Sequence[Any],
-    plan: FetchPlan,
-    session: Session,
-    read_from: str,
+    batch: pa.RecordBatch, fetched: Sequence[Any], plan: FetchPlan, session: Session, read_from: str
 ) -> Iterator[pa.RecordBatch | LargeRow]:
     """Yield the rows of a batch in order; each row with large values is a `LargeRow`.
 

@@ -39,14 +39,7 @@ from partition_planner.model import (
 from unloader.model import Extract, ReadColumn, Snapshot
 from unloader.sources.base import SHARES
 from unloader.sources.oracle import types
-from unloader.sources.statement import (
-    Hashing,
-    literal,
-    qualified,
-    quoted,
-    row_conditions,
-    select,
-)
+from unloader.sources.statement import Hashing, literal, qualified, quoted, row_conditions, select
 
 FILE_SHIFT = 32
 """An address is the relative file number, shifted by this, and the number of the block."""

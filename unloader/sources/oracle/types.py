@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 
 
 Form = Literal[
-    "plain",
-    "number",
-    "moment",
-    "utc",
-    "zoned",
-    "zone",
-    "hex",
-    "real",
-    "boolean",
-    "lob",
-    "document",
+    "plain", "number", "moment", "utc", "zoned", "zone", "hex", "real", "boolean", "lob", "document"
 ]
 """The form in which a column is fetched.
 

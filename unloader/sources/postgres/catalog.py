@@ -25,26 +25,14 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request.names import matching_partitions, no_such_table, resolve
-from unloader.selection.listing import (
-    ListedTable,
-    Listing,
-    Obstacle,
-    UnreadableColumn,
-    family_of,
-)
+from unloader.selection.listing import ListedTable, Listing, Obstacle, UnreadableColumn, family_of
 from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, Catalog, Held, LoadReader, result_or_error
 from unloader.sources.postgres import relations
 from unloader.sources.postgres import statement as statements
 from unloader.sources.postgres.errors import AGAIN, LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.keeping import Kept, kept_by_another, start_keeper
-from unloader.sources.postgres.relations import (
-    ROWS,
-    SHORT_SECONDS,
-    batches,
-    described,
-    summed,
-)
+from unloader.sources.postgres.relations import ROWS, SHORT_SECONDS, batches, described, summed
 from unloader.sources.postgres.session import (
     PARENT_GATHER,
     Session,

@@ -23,10 +23,7 @@ from unloader.selection.listing import Obstacle
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.questions import GONE
-from unloader.sources.statement import (
-    qualified,
-    quoted,
-)
+from unloader.sources.statement import qualified, quoted
 
 SIZES = """
 WITH RECURSIVE tree (root, oid) AS (

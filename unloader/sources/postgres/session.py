@@ -42,12 +42,7 @@ from unloader.redaction import learn
 from unloader.sources.base import Text
 from unloader.sources.postgres import errors
 from unloader.sources.postgres.libpq.connection import Connection, native
-from unloader.sources.postgres.statement import (
-    EXPORTED,
-    SNAPSHOT_VALUE,
-    CopyDialect,
-    text_form,
-)
+from unloader.sources.postgres.statement import EXPORTED, SNAPSHOT_VALUE, CopyDialect, text_form
 from unloader.sources.registry import password_of
 from unloader.sources.statement import literal, quoted
 

@@ -19,14 +19,7 @@ from urllib.parse import quote_from_bytes
 from partition_planner.model import ColumnInfo, RowExtent, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import (
-    Consistency,
-    Extract,
-    SampledKeys,
-    Snapshot,
-    TableSummary,
-    ValueOptions,
-)
+from unloader.model import Consistency, Extract, SampledKeys, Snapshot, TableSummary, ValueOptions
 from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, result_or_error
 from unloader.sources.file_state import FileCatalog, header_of, inode_of, state_of

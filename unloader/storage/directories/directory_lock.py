@@ -19,14 +19,7 @@ from pathlib import Path
 
 from msgspec.json import Decoder
 
-from unloader.storage.storage_protocol import (
-    REQUESTS,
-    RUN,
-    STATUS,
-    Holder,
-    Requests,
-    boot_id,
-)
+from unloader.storage.storage_protocol import REQUESTS, RUN, STATUS, Holder, Requests, boot_id
 from writers.files.publish import PART_SUFFIX
 from writers.files.regular import open_regular, read_regular
 

@@ -19,12 +19,7 @@ from unloader.storage.objects.object_publishing import (
     sweep,
     take_back,
 )
-from unloader.storage.objects.object_staging import (
-    PUBLICATION,
-    Room,
-    abort_uploads,
-    refused,
-)
+from unloader.storage.objects.object_staging import PUBLICATION, Room, abort_uploads, refused
 from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,

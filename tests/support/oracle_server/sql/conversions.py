@@ -10,14 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
-from oracle_server.data.moments import (
-    at_zone,
-    day_count,
-    in_utc,
-    now,
-    offset_seconds,
-    region,
-)
+from oracle_server.data.moments import at_zone, day_count, in_utc, now, offset_seconds, region
 from oracle_server.model import DaySecond, Moment, OracleError, Rowid, Type, YearMonth
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")

@@ -564,8 +564,7 @@ class Fallback:
             shadow, columns = self._dictionary_shadow(means.name, context)
         elif isinstance(found, View):
             result = self._database.select(
-                found.sql,
-                replace(context, user=found.owner, schema=found.owner, binds=()),
+                found.sql, replace(context, user=found.owner, schema=found.owner, binds=())
             )
             columns = found.columns
             rows = list(result.rows)

@@ -97,11 +97,7 @@ def _query(parser: Parser) -> Query:
         raise Unsupported(parser.token.value)
     order = _order(parser)
     return Query(
-        items=items,
-        distinct=distinct,
-        relation=relation,
-        conditions=conditions,
-        order=order,
+        items=items, distinct=distinct, relation=relation, conditions=conditions, order=order
     )
 
 

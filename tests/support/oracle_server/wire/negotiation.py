@@ -283,10 +283,7 @@ def parse_data_types(reader: Reader, driver: str) -> Client:
             types += reader.raw(4)
         number = reader.raw(2)
     return Client(
-        driver=driver,
-        compile_caps=compile_caps,
-        runtime_caps=runtime_caps,
-        types=bytes(types),
+        driver=driver, compile_caps=compile_caps, runtime_caps=runtime_caps, types=bytes(types)
     )
 
 

@@ -146,12 +146,7 @@ def _read_type(reader: Reader, field_version: int) -> BindType:
 
 
 def read_rows(
-    reader: Reader,
-    types: tuple[BindType, ...],
-    count: int,
-    locators: Locators,
-    *,
-    is_plsql: bool,
+    reader: Reader, types: tuple[BindType, ...], count: int, locators: Locators, *, is_plsql: bool
 ) -> tuple[tuple[Any, ...], ...]:
     """Read `count` rows of values; long ones of SQL statements stand after the others."""
     return tuple(_read_row(reader, types, locators, is_plsql) for _ in range(count))
@@ -330,10 +325,7 @@ def read_execute(reader: Reader, field_version: int, locators: Locators) -> Exec
 
 
 def read_reexecute(
-    reader: Reader,
-    function: int,
-    types_of: dict[int, tuple[BindType, ...]],
-    locators: Locators,
+    reader: Reader, function: int, types_of: dict[int, tuple[BindType, ...]], locators: Locators
 ) -> Execute:
     """Read functions 78 and 4, which name a cursor whose binds are known.
 

@@ -384,11 +384,7 @@ class EncodedTable:
 
     @classmethod
     def of(
-        cls,
-        columns: Iterable[Column],
-        values: Iterable[Sequence[Any]],
-        *,
-        vectors: bool = True,
+        cls, columns: Iterable[Column], values: Iterable[Sequence[Any]], *, vectors: bool = True
     ) -> EncodedTable:
         """Encode rows.
 

@@ -124,10 +124,7 @@ def test_what_is_wrong_with_the_source_is_told(unloader: Run, ranges: str) -> No
 
 @pytest.mark.parametrize(
     ("preset", "shape"),
-    [
-        ("balanced", "parquet"),
-        *also("codecs", *((each, "csv") for each in PRESETS)),
-    ],
+    [("balanced", "parquet"), *also("codecs", *((each, "csv") for each in PRESETS))],
 )
 def test_a_preset_runs_with_what_it_measured(
     unloader: Run, ranges: str, tmp_path: Path, preset: str, shape: str

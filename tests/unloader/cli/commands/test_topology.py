@@ -17,15 +17,7 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
-from machines.sysfs_trees import (
-    NodeSpec,
-    TreeSpec,
-    even,
-    recordings,
-    shapes,
-    sized,
-    write_tree,
-)
+from machines.sysfs_trees import NodeSpec, TreeSpec, even, recordings, shapes, sized, write_tree
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Machine = Callable[[TreeSpec], str]
@@ -104,10 +96,7 @@ def test_allowed_cpus_are_all_that_is_used(unloader: Run, machine: Machine) -> N
     options = ("topology", "--sysfs", tree, "--allowed-cpus", "0-5,9", "--parallelism", "20")
     found = answered(unloader(*options, "--json"))
     assert [node["cpus"] for node in found["nodes"]] == [[0, 1, 2, 3, 9], [4, 5]]
-    assert [node["cpus_denied"] for node in found["nodes"]] == [
-        [8, 10, 11],
-        [6, 7, 12, 13, 14, 15],
-    ]
+    assert [node["cpus_denied"] for node in found["nodes"]] == [[8, 10, 11], [6, 7, 12, 13, 14, 15]]
     assert {cpu for seat in found["seats"] for cpu in seat["cpus"]} == {0, 1, 2, 3, 4, 5, 9}
     text = shown(unloader(*options))
     assert "20, on 7 usable CPUs" in text
@@ -274,11 +263,7 @@ def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_there_is_named(
-    unloader: Run,
-    machine: Machine,
-    arguments: tuple[str, ...],
-    status: int,
-    told: str,
+    unloader: Run, machine: Machine, arguments: tuple[str, ...], status: int, told: str
 ) -> None:
     """The error has the requested value and the remedy."""
     tree = machine(even(2, 2))

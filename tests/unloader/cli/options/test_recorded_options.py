@@ -45,11 +45,7 @@ def test_a_variable_that_narrows_is_told_everywhere(
 
 @pytest.mark.parametrize(
     ("form", "said"),
-    [
-        (("--progress", "none"), True),
-        (("--log-format", "json"), True),
-        (("--quiet",), False),
-    ],
+    [(("--progress", "none"), True), (("--log-format", "json"), True), (("--quiet",), False)],
 )
 def test_only_quiet_runs_say_nothing(
     unloader: Run, database: str, tmp_path: Path, form: tuple[str, ...], said: bool

@@ -25,11 +25,7 @@ def test_a_signal_ends_the_joining(tmp_path: Path, kind: str) -> None:
     job = Request(
         source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
         selection=Selection(table=parse_table("t")),
-        output=OutputOptions(
-            destination=str(out),
-            format=shape,
-            file_per="table",
-        ),
+        output=OutputOptions(destination=str(out), format=shape, file_per="table"),
         parallelism=2,
         unit_bytes=1 << 20,
         seats=SeatOptions(numa="off"),

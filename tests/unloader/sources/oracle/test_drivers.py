@@ -17,11 +17,7 @@ from oracle_server.server import OracleServer
 
 from unloader.sources.oracle.arrow import arrow_batches, batch_of, tuple_batches
 from unloader.sources.oracle.session import Session
-from unloader.sources.oracle.statement import (
-    arrow_is_exact,
-    driver_warning,
-    fetch_plan,
-)
+from unloader.sources.oracle.statement import arrow_is_exact, driver_warning, fetch_plan
 
 POOLS: dict[str, tuple[str, Type, tuple[Any, ...]]] = {
     "I": ("NUMBER(9)", Type(name="NUMBER", precision=9, scale=0), (7, 7, None, -1, 0)),
@@ -37,11 +33,7 @@ POOLS: dict[str, tuple[str, Type, tuple[Any, ...]]] = {
         Type(name="VARCHAR2", length=20, in_chars=True),
         ("", "same", "same", None, "ü🦆"),
     ),
-    "N": (
-        "NVARCHAR2(20)",
-        Type(name="NVARCHAR2", length=20, in_chars=True),
-        ("same", None, "ü🦆"),
-    ),
+    "N": ("NVARCHAR2(20)", Type(name="NVARCHAR2", length=20, in_chars=True), ("same", None, "ü🦆")),
     "C": ("CHAR(4 BYTE)", Type(name="CHAR", length=4), ("a   ", None, "bbbb")),
     "R": ("RAW(4)", Type(name="RAW", length=4), (b"\x00", None, b"\xff\xff\xff\xff")),
     "D": (

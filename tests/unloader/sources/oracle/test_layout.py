@@ -263,12 +263,7 @@ def test_keys_that_cannot_be_ranges(server: OracleServer, catalog: OracleCatalog
 def test_keys_that_may_not_be_sampled(server: OracleServer, catalog: OracleCatalog) -> None:
     """If the database takes no sample of keys, the table is one unit, and the reason is reported."""
     server.database.create_table(
-        "SCOTT",
-        "IOT",
-        columns=ID_AND_NAME,
-        organization="index",
-        key=("ID",),
-        rows=rows(600),
+        "SCOTT", "IOT", columns=ID_AND_NAME, organization="index", key=("ID",), rows=rows(600)
     )
     server.faults.add(Fault(kind="ora-30561", statement="SAMPLE \\(", times=None))
     table = catalog.describe(parse_table("IOT"))

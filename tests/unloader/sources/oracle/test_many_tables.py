@@ -69,11 +69,7 @@ def server() -> Iterator[OracleServer]:
     [("DBA_EXTENTS", 3), *also(OTHER_ROUTES, ("", 500), ("DBA_SEGMENTS", 500))],
 )
 def test_contract_of_many_tables(
-    server: OracleServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    right: str,
-    together: int,
+    server: OracleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, together: int
 ) -> None:
     """With extents or samples, all tables in one statement or in several: each as it is alone."""
     if right:

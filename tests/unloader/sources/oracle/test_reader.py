@@ -280,10 +280,7 @@ def test_numbers_that_do_not_fit_are_named_with_their_row(
     server: OracleServer, fetch: Fetch
 ) -> None:
     """A value beyond the decimal asked for stops the unit: column, value and ROWID are named."""
-    columns: Natives = {
-        "A": ("NUMBER", Type(name="NUMBER")),
-        "B": ("NUMBER", Type(name="NUMBER")),
-    }
+    columns: Natives = {"A": ("NUMBER", Type(name="NUMBER")), "B": ("NUMBER", Type(name="NUMBER"))}
     misfit = Decimal("0.12345678901")
     create(server, columns, [(n, n) for n in range(200)] + [(1, misfit)])
     form = ValueOptions(number_without_precision="decimal(38,10)")

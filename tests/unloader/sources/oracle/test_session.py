@@ -59,10 +59,7 @@ def test_a_run_is_found_in_the_list_of_sessions(server: OracleServer, tmp_path: 
 def test_own_statements_overrule_hints_only(server: OracleServer, tmp_path: Path) -> None:
     """--session-sql wins, except for settings that texts and keys depend on; errors name it."""
     options = SessionOptions(
-        session_sql=(
-            "ALTER SESSION ENABLE PARALLEL QUERY",
-            "ALTER SESSION SET NLS_SORT = 'GERMAN'",
-        )
+        session_sql=("ALTER SESSION ENABLE PARALLEL QUERY", "ALTER SESSION SET NLS_SORT = 'GERMAN'")
     )
     Session(source(server, tmp_path, session=options), action="x").close()
     settings = server.sessions[-1].settings

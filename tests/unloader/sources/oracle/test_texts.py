@@ -16,10 +16,7 @@ from routes.runs import OneOutput, oracle_projection
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.model import Extract, SourceSpec, ValueOptions
 from unloader.sources.moments import MomentRefused, parse_moments
-from unloader.sources.oracle.arrow import (
-    batch_of,
-    requested_schema,
-)
+from unloader.sources.oracle.arrow import batch_of, requested_schema
 from unloader.sources.oracle.statement import (
     FILE_SHIFT,
     FetchPlan,
@@ -201,11 +198,7 @@ def projection_of(*natives: str) -> bytes:
     return oracle_projection(table, CSV).schema
 
 
-@given(
-    st.integers(1, 2**32 - 1),
-    st.integers(1, 1022),
-    st.integers(0, 2**22 - 1),
-)
+@given(st.integers(1, 2**32 - 1), st.integers(1, 1022), st.integers(0, 2**22 - 1))
 def test_rowids_of_usual_tablespaces(object_id: int, file: int, block: int) -> None:
     """A ROWID has 18 characters and means the first row of the block."""
     text = rowid_text(object_id, (file << FILE_SHIFT) + block)

@@ -146,9 +146,7 @@ def test_missing_rights_are_told_with_their_grants(postgres: Any, url: str) -> N
         url=url,
     )
     mine = url.replace("postgres@", "re%22ader@")
-    wanted = TableChoice(
-        tables=tuple(map(parse_pattern, ("s.*", '"S".*', "locked.t", 's."*"'))),
-    )
+    wanted = TableChoice(tables=tuple(map(parse_pattern, ("s.*", '"S".*', "locked.t", 's."*"'))))
 
     def problems() -> tuple[tuple[TableProblem, ...], int]:
         with closing(PostgresSource().open_catalog(spec_of(mine))) as opened:

@@ -13,14 +13,7 @@ from msgspec.structs import replace
 from partition_planner.model import Selector, TableInfo
 from unloader.errors import SnapshotGone
 from unloader.events import Observer, silent
-from unloader.model import (
-    Consistency,
-    Extract,
-    Snapshot,
-    SourceSpec,
-    TableName,
-    ValueOptions,
-)
+from unloader.model import Consistency, Extract, Snapshot, SourceSpec, TableName, ValueOptions
 from unloader.request.names import parse_table
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.file_state import database_path

@@ -18,14 +18,7 @@ from publications.storage_promises import write_staged
 from unloader.errors import OutputFailed
 from unloader.storage.directories import directory_lock, directory_publishing
 from unloader.storage.directories.directory_storage import LocalDirectories
-from unloader.storage.storage_protocol import (
-    Claim,
-    Holder,
-    Index,
-    Move,
-    RunStorage,
-    boot_id,
-)
+from unloader.storage.storage_protocol import Claim, Holder, Index, Move, RunStorage, boot_id
 from writers.files import syncing
 
 HEARTBEAT = """

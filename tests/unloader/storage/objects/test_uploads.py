@@ -214,10 +214,7 @@ _COMMON = (
     ],
 )
 def test_prefixes(
-    s3: S3Server,
-    several: int,
-    uploads: bool,
-    steps: tuple[tuple[Any, str, int], ...],
+    s3: S3Server, several: int, uploads: bool, steps: tuple[tuple[Any, str, int], ...]
 ) -> None:
     """Prefixes keep all promises, one or two, wherever a publication is interrupted."""
     key = f"contract/{several}-{uploads}"

@@ -210,10 +210,7 @@ _TEXTS = {
 _MOMENTS = ("DB_TYPE_DATE", "DB_TYPE_TIMESTAMP")
 _INTEGERS = {"int32": (INT32, 9), "int64": (INT64, 18)}
 """An Arrow type, its kind, and the digits that it surely holds."""
-_REALS = {
-    ("DB_TYPE_BINARY_FLOAT", "float"): FLOAT,
-    ("DB_TYPE_BINARY_DOUBLE", "double"): DOUBLE,
-}
+_REALS = {("DB_TYPE_BINARY_FLOAT", "float"): FLOAT, ("DB_TYPE_BINARY_DOUBLE", "double"): DOUBLE}
 _LEFT = frozenset({"LONG", "LONG RAW", "BOOLEAN"})
 """Types with other framing, which the driver keeps."""
 _DECIMAL_TYPE = re.compile(r"decimal128\((\d+), (\d+)\)")

@@ -18,12 +18,7 @@ from oracle_server.model import Moment, Type
 from oracle_server.wire.errors import Outcome
 
 from unloader.sources.oracle.native import decoder
-from unloader.sources.oracle.native.decoder import (
-    NO_MORE_ROWS,
-    Description,
-    Refused,
-    RowDecoder,
-)
+from unloader.sources.oracle.native.decoder import NO_MORE_ROWS, Description, Refused, RowDecoder
 from writers import built_library
 
 pytestmark = pytest.mark.skipif(
@@ -77,11 +72,7 @@ COLUMNS: dict[str, tuple[Type, Description, pa.DataType]] = {
         Description(kind=decoder.MOMENT, places=6, limit=11),
         pa.timestamp("us"),
     ),
-    "double": (
-        Type(name="BINARY_DOUBLE"),
-        Description(kind=decoder.DOUBLE, limit=8),
-        pa.float64(),
-    ),
+    "double": (Type(name="BINARY_DOUBLE"), Description(kind=decoder.DOUBLE, limit=8), pa.float64()),
     "float": (Type(name="BINARY_FLOAT"), Description(kind=decoder.FLOAT, limit=8), pa.float32()),
 }
 

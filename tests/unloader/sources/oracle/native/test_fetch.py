@@ -25,10 +25,7 @@ from partition_planner.model import Piece, WholeTable
 from unloader.errors import SourceError
 from unloader.sources.oracle import reader
 from unloader.sources.oracle.native import batches, decoder
-from unloader.sources.oracle.native.batches import (
-    Tap,
-    driver_socket,
-)
+from unloader.sources.oracle.native.batches import Tap, driver_socket
 from unloader.sources.oracle.native.decoder import Refused
 from unloader.sources.oracle.reader import OracleReader
 from unloader.sources.oracle.statement import fetch_plan, selector_statement

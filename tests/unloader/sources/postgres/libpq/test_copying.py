@@ -53,10 +53,7 @@ def all_chunks(connection: Connection, select: str, chunk_bytes: int) -> tuple[l
 
 @pytest.mark.parametrize("loop", LOOPS, indirect=True)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    lengths=st.lists(st.integers(0, 400), max_size=60),
-    chunk_bytes=st.integers(1, 1000),
-)
+@given(lengths=st.lists(st.integers(0, 400), max_size=60), chunk_bytes=st.integers(1, 1000))
 def test_chunks_are_whole_rows(
     loop: str, connection: Connection, lengths: list[int], chunk_bytes: int
 ) -> None:
