@@ -537,6 +537,8 @@ def answer(
         return database.scn
     if name == "USER":
         return session.user
+    if name == "DBTIMEZONE":  # JDBC asks for it.
+        return "+00:00"
     context = {"CURRENT_SCHEMA": session.schema, "SERVICE_NAME": "freepdb1"}
     found = context.get(str(arguments[-1]).upper())
     if found is None:

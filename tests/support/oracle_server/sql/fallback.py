@@ -32,7 +32,7 @@ from oracle_server.sql.statement import Condition
 from oracle_server.sql.syntax import Token, tokens
 
 Answer = Callable[[str, tuple[Any, ...]], Any]
-_ASKED = {"SYS_CONTEXT", "USERENV", "USER", "TIMESTAMP_TO_SCN"}
+_ASKED = {"SYS_CONTEXT", "USERENV", "USER", "TIMESTAMP_TO_SCN", "DBTIMEZONE"}
 _ROWID_PARTS = {
     "ROWID_OBJECT": (1, 6),
     "ROWID_RELATIVE_FNO": (7, 3),

@@ -403,6 +403,7 @@ _PLAIN: dict[str, tuple[Type, Callable[..., Any]]] = {
 }
 _OF_DATABASE: dict[str, Type] = {
     "USER": varchar(128),
+    "DBTIMEZONE": varchar(6),
     "SYS_CONTEXT": varchar(256),
     "USERENV": varchar(64),
     "DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER": expression_number(),

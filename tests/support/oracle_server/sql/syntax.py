@@ -136,7 +136,7 @@ class Unsupported(Exception):
 
 
 _COMPARISONS = ("=", "<>", "!=", "^=", "<", ">", "<=", ">=")
-_WORDS_ALONE = {"SYSTIMESTAMP", "USER"}
+_WORDS_ALONE = {"SYSTIMESTAMP", "USER", "DBTIMEZONE"}
 _RESERVED = {
     "FROM", "WHERE", "ORDER", "GROUP", "HAVING", "UNION", "AND", "OR", "THEN", "ELSE", "END",
     "WHEN", "AS", "ON", "ASC", "DESC", "CONNECT", "START", "FETCH", "OFFSET", "MINUS", "INTERSECT",
