@@ -13,7 +13,7 @@ from writers.model import PLAIN, ParquetFormat, TextFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from writers.model import Compression, EncoderChoice, Encryption, OutputSpec
+    from writers.model import Compression, Encryption, OutputSpec
     from writers.parquet.writer import ParquetWriter
     from writers.text.text_writer import EncodedTextWriter, TextWriter
 
@@ -76,10 +76,9 @@ def check(output_format: str | TextFormat | ParquetFormat, compression: Compress
     check_codec(name, compression, CODECS[name])
 
 
-def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoice) -> None:
+def check_native(output_format: TextFormat | ParquetFormat) -> None:
     """Refuse the native encoder of a format if its library cannot be used."""
-    if choice == "native":
-        import_module(_WRITERS[name_of(output_format)][2]).check_choice(choice)
+    import_module(_WRITERS[name_of(output_format)][2]).check_choice("native")
 
 
 def codecs() -> tuple[dict[str, Any], ...]:

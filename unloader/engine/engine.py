@@ -119,7 +119,24 @@ class Engine(Struct, Generic[U]):
                 # What still runs after a failure is ended: the run cannot become whole any more.
                 if self.failure is None and self._listened >= self._next_look:
                     self._next_look = self._listened + TICK_SECONDS
-                    self._stop_overdue(executor)
+                    overdue: dict[int, AttemptFailure] = {}
+                    for place, sent in self._sent.items():
+                        attempt = self.schedule.running(place)
+                        if place in self.schedule.held:
+                            # It is silent by order, and has all its time when it continues.
+                            self._last_message[place] = self._listened
+                            continue
+                        silent = self._listened - self._last_message[place]
+                        took = self._listened - sent
+                        for limit, seconds in (
+                            (self.stall_seconds, silent),
+                            (self.attempt_seconds, took),
+                        ):
+                            passed = limit and seconds > limit and place not in overdue
+                            if passed and attempt is not None:
+                                overdue[place] = self.work.overdue(place, attempt, limit)
+                    if overdue:
+                        executor.stop(overdue)
             if self.schedule.capacity.limit is not None:
                 self._tell_capacity(at_end=True)
             for event in executor.finish():
@@ -205,22 +222,6 @@ class Engine(Struct, Generic[U]):
         self._sent[place] = self._last_message[place] = self._listened
         executor.send(place, self.work.task(attempt))
         self.work.started(place, attempt)
-
-    def _stop_overdue(self, executor: Executor) -> None:
-        """Stop attempts that have passed a limit."""
-        reasons: dict[int, AttemptFailure] = {}
-        for place, sent in self._sent.items():
-            attempt = self.schedule.running(place)
-            if place in self.schedule.held:
-                # It is silent by order, and has all its time when it continues.
-                self._last_message[place] = self._listened
-                continue
-            silent, took = self._listened - self._last_message[place], self._listened - sent
-            for limit, seconds in ((self.stall_seconds, silent), (self.attempt_seconds, took)):
-                if limit and seconds > limit and attempt is not None and place not in reasons:
-                    reasons[place] = self.work.overdue(place, attempt, limit)
-        if reasons:
-            executor.stop(reasons)
 
 
 _STOPPED = failure_of(Interrupted("the run has ended"))

@@ -207,7 +207,8 @@ def _output(values: Mapping[str, Any], places: tuple[str, ...], *, fixed: bool) 
         else:
             # The fields of records of fixed width are decided when the columns are known.
             (dialects.check_fixed if fixed else dialects.check)(layout)
-        registry.check_encoder(layout, options.encoder)
+        if options.encoder == "native":
+            registry.check_native(layout)
     except FormatError as error:
         # The options alone are wrong.
         raise UsageError(error.message, error.hint) from error
