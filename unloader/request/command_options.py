@@ -190,6 +190,37 @@ class PreflightOptions:
     --from FILE`."""
 
 
+class NetworkOptions:
+    group, commands = "Test", ("network",)
+    bind = Option(kinds.Kind("ADDR:PORT"), example="10.0.0.1:7077", common=True)
+    """Address to listen on while sending, so that this host both sends and counts. It is left out
+    of the targets."""
+    rate = Option(kinds.SIZE, common=True, default=100_000_000)
+    """Bytes per second to each target, such as 100MB. 0 sets no limit. A listener does not send
+    back faster than this."""
+    duration = Option(kinds.SECONDS, common=True, default=10.0)
+    """Seconds of the test, at most 3600."""
+    count = Option(kinds.whole(0), default=0)
+    """Most packets or messages to each target. 0 sets no limit."""
+    wait = Option(kinds.SECONDS, default_text="10, or 60 to listen")
+    """Seconds to wait for the targets, or for the first sender."""
+    polite = Option()
+    """Send nothing before all targets have answered."""
+    two_way = Option(common=True)
+    """The targets send as well, in the same test."""
+    packet_size = Option(kinds.whole(128, 65_507), example="8972", common=True, default=1468)
+    """Bytes of a datagram. 1468 fills a frame of Ethernet. 8972 fills a jumbo frame."""
+    burst = Option(kinds.whole(0, 64), default=0)
+    """Most datagrams of one system call. 0 is as many as the kernel takes."""
+    buffer = Option(kinds.SIZE_FROM_1, default=4_194_304)
+    """Bytes of the buffers of a socket. The kernel limits them to net.core.rmem_max and
+    wmem_max."""
+    interval = Option(kinds.SECONDS, group="Report", default=2.0)
+    """Seconds between two reports."""
+    log = Option(kinds.FILE, group="Report", example="network.csv")
+    """Write the reports to FILE as CSV, with a line for each flow."""
+
+
 class SamplingOptions:
     group, commands = "Output", ("codecs", "preflight")
     sample = Option(kinds.SIZE_FROM_1, default=33_554_432)
