@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unloader.request import settings
 from unloader.request import value_types as kinds
 from unloader.request.option import Option
 
@@ -215,6 +216,26 @@ class NetworkOptions:
     buffer = Option(kinds.SIZE_FROM_1, default=4_194_304)
     """Bytes of the buffers of a socket. The kernel limits them to net.core.rmem_max and
     wmem_max."""
+    peer = Option(
+        kinds.Kind("HOST:PORT", split=settings.plain_names), group="Messages", common=True
+    )
+    """Host to send messages to. Separate several with commas, or repeat the option."""
+    message_size = Option(kinds.SIZE_FROM_1, group="Messages", default=65_536)
+    """Bytes of a message."""
+    message_size_max = Option(kinds.SIZE_FROM_1, group="Messages", default_text="all are equal")
+    """Largest message. The sizes are spread evenly from --message-size to this size."""
+    threads = Option(kinds.whole(1, 64), group="Messages", default=1)
+    """Connections to each peer, each with a thread."""
+    blocking = Option(group="Messages")
+    """Wait for a response of the same size after each message."""
+    relay = Option(group="Messages")
+    """Pass the connections to --bind on to --peer."""
+    backlog = Option(kinds.SIZE_FROM_1, group="Messages", default=67_108_864)
+    """Most bytes that a connection sends without a receipt."""
+    warm_up_seconds = Option(kinds.SECONDS, group="Messages", default=0.0)
+    """Seconds at the start that are not counted."""
+    sample_every = Option(kinds.whole(1), group="Messages", default=10)
+    """Number of messages for one measured latency."""
     interval = Option(kinds.SECONDS, group="Report", default=2.0)
     """Seconds between two reports."""
     log = Option(kinds.FILE, group="Report", example="network.csv")

@@ -17,12 +17,21 @@ from unloader.cli.display.render import megabytes
 from unloader.cli.options.command import declared, given
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import ConfigError, OutputFailed, UsageError
-from unloader.tuning.network import datagrams
+from unloader.tuning.network import datagrams, messages
 from unloader.tuning.network.datagrams import DatagramTest, Flow, Settings
+from unloader.tuning.network.messages import MessageFlow, MessageSettings, MessageTest
 from unloader.tuning.network.packets import PORT, parse_address
 
 _SENDING = frozenset({"bind", "polite", "two_way", "packet_size", "burst", "count"})
-_OF_MODE = {"listen": frozenset[str](), "send": _SENDING}
+_MESSAGES = frozenset(
+    {"peer", "message_size", "message_size_max", "threads", "blocking", "relay", "backlog"}
+    | {"warm_up_seconds", "sample_every"}
+)
+_OF_MODE = {
+    "listen": frozenset[str](),
+    "send": _SENDING,
+    "messages": _MESSAGES | {"bind", "count"},
+}
 """Options that only some modes take."""
 
 _LISTEN_SECONDS = 60.0
@@ -34,10 +43,11 @@ _LISTEN_SECONDS = 60.0
     """
     unloader network listen 10.0.0.2:7077
     unloader network send 10.0.0.2:7077 --rate 100MB --two-way
-    unloader network send 10.0.0.1:7077 10.0.0.2:7077 10.0.0.3:7077 --bind 10.0.0.1:7077 --polite
+    unloader network messages --peer 10.0.0.2:7077 --threads 2
+    unloader network send db1:7077 db2:7077 --bind db1:7077 --polite
     """,
 )
-@click.argument("mode", metavar="listen|send")
+@click.argument("mode", metavar="listen|send|messages")
 @click.argument("addresses", metavar="[ADDRESS...]", nargs=-1)
 @click.pass_context
 def network(
@@ -47,7 +57,8 @@ def network(
 
     listen counts what others send to ADDRESS, by default 127.0.0.1:7077. send sends datagrams to
     each ADDRESS and reports what arrived there. Nothing is sent to a host that does not answer as
-    a listener. Both end after --duration.
+    a listener. messages sends messages over TCP to each --peer, and counts those that arrive at
+    --bind. All end after --duration.
     """
     own = given(context)
     if mode not in _OF_MODE:
@@ -63,6 +74,9 @@ def network(
             )
     if mode == "listen" and len(addresses) > 1:
         raise UsageError("network listen takes one address", "start one listener for each")
+    if mode == "messages":
+        _message_test(addresses, values, rate=values["rate"] if "rate" in own else 0)
+        return
     if mode == "send" and not addresses:
         raise UsageError("network send needs a target", f"write HOST:{PORT}")
     for text in addresses:
@@ -79,6 +93,86 @@ def network(
         two_way=values["two_way"],
     )
     _datagrams(mode, addresses, settings, values)
+
+
+def _message_test(addresses: Sequence[str], values: dict[str, Any], *, rate: int) -> None:
+    peers, bind, least = values["peer"], values["bind"], values["message_size"]
+    most = values["message_size_max"] or least
+    if addresses or not (peers or bind):
+        raise UsageError("network messages needs --peer, --bind or both", "name no other address")
+    if not least <= most <= messages.LARGEST:
+        raise UsageError(
+            "--message-size-max is not in the range",
+            f"give a size from --message-size to {messages.LARGEST:,} bytes",
+        )
+    if values["relay"] and not (bind and len(peers) == 1):
+        raise UsageError("--relay needs --bind and one --peer", "give both")
+    for text in (*peers, *([bind] if bind else ())):
+        parse_address(text)
+    settings = MessageSettings(
+        least=least,
+        most=most,
+        threads=values["threads"],
+        rate=rate,
+        seconds=values["duration"],
+        warm_up=values["warm_up_seconds"],
+        count=values["count"],
+        backlog=values["backlog"],
+        sample_every=values["sample_every"],
+        blocking=values["blocking"],
+        relay=values["relay"],
+        wait_seconds=values["wait"] or (10.0 if peers else _LISTEN_SECONDS),
+    )
+    with _stopping() as stop, _log(values["log"]) as write:
+
+        def report(flows: list[MessageFlow]) -> None:
+            for flow in flows:
+                write("life", _message_figures(flow))
+                if not values["quiet"] and not values["json"]:
+                    arrow = "to" if flow.direction == "out" else "from"
+                    speed = megabytes(flow.bytes_per_second or None)
+                    render.print_aside(f"{arrow} {flow.peer}: {speed} MB/s")
+
+        flows = MessageTest(settings, bind=bind or "", peers=peers).run(
+            report, values["interval"], stop
+        )
+        for flow in flows:
+            write("test", _message_figures(flow))
+    if not flows:
+        raise ConfigError(
+            f"no host sent a message to {bind}", "start unloader network messages on the other host"
+        )
+    found = [_message_figures(each) for each in flows]
+    render.answer(values, {"test": "messages", "flows": found}, lambda: _message_table(flows))
+    _raise_failed(error for each in flows for error in each.errors)
+
+
+def _message_figures(flow: MessageFlow) -> dict[str, Any]:
+    rates = {"bytes_per_second": round(flow.bytes_per_second)}
+    return asdict(flow) | rates | {"errors": list(flow.errors)}
+
+
+def _message_table(flows: Sequence[MessageFlow]) -> str:
+    heads = (
+        *("peer", "direction", ">connections", ">MB/s", ">messages", ">receipts", ">backlog"),
+        *(">min ms", ">mean ms", ">50 % ms", ">99 % ms", ">99.9 % ms", ">max ms"),
+    )
+    return render.table(
+        heads,
+        (
+            (
+                *(each.peer, each.direction, each.connections),
+                *(megabytes(each.bytes_per_second or None), each.messages, each.receipts),
+                render.size(each.backlog),
+                *(
+                    _ms(value or None)
+                    for value in (each.minimum, each.average, each.p50, each.p99, each.p999)
+                ),
+                _ms(each.maximum or None),
+            )
+            for each in flows
+        ),
+    )
 
 
 def _datagrams(

@@ -4,47 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from select import select
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
 SECONDS = 60
 DATA_KIND = 4
 
 Started = Callable[..., "subprocess.Popen[str]"]
 Mangle = Callable[[int, bytes], list[bytes]]
-
-
-@pytest.fixture
-def start() -> Iterator[Started]:
-    """Start `unloader network` with some arguments; all are ended after the test."""
-    processes = []
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("UNLOADER_")}
-
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "unloader", "network", *arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**kept, "PYTHONPATH": str(ROOT)},
-        )
-        processes.append(process)
-        return process
-
-    yield run
-    for process in processes:
-        process.kill()
-        process.communicate()
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
