@@ -57,7 +57,7 @@ def network(
 
     listen counts what others send to ADDRESS, by default 127.0.0.1:7077. send sends datagrams to
     each ADDRESS and reports what arrived there. Nothing is sent to a host that does not answer as
-    a listener. messages sends messages over TCP to each --peer, and counts those that arrive at
+    a listener. messages sends messages over TCP to each --peer, and counts messages that arrive at
     --bind. All end after --duration.
     """
     own = given(context)
@@ -99,7 +99,7 @@ def _message_test(addresses: Sequence[str], values: dict[str, Any], *, rate: int
     peers, bind, least = values["peer"], values["bind"], values["message_size"]
     most = values["message_size_max"] or least
     if addresses or not (peers or bind):
-        raise UsageError("network messages needs --peer, --bind or both", "name no other address")
+        raise UsageError("network messages needs --peer, --bind or both", "leave the addresses out")
     if not least <= most <= messages.LARGEST:
         raise UsageError(
             "--message-size-max is not in the range",

@@ -233,7 +233,7 @@ class Connection:
 
 
 def _dialled(peer: str, settings: MessageSettings, stop: Callable[[], bool]) -> socket.socket:
-    """Return a connection whose other side has answered; `ConfigError` if there is none."""
+    """Return a connection whose other side has answered, or raise a `ConfigError`."""
     family, address = packets.resolved_address(peer, socket.SOCK_STREAM)
     end = time.monotonic() + settings.wait_seconds
     while True:

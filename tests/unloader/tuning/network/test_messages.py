@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -99,7 +100,8 @@ def test_other_programs_get_a_greeting_only(start: Started) -> None:
             link.sendall(b"220 mail ready\r\n")
             got = link.recv(65536)
             assert len(got) == 8
-            assert link.recv(65536) == b""
+            with suppress(ConnectionResetError):  # The rest of our line was not read.
+                assert link.recv(65536) == b""
     assert "does not answer the message test" in refusal(sender)
 
 
