@@ -40,8 +40,8 @@ def test_an_edited_job_of_a_plan_is_refused(
     ("edit", "message"),
     [
         (
-            lambda plan: (plan.update(format_version=6), plan["job"].update({"later-option": 1})),
-            "the plan has format version 6",
+            lambda plan: (plan.update(format_version=7), plan["job"].update({"later-option": 1})),
+            "the plan has format version 7",
         ),
         (lambda plan: plan["request"].update(fetch_bytes=1), "edited"),
         (lambda plan: plan["extract"].update(where="id < 3"), "edited"),

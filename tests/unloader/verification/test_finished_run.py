@@ -408,6 +408,6 @@ def test_values_of_any_size_are_counted(tmp_path: Path) -> None:
         )
     job = job_of(path, tmp_path / "out", "csv")
     output = replace(job.output, format=TextFormat(header=False))
-    job = replace(job, output=output, parallelism=1, fetch_bytes=1 << 29)
+    job = replace(job, output=output, split="auto", parallelism=1, fetch_bytes=1 << 29)
     api.unload(replace(job, verify="full"))
     assert api.verify(tmp_path / "out")["rows"] == 3

@@ -262,7 +262,7 @@ def _preflight_parts(found: Ceilings) -> Iterator[str]:
     """
     unloader size --rows 10G --row-bytes 165 --window 1h --from /extract/orders
     unloader size --rows 2G --window 6h --from sweep.csv --cpu-ratio 1.4 --json
-    unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --from sweep.json
+    unloader size --rows 10G --window 1h --cores 16 --from sweep.json
     """,
 )
 def size(**values: Any) -> None:
