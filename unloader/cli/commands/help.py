@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from unloader.cli.display import render
+from unloader.cli.group import COMPLETION_VARIABLE
 from unloader.cli.mistakes import no_command, no_part
 from unloader.cli.options.command import declared, options_named, part_page, sections
 from unloader.errors import OutputFailed, UsageError
@@ -132,7 +133,7 @@ def completion(context: click.Context, /, shell: str, output: str | None) -> Non
     parent, known = context.parent, get_completion_class(shell)
     assert parent is not None
     assert known is not None
-    script = known(parent.command, {}, "unloader", "_UNLOADER_COMPLETE").source()
+    script = known(parent.command, {}, "unloader", COMPLETION_VARIABLE).source()
     if output == "-":
         render.emit(script)
         return
