@@ -253,6 +253,14 @@ def test_records_are_those_of_a_csv_reader() -> None:
 
 
 @pytest.mark.usefixtures("way")
+def test_long_stretches_without_enclosures() -> None:
+    """Every byte of a stretch is looked at, and no count inside is too small for it."""
+    for size in (*range(200), 16_319, 16_320, 16_321, 70_000):
+        assert _counted(b"\n" * size, [3]) == size
+        assert _counted(b"a" * size + b"\n", []) == 1
+
+
+@pytest.mark.usefixtures("way")
 def test_a_text_larger_than_a_window(tmp_path: Path) -> None:
     """A value of megabytes is one record, and the header of a file does not count."""
     spec = OutputSpec(
