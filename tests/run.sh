@@ -16,8 +16,10 @@ set -eu
 if [ "${1:-}" = --all ]; then
     shift
     export UNLOADER_TEST_ALL=1
+    all=1
 fi
 cd -- "$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)"
+[ -z "${all:-}" ] || ./tests/programs.sh
 venv=${UNLOADER_TEST_VENV:-$PWD/.venv-test}
 base=${PYTHON:-python3}
 
