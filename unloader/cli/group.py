@@ -42,6 +42,7 @@ COMMANDS = {
     "preflight": "measuring",
     "sweep": "sweep",
     "size": "measuring",
+    "network": "network",
     "topology": "installation",
     "formats": "installation",
     "sources": "installation",

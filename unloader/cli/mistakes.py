@@ -37,6 +37,7 @@ _SAME_AS = {
     "clean": "delete remove rm purge cleanup",
     "plan": "explain dry-run estimate",
     "sweep": "tune benchmark bench",
+    "network": "bandwidth latency udp tcp iperf",
     "topology": "numa nodes cpus",
     "runs": "history jobs ps",
     "--to": "output out outdir outfile dest destination target directory path",

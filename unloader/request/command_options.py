@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unloader.request import settings
 from unloader.request import value_types as kinds
 from unloader.request.option import Option
 
@@ -188,6 +189,57 @@ class PreflightOptions:
     save = Option(kinds.FILE, common=True)
     """Write the result to FILE as JSON. It is for `unloader run --ceilings FILE` and `unloader size
     --from FILE`."""
+
+
+class NetworkOptions:
+    group, commands = "Test", ("network",)
+    bind = Option(kinds.Kind("ADDR:PORT"), example="10.0.0.1:7077", common=True)
+    """Address to listen on while sending, so that this host both sends and counts. It is left out
+    of the targets."""
+    rate = Option(kinds.SIZE, common=True, default=100_000_000)
+    """Bytes per second to each target, such as 100MB. 0 sets no limit. A listener does not send
+    back faster than this."""
+    duration = Option(kinds.SECONDS, common=True, default=10.0)
+    """Seconds of the test, at most 3600."""
+    count = Option(kinds.whole(0), default=0)
+    """Most packets or messages to each target. 0 sets no limit."""
+    wait = Option(kinds.SECONDS, default_text="10, or 60 to listen")
+    """Seconds to wait for the targets, or for the first sender."""
+    polite = Option()
+    """Send nothing before all targets have answered."""
+    two_way = Option(common=True)
+    """The targets send as well, in the same test."""
+    packet_size = Option(kinds.whole(128, 65_507), example="8972", common=True, default=1468)
+    """Bytes of a datagram. 1468 fills a frame of Ethernet. 8972 fills a jumbo frame."""
+    burst = Option(kinds.whole(0, 64), default=0)
+    """Most datagrams of one system call. 0 is as many as the kernel takes."""
+    buffer = Option(kinds.SIZE_FROM_1, default=4_194_304)
+    """Bytes of the buffers of a socket. The kernel limits them to net.core.rmem_max and
+    wmem_max."""
+    peer = Option(
+        kinds.Kind("HOST:PORT", split=settings.plain_names), group="Messages", common=True
+    )
+    """Host to send messages to. Separate several with commas, or repeat the option."""
+    message_size = Option(kinds.SIZE_FROM_1, group="Messages", default=65_536)
+    """Bytes of a message."""
+    message_size_max = Option(kinds.SIZE_FROM_1, group="Messages", default_text="all are equal")
+    """Largest message. The sizes are spread evenly from --message-size to this size."""
+    threads = Option(kinds.whole(1, 64), group="Messages", default=1)
+    """Connections to each peer, each with a thread."""
+    blocking = Option(group="Messages")
+    """Wait for a response of the same size after each message."""
+    relay = Option(group="Messages")
+    """Pass the connections to --bind on to --peer."""
+    backlog = Option(kinds.SIZE_FROM_1, group="Messages", default=67_108_864)
+    """Most bytes that a connection sends without a receipt."""
+    warm_up_seconds = Option(kinds.SECONDS, group="Messages", default=0.0)
+    """Seconds at the start that are not counted."""
+    sample_every = Option(kinds.whole(1), group="Messages", default=10)
+    """Number of messages for one measured latency."""
+    interval = Option(kinds.SECONDS, group="Report", default=2.0)
+    """Seconds between two reports."""
+    log = Option(kinds.FILE, group="Report", example="network.csv")
+    """Write the reports to FILE as CSV, with a line for each flow."""
 
 
 class SamplingOptions:

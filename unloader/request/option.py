@@ -65,6 +65,7 @@ ANSWERING = (
     *WATCHED,
     *("status", "runs", "stop", "set", "report"),
     *("check", "clean", "merge", "keepers", "topology", "sweep", "formats", "sources", "size"),
+    "network",
 )
 """Commands that have a result to show."""
 
