@@ -24,6 +24,7 @@ LIBRARIES = {
     "writers.content._sums": Path("writers/content/src"),
     "unloader.sources.oracle.native._fetch": Path("unloader/sources/oracle/native/src"),
     "unloader.sources.postgres.libpq._copy": Path("unloader/sources/postgres/libpq/src"),
+    "unloader.sources.mysql._rows": Path("unloader/sources/mysql/src"),
 }
 """The name of each library, and the folder of its sources."""
 SHARED = LIBRARIES["writers.native._encoder"]

@@ -17,6 +17,7 @@ import amounts
 import long_tests
 import pytest
 from hypothesis import HealthCheck, settings
+from mysql import server as mysql_server
 from processes.command import wait_for
 from schemas.json_schema import check_all_written
 
@@ -157,3 +158,12 @@ def start_postgres() -> Iterator[Callable[[], PostgresServer]]:
 def postgres(start_postgres: Callable[[], PostgresServer]) -> PostgresServer:
     """One PostgreSQL server for the whole suite."""
     return start_postgres()
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[mysql_server.MySQLServer]:
+    """One server of MariaDB or MySQL for the whole suite; skipped where none is installed."""
+    if reason := mysql_server.missing():
+        pytest.skip(reason)
+    with mysql_server.started() as server:
+        yield server

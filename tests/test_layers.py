@@ -23,6 +23,7 @@ THIRD_PARTY_OF_LEAVES = {
 DRIVERS = {
     "duckdb": "duckdb",
     "psycopg": "postgres",
+    "pymysql": "mysql",
     "sqlite3": "sqlite",
     "adbc_driver_sqlite": "sqlite",
     "adbc_driver_manager": "sqlite",

@@ -56,8 +56,8 @@ LONGEST_SECRET = 65_536
 LONG = 8
 
 _OUR_WORDS = frozenset(
-    ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "unloader", "password", "none")
-)
+    ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "mysql", "mariadb", "unloader")
+) | {"password", "none"}
 """Words of the messages and URLs of this program."""
 
 _SECRET = (

@@ -91,8 +91,8 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lock_timeout_seconds: Annotated[
         float, _session(SECONDS, commands=CONNECTING, name="lock-timeout")
     ] = 30.0
-    """Longest wait in seconds for a lock that another session has; 0 keeps the lock_timeout of the
-    server. PostgreSQL."""
+    """Longest wait in seconds for a lock that another session has; 0 keeps the limit of the server.
+    PostgreSQL and MySQL."""
     keep_snapshot_seconds: Annotated[
         float,
         _session(

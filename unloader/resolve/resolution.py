@@ -381,6 +381,8 @@ def prepared(
         with ExitStack() as failed, cancelled_by(stop, catalog):
             failed.callback(_closed_quietly, catalog)
             observe(PhaseStarted(phase="snapshot"))
+            chosen_seats = seats()
+            catalog.expect_workers(chosen_seats.parallelism if run_id else 0)
             snapshot = catalog.snapshot(first.consistency)
             observe(PhaseStarted(phase="table"))
             chosen, missing, notices = chosen_tables(catalog, asked.entries, observe)
@@ -390,7 +392,7 @@ def prepared(
             run = PreparedRun(
                 asked=asked,
                 catalog=catalog,
-                seats=seats(),
+                seats=chosen_seats,
                 stop=stop,
                 chosen=chosen,
                 missing=missing,

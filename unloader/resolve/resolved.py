@@ -338,6 +338,7 @@ _LIBRARIES = {
         *("reader of COPY data", "unloader.sources.postgres.libpq._copy"),
         *("COPY_LIBRARY", "4"),
     ),
+    "mysql": ("reader of MySQL rows", "unloader.sources.mysql._rows", "ROWS_LIBRARY", "8"),
 }
 """Of each library: its name for users, its module, the variable that names another file, and how
 many times the CPU a run without it takes at most. Measured with tables of 2 to 3 million rows and

@@ -163,6 +163,13 @@ class Catalog(Protocol):
         """Return the column whose values the addresses of a table's extents are; optional: None."""
         return None
 
+    def expect_workers(self, workers: int) -> None:
+        """Prepare for a number of workers that will enter the snapshot; called before `snapshot`.
+
+        Optional: any number of sessions can enter a snapshot.
+        """
+        return
+
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Fix the state that all workers read, and hold it until `close`.
 

@@ -29,6 +29,7 @@ SOURCES = {
     "duckdb": "unloader.sources.duckdb.source:DuckDBSource",
     "postgresql": "unloader.sources.postgres.source:PostgresSource",
     "sqlite": "unloader.sources.sqlite.source:SQLiteSource",
+    "mysql": "unloader.sources.mysql.source:MySQLSource",
 }
 
 OPTIONS = {
@@ -38,6 +39,7 @@ OPTIONS = {
         *("parallel-query", "direct-read", "max-db-load"),
     ),
     "postgresql": ("enable-row-security", "keep-snapshot", "lock-timeout", "max-db-load"),
+    "mysql": ("lock-timeout",),
 }
 """The options that only some of these sources know, by scheme.
 
@@ -53,7 +55,7 @@ VARIABLES = frozenset(
 )
 """Variables without an option that connections read."""
 
-ALIASES = {"postgres": "postgresql"}
+ALIASES = {"postgres": "postgresql", "mariadb": "mysql"}
 
 ENTRY_POINT_GROUP = "unloader.sources"
 """Outside packages add sources here; the entry point's name is the scheme."""

@@ -35,7 +35,11 @@ except ImportError:
 T = TypeVar("T")
 
 INTERVAL_SECONDS = 1.0
-_NAMES = {"postgresql": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")}
+_NAMES = {
+    "postgresql": ("postgres", "postmaster"),
+    "oracle": ("oracle", "ora_"),
+    "mysql": ("mysqld", "mariadbd"),
+}
 """First letters of the names of a server's processes, by kind of source."""
 
 Counts: TypeAlias = dict[tuple[str, str], tuple[float, float]]

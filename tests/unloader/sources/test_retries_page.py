@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from oracledb.errors import _Error
+from pymysql.err import OperationalError
 
 from unloader.errors import ConnectFailed, SessionsRefused, UnloaderError
+from unloader.sources.mysql import errors as of_mysql
 from unloader.sources.oracle import errors as of_oracle
 from unloader.sources.postgres import errors as of_postgres
 
@@ -58,6 +60,20 @@ def test_codes_of_oracle(code: str, follows: str) -> None:
         assert code in known.message
     if number in ("12514", "01034"):
         assert isinstance(known, ConnectFailed)
+
+
+@pytest.mark.parametrize(("code", "follows"), rows("Codes of MySQL"))
+def test_codes_of_mysql(code: str, follows: str) -> None:
+    """The code of the server or of the driver decides."""
+    known = of_mysql.translated(OperationalError(int(code), "some words"))
+    assert what_follows(known) == follows
+    assert f"(code {code})" in known.message
+
+
+def test_every_retried_code_of_mysql_is_on_the_page() -> None:
+    """The page and the source have the same codes."""
+    on_page = {int(code) for code, follows in rows("Codes of MySQL") if follows != "ends the run"}
+    assert on_page == {*of_mysql.FULL, *of_mysql.LOST, *of_mysql.TRANSIENT}
 
 
 def test_every_code_of_full_databases_is_on_the_page() -> None:
