@@ -82,7 +82,7 @@ FLOORS = {
         {"writers.content.reading"},
         {"writers.codecs.measuring", "writers.files.merge", "writers.files.read_back"},
         {"writers.registry"},
-        {"writers.content"},
+        {"writers.content", "writers.lob_files"},
         {"writers.parquet", "writers.text", "writers.native", "writers.held_values"},
         {"writers.files"},
         {"writers.objects"},

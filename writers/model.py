@@ -242,6 +242,14 @@ class FinalNames(Struct, frozen=True, kw_only=True):
     """Returns the name of a file by its number, from 0; picklable."""
 
 
+class LobColumn(Struct, frozen=True, kw_only=True):
+    """A column whose values go to a packed file, see `writers.lob_files`."""
+
+    name: str
+    file: str
+    """The final name of the packed file."""
+
+
 class UploadedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     etag: str
     checksum: str
@@ -276,6 +284,8 @@ class WrittenFile(
     """Name of the algorithm, a colon and lower-case hex digits, over the bytes of the file."""
     directory: int = 0
     """The number of its directory, where there are several."""
+    column: str = ""
+    """The column whose values the file holds (`writers.lob_files`); empty for a file of rows."""
     upload: UncompletedUpload | None = None
     """What makes an object of it, before it is published."""
 

@@ -215,7 +215,7 @@ def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
         replace(convert(column, ColumnRecord, from_attributes=True), text_class=text_class or None)
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
-    if run.output.transformed is not None:
+    if run.output.origins:
         columns = tuple(
             replace(
                 column,

@@ -86,6 +86,7 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
     file_size: int
     file_per: str
     file_name: str
+    lob_files: tuple[str, ...] = ()
     overwrite: bool
     overlap_buffer: int
     overlap_buffers: int

@@ -13,6 +13,7 @@ from unloader.request.option import ONE_VALUE, PLANNING, READING, Circumstance, 
 from unloader.request.settings import PartitionBy
 from unloader.request.value_types import (
     MODE,
+    NAMES,
     OWNER_GROUP,
     PARTITION,
     SECONDS,
@@ -136,6 +137,23 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = _FILE_NAME
     """Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} {date}."""
+    lob_files: Annotated[
+        tuple[str, ...],
+        _file(
+            NAMES,
+            empty=True,
+            planned=True,
+            not_for={
+                "streams": "it has no place for other files",
+                "tables": "its files hold all values",
+            },
+            example="PHOTO",
+        ),
+    ] = ()
+    """Write the values of these columns to separate files. Each work unit has one file for each
+    column. The row has the name of the file, the offset and the length of the value, such as
+    ORDERS_0001_PHOTO.lob.1.2048/. SQL*Loader reads this form in an LLS field. Separate several with
+    commas, or repeat the option."""
     file_size_bytes: Annotated[int, _cut(SIZE, name="file-size")] = 0
     """Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A Parquet file
     ends after a whole row group, so it may be larger by one row group (--row-group-bytes)."""

@@ -11,7 +11,7 @@ from partition_planner.model import WorkUnit
 from unloader.model.output import EncryptionOptions
 from unloader.model.source import Extract, SourceSpec
 from unloader.transforms.model import TransformOptions
-from writers.model import ContentSums, OutputSpec, WrittenFile
+from writers.model import ContentSums, LobColumn, OutputSpec, WrittenFile
 
 
 class OutputTask(Struct, frozen=True, kw_only=True):
@@ -36,6 +36,8 @@ class OutputTask(Struct, frozen=True, kw_only=True):
     """Only rows for which this condition holds; None is all that are read."""
     route: str = ""
     """The name of the output in errors, if the run has several."""
+    lobs: tuple[LobColumn, ...] = ()
+    """Columns whose values go to packed files."""
 
 
 class UnitTask(Struct, frozen=True, kw_only=True):

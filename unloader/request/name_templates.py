@@ -22,6 +22,8 @@ DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
 DIRECTIONS = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 """Unicode's ends of line, and the characters that change the direction of text."""
 
+LOB_EXTENSION = "lob"
+
 MAX_BYTES = 255
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
@@ -99,6 +101,26 @@ def file_name(template: str, values: Values, number: int = 0) -> str:
     if len(name.encode()) > MAX_BYTES:
         raise _too_long("file", name, "--file-name")
     return name
+
+
+def lob_template(template: str) -> str:
+    """Return the template of packed files for a template of files of rows.
+
+    Each work unit and column has a file, and the column is a part of `{ext}`.
+    """
+    found = template if "{ext}" in template else f"{template}.{{ext}}"
+    return found if "{unit}" in found else found.replace("{ext}", "{unit}.{ext}")
+
+
+def lob_name(template: str, values: Values, column: str, *, pattern: bool = False) -> str:
+    """Return the name of the packed file of a column, or with `pattern` what all of them are like.
+
+    It has one dot: readers of LOB location specifiers may take a name up to its first dot.
+    """
+    own = {**values, "ext": f"{column}.{LOB_EXTENSION}", "part": ""}
+    make = any_name if pattern else file_name
+    stem, dot, extension = make(lob_template(template), own).rpartition(".")
+    return f"{stem.replace('.', '_')}{dot}{extension}"
 
 
 def any_name(template: str, values: Values) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from partition_planner.model import TableInfo
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, silent
-from unloader.model import Request, Selection
+from unloader.model import OutputOptions, Request, Selection
 from unloader.request.names import Folding, choose_columns, matching_any, means_a_column
 from unloader.selection.asked import AskedTables
 from unloader.selection.listing import (
@@ -228,9 +228,17 @@ def _applied_to(request: Request, table: TableInfo, catalog: Catalog) -> Request
         exclude=own(selection.exclude),
         as_text=tuple(each for each in selection.as_text if _has_text(table, each)),
     )
+
+    def with_own(output: OutputOptions) -> OutputOptions:
+        return replace(output, lob_files=own(output.lob_files))
+
     if routes is not None:
-        routes = tuple(replace(route, exclude=own(route.exclude)) for route in routes)
-    return replace(request, selection=selection, routes=routes)
+        routes = tuple(
+            replace(route, exclude=own(route.exclude), output=with_own(route.output))
+            for route in routes
+        )
+    output = with_own(request.output)
+    return replace(request, selection=selection, output=output, routes=routes)
 
 
 def _has(table: TableInfo, wanted: str, catalog: Catalog) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from partition_planner.model import KeySample, TableInfo
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import COMPARING, Lossless, Projection, ReadColumn, Request, Widths
-from unloader.request.names import Folding, choose_columns, one_column
+from unloader.request.names import Folding, choose_columns, means_a_column, one_column
 from unloader.resolve.resolved import ResolvedOutput, marked, projection_of_output
 from unloader.secrets.keys import masking_keys, with_proof
 from unloader.sources.base import Catalog
@@ -25,6 +25,7 @@ from unloader.sources.readings import Declared, OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.transforms.model import OutputColumn, TransformOptions
 from writers.errors import FormatError
+from writers.lob_files import packed_schema
 from writers.model import Compression, FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
 from writers.text.dialects import OutputEncoding
@@ -71,6 +72,7 @@ def columns_of(
             batches_only=(
                 each.verify in COMPARING
                 or output.transform is not None
+                or output.lob_files != ()
                 or output.file_size_bytes != 0
                 or each.fixed is not None
             ),
@@ -84,9 +86,15 @@ def columns_of(
                 used = checked_filter(output.filter).columns
                 filtered = dict.fromkeys(names[index] for index in used)
                 need = replace(need, filter_columns=tuple(filtered))
+        packed: frozenset[str] = frozenset()
+        if output.lob_files:
+            # A transform may give a column its name.
+            named = [each for each in output.lob_files if means_a_column(names, each, folding)]
+            packed = frozenset(one_column(names, name, folding) for name in named)
+            need = replace(need, values=packed, lobs=packed)
         if each.output.transform is not None:
             looked_at = _columns_as_values(each.output.transform, need, projected, names)
-            need = replace(need, values=looked_at)
+            need = replace(need, values=looked_at | packed)
         needs.append(need)
     read = projected(needs)
     for each, columns in zip(asked, read.filters or (), strict=False):
@@ -109,9 +117,13 @@ def columns_of(
                 for column, how in zip(transformed.columns, origins, strict=True)
             )
             own_columns = replace(transformed, columns=known)
+        own_names = [column.name for column in own_columns.columns]
+        lobs = tuple(one_column(own_names, name, folding) for name in options.lob_files)
+        if lobs:
+            own_columns = transformed = _packed(own_columns, lobs)
         shape = _format_of(each, own_columns, catalog)
         if transformed is not None:
-            _check_order(shape, origins)
+            _check_order(shape, origins, lobs)
             transformed = marked(transformed, shape)
         codec = options.compression
         outputs.append(
@@ -122,6 +134,7 @@ def columns_of(
                 choice=None,
                 transformed=transformed,
                 origins=origins,
+                lobs=lobs,
             )
         )
     if request.routes is None and outputs[0].transformed is None:
@@ -201,9 +214,37 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 """Masks whose values are in another order than the original values."""
 
 
-def _check_order(shape: TextFormat | ParquetFormat, origins: Sequence[OutputColumn]) -> None:
+def _packed(projection: Projection, lobs: Sequence[str]) -> Projection:
+    """Return the columns of an output with the places of values that go to packed files."""
+    try:
+        schema = packed_schema(read_schema(projection.schema), lobs)
+    except FormatError as error:
+        raise UsageError(error.message, error.hint) from error
+    if twice := sorted(name for name in set(lobs) if lobs.count(name) > 1):
+        raise UsageError(f"--lob-files names {twice[0]!r} twice", "name each column once")
+    columns = tuple(
+        replace(column, output_type="string", note="; ".join(filter(None, (column.note, _PLACE))))
+        if column.name in lobs
+        else column
+        for column in projection.columns
+    )
+    return replace(projection, columns=columns, schema=schema_text(schema))
+
+
+_PLACE = "the place of the value in a packed file"
+
+
+def _check_order(
+    shape: TextFormat | ParquetFormat, origins: Sequence[OutputColumn], lobs: Sequence[str]
+) -> None:
     """Refuse a declared order of hashed or encrypted values; only its first column counts."""
     order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
+    if order and order[0].name in lobs:
+        raise UsageError(
+            f"--sorted-by {order[0].name}: the values of the column go to packed files, and their "
+            "places have another order",
+            "leave --sorted-by out",
+        )
     for column in origins if order else ():
         if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
             raise UsageError(

@@ -208,9 +208,12 @@ def names_of(template: str, values: Values, unit: WorkUnit | None) -> Callable[[
 
     None is the one file of all units. OutputFailed is raised for a name that is too long.
     """
-    if unit is not None:
-        values = {**values, "partition": unit.partition or "", "unit": unit.id}
-    return partial(file_name, template, values)
+    return partial(file_name, template, values if unit is None else values_of(values, unit))
+
+
+def values_of(values: Values, unit: WorkUnit) -> Values:
+    """Return the values of fields in the names of a unit's files."""
+    return {**values, "partition": unit.partition or "", "unit": unit.id}
 
 
 def places(run: ResolvedTable) -> dict[str, str]:

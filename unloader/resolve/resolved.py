@@ -67,9 +67,12 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
     transformed: Projection | None = None
-    """The columns that the output's transform leaves; None without a transform."""
+    """The columns that a transform leaves, or that have the places of values in packed files;
+    None without either."""
     origins: tuple[OutputColumn, ...] = ()
-    """The same columns, each with its origin and its mask."""
+    """The columns that a transform leaves, each with its origin and its mask."""
+    lobs: tuple[str, ...] = ()
+    """Names of the columns whose values go to packed files."""
 
     def spec(self, directory: str) -> OutputSpec:
         return self.options.spec(directory, self.format, self.compression)

@@ -28,8 +28,8 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index
 from unloader.model import COMPARING, AttemptFailure, FinishedUnit, OutputTask
 from unloader.redaction import redact
-from unloader.request.name_templates import any_name, check_distinct
-from unloader.resolve.places import name_values, names_of
+from unloader.request.name_templates import any_name, check_distinct, lob_name
+from unloader.resolve.places import name_values, names_of, values_of
 from unloader.resolve.resolved import ResolvedTable
 from unloader.secrets.keys import with_keys
 from unloader.storage.place_names import NULL_ROWS, absolute
@@ -37,7 +37,7 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import JOURNAL, Claim, Move, RunStorage
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
-from writers.model import ContentSums, FinalNames, OutputSpec, TextFormat
+from writers.model import ContentSums, FinalNames, LobColumn, OutputSpec, TextFormat
 from writers.objects.location import is_location
 
 # The journal of a run: what became of each attempt, a JSON object a line. `started` is written
@@ -164,6 +164,7 @@ class RunOutput:
         self.name = self.destination
         """The place, in messages."""
         self.written = run.written
+        self._name_values = name_values(run)
         self.finished: dict[str, FinishedUnit] = {}
         """Its units that are done, by their ids."""
         self.failure: AttemptFailure | None = None
@@ -200,6 +201,15 @@ class RunOutput:
             number=self.number,
             filter=output.options.filter,
             route=self.route,
+        )
+
+    def _lobs(self, unit: WorkUnit) -> tuple[LobColumn, ...]:
+        """Return the columns of the output with packed files, and their names for a unit."""
+        template = self.run.output.options.file_name
+        values = values_of(self._name_values, unit)
+        return tuple(
+            LobColumn(name=name, file=lob_name(template, values, name))
+            for name in self.run.output.lobs
         )
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -298,14 +308,14 @@ class FileOutput(RunOutput):
         output = run.output.options
         self._one = output.file_per == "table"
         self._units = {unit.id: unit for unit in run.plan.units}
-        self._name_values = name_values(run)
         self._stripes = shares(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
         units = run.plan.units[:1] if self._one else run.plan.units
         self._first_names = {unit.id: self._names(unit)(0) for unit in units}
-        check_distinct(self._first_names.values())
+        lobs = [lob.file for unit in run.plan.units for lob in self._lobs(unit)]
+        check_distinct((*self._first_names.values(), *lobs))
         # Files are read again before they have final names: to compare or to join them.
         reads_staged = run.request.verify in COMPARING or self._one
         claim = Claim(
@@ -317,7 +327,7 @@ class FileOutput(RunOutput):
             home=home,
             mode=output.mode,
             owner_group=output.owner_group,
-            names="" if reads_staged else any_name(output.file_name, self._name_values),
+            names=() if reads_staged else self._patterns(),
         )
         self._observe: Observer = silent
         self.storage = storage_at(claim.places[0]).take(claim)
@@ -326,12 +336,19 @@ class FileOutput(RunOutput):
         template = self.run.output.options.file_name
         return names_of(template, self._name_values, None if self._one else unit)
 
+    def _patterns(self) -> tuple[str, ...]:
+        """Return what the names of all files are like."""
+        template, values = self.run.output.options.file_name, self._name_values
+        lobs = (lob_name(template, values, name, pattern=True) for name in self.run.output.lobs)
+        return any_name(template, values), *lobs
+
     def begin(self, observe: Observer, stop: Stop) -> None:
         self._observe = observe
         for text in self.storage.notices:
             observe(Notice(text=text))
         names = self._first_names.items()
-        self.storage.check_names((self._stripes[unit], name) for unit, name in names)
+        lobs = ((unit, lob.file) for unit in self._units for lob in self._lobs(self._units[unit]))
+        self.storage.check_names((self._stripes[unit], name) for unit, name in (*names, *lobs))
         if not self.run.output.options.direct_io:
             return
         for place, staging in zip(self.storage.places, self._stagings(), strict=True):
@@ -383,7 +400,8 @@ class FileOutput(RunOutput):
             stays_cached=self._one,
             finals=finals,
         )
-        return self._task(f"{unit.id}-a{attempt}", spec, writes_header=not self._one)
+        task = self._task(f"{unit.id}-a{attempt}", spec, writes_header=not self._one)
+        return replace(task, lobs=self._lobs(unit))
 
     def record(self, unit: FinishedUnit) -> Event | None:
         directory = self._stripes[unit.unit]
@@ -484,8 +502,10 @@ class FileOutput(RunOutput):
             unit = self._units[finished.unit]
             number = self._stripes[unit.id]
             finals = []
+            lobs = {lob.name: lob.file for lob in self._lobs(unit)}
+            # Packed files come after the files of rows, whose numbers they do not change.
             for part, file in enumerate(finished.files):
-                name = self._names(unit)(part)
+                name = lobs[file.column] if file.column else self._names(unit)(part)
                 moves.append(Move(place=number, staged=file.path, final=name, upload=file.upload))
                 finals.append(replace(file, path=name, directory=number, upload=None))
             published.append(replace(finished, files=tuple(finals)))
@@ -529,16 +549,16 @@ class FileOutput(RunOutput):
             from writers.files.merge import merge_files
 
             joined = merge_files(
-                [file for unit in ordered for file in unit.files],
+                [file for unit in ordered for file in unit.files if not file.column],
                 self._keyed(self.storage.staging(0)),
                 "table",
                 header=self.header,
                 check=lambda: check_stop(stop, _BEFORE),
                 read=lambda name: self.storage.staged_file(0, name),
             )
-            first, *others = ordered
+            packed = [tuple(file for file in unit.files if file.column) for unit in ordered]
+            packed[0] = (joined, *packed[0])
             self._joined = [
-                replace(first, files=(joined,)),
-                *(replace(unit, files=()) for unit in others),
+                replace(unit, files=files) for unit, files in zip(ordered, packed, strict=True)
             ]
         return self._joined if self._one else ordered

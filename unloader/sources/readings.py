@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Use = Literal["parquet", "text", "masked", "encoded"]
+Use = Literal["parquet", "text", "masked", "encoded", "lob"]
 """What a value is for. parquet: a Parquet file. text: text that we encode; masked: the same under
-a date or timestamp format of the user. encoded: text that the database itself renders."""
+a date or timestamp format of the user. encoded: text that the database itself renders. lob: a file
+of large objects, where that is not the value of a Parquet file."""
 Mask = Literal["date", "timestamp", "timestamp_tz"]
 
 TEXT: frozenset[Use] = frozenset(("text", "masked"))
@@ -185,7 +186,9 @@ class OutputNeeds(Struct, frozen=True, kw_only=True):
     """Finished text would not do: files are cut by size, or fields have fixed widths."""
     values: frozenset[str] = frozenset()
     """Columns that are read as values where Parquet would have values, even if they are to be text:
-    a transform works on them."""
+    a transform works on them, or they go to files of large objects."""
+    lobs: frozenset[str] = frozenset()
+    """Columns whose values go to files of large objects."""
     columns: tuple[str, ...] | None = None
     """Names of the columns of the output, in its order; None means all, in table order."""
     filter_columns: tuple[str, ...] | None = None
@@ -294,6 +297,8 @@ def _chosen(
             value = next((each for each in fitting if "parquet" in each.serves), None)
             if reading is None or reading.output_type == "string":
                 reading = value or reading
+        if column.name in output.lobs and not column.beside:
+            reading = next((each for each in fitting if "lob" in each.serves), reading)
         if reading is not None:
             found.append((column, reading))
         elif not column.beside:

@@ -170,9 +170,9 @@ class Claim(Struct, frozen=True, kw_only=True):
     """Permissions of files; None leaves them to the umask. Directories get matching ones."""
     owner_group: str = ""
     """`[USER][:GROUP]` of files and directories; empty leaves them to the system."""
-    names: str = ""
-    """A pattern of all final names, with `*` for any text, if no staged file is read before it is
-    published; else empty. With it a storage may upload files to their final names."""
+    names: tuple[str, ...] = ()
+    """Patterns of all final names, with `*` for any text, if no staged file is read before it is
+    published; else empty. With them a storage may upload files to their final names."""
 
 
 class Move(NamedTuple):

@@ -335,6 +335,8 @@ def _opened(name: str, place: PlacePath, manifest: Manifest, checks: Checks) -> 
         own_values = (
             "the source's values, but the run wrote other values: it masked or changed columns"
         )
+    elif checks.level == "source" and asked.lob_files:
+        own_values = "the source's values, but values of the run are in packed files"
     elif checks.level == "source" and asked.filter is not None:
         own_values = "all rows of the source, but the run had a filter"
     if own_values:

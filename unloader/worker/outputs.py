@@ -21,6 +21,8 @@ from unloader.secrets.keys import masking_keys
 from unloader.transforms.sql_steps import checked, open_session, rows_kept
 from unloader.transforms.transformer import Together, Transformer
 from writers.content.sums import ColumnSums
+from writers.files.sink import total
+from writers.lob_files import LobFiles
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
 
@@ -65,8 +67,10 @@ class UnitOutput:
         """The filter and the transformer of this unit, by the values that they are made of."""
         self._held = Together()
         self._transform_seconds = 0.0
+        self._lobs: LobFiles | None = None
         self._sums: ColumnSums | None = None
-        """Checksums of the rows that a filter keeps, or that a transform makes."""
+        """Checksums of the rows that a filter keeps or a transform makes, or with the places of
+        values in packed files."""
 
     def open(self) -> None:
         """Check filter and transform against the columns and the keys, and open the writer."""
@@ -86,7 +90,10 @@ class UnitOutput:
             )
             self._transformer = self._tools[key] = transformer
             own = transformer.schema
-        if self._checksums and self._tools:
+        if self._task.lobs:
+            self._lobs = LobFiles(self._task.spec, own, self._task.stem, self._task.lobs)
+            own = self._lobs.schema
+        if self._checksums and (self._tools or self._lobs):
             self._sums = ColumnSums(own)
         self._writer = self._open_file(own)
 
@@ -97,12 +104,15 @@ class UnitOutput:
 
     @property
     def bytes_written(self) -> int:
-        return 0 if self._writer is None else self._writer.bytes_written
+        packed = 0 if self._lobs is None else self._lobs.bytes_written
+        return packed if self._writer is None else packed + self._writer.bytes_written
 
     @property
     def stages(self) -> StageSeconds:
-        """As of the writer; the transform is a part of encoding."""
+        """As of the writer and the packed files; the transform is a part of encoding."""
         known = StageSeconds() if self._writer is None else self._writer.stages
+        for packed in () if self._lobs is None else self._lobs.stages:
+            known = total(known, packed)
         return replace(known, encode_s=known.encode_s + self._transform_seconds)
 
     @property
@@ -113,10 +123,13 @@ class UnitOutput:
     def write(self, batch: Any) -> None:
         if self._filter is None and self.taken is not None:
             batch = batch.select(self.taken)
-        if not self._tools:
+        if self._tools:
+            if self._held.add(batch):
+                self._flush()
+        elif self._lobs is not None:
+            self._put(batch)
+        else:
             self.writer.write(batch)
-        elif self._held.add(batch):
-            self._flush()
 
     def _flush(self) -> None:
         batches = self._held.take()
@@ -136,9 +149,14 @@ class UnitOutput:
             batches = list(self._transformer.apply(batches))
             self._transform_seconds += perf_counter() - began
         for batch in batches:
-            if self._sums is not None:
-                self._sums.add(batch.columns, batch.num_rows)
-            self.writer.write(batch)
+            self._put(batch)
+
+    def _put(self, batch: Any) -> None:
+        if self._lobs is not None:
+            batch = self._lobs.packed(batch)
+        if self._sums is not None:
+            self._sums.add(batch.columns, batch.num_rows)
+        self.writer.write(batch)
 
     def write_large(self, row: LargeRow) -> None:
         """Write a row with values of any size; raises if the filter or a step would read one."""
@@ -154,6 +172,8 @@ class UnitOutput:
             own = replace(row, row=row.row.select(self.taken), values=large)
         if self._transformer is not None:
             own = self._transformer.apply_large(own)
+        if self._lobs is not None:
+            own = self._lobs.packed_row(own)
         if self._sums is not None:
             own = self._sums.hashed(own)
         if own.values:
@@ -164,7 +184,8 @@ class UnitOutput:
     def close(self, scanned: int) -> None:
         """Finish the files; written and omitted rows must be as many as were read."""
         self._flush()
-        self.files = self.writer.close()
+        packed = () if self._lobs is None else self._lobs.close()
+        self.files = (*self.writer.close(), *packed)
         while self._tools:
             key, tool = self._tools.popitem()
             if key in _kept:
@@ -187,6 +208,8 @@ class UnitOutput:
             self._tools.popitem()[1].close()
         if self._writer is not None:
             self._writer.abort()
+        if self._lobs is not None:
+            self._lobs.abort()
 
     def content(self, of_all: ContentSums | None) -> ContentSums | None:
         if self._sums is not None:

@@ -63,8 +63,8 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:
     projection = task.extract.projection
     schema = read_schema(projection.schema)
-    # With a transform the columns are the columns of its result.
-    summed = task.checksums and any(each.transform is None for each in task.outputs)
+    # With a transform or packed files the columns have other values.
+    summed = task.checksums and any(not (each.transform or each.lobs) for each in task.outputs)
     # The checksums of the fetched rows; each half is added to by one thread alone.
     of_batches = ColumnSums(schema) if summed else None
     of_rows = ColumnSums(schema) if summed else None

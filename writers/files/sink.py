@@ -497,7 +497,7 @@ class StagedFiles:
         self._done.append(
             WrittenFile(path=name, rows=rows, bytes=size, checksum=checksum, upload=sink.upload)
         )
-        self._done_stages = _sum(self._done_stages, sink.stages())
+        self._done_stages = total(self._done_stages, sink.stages())
         self._sink = None
 
     @property
@@ -543,12 +543,16 @@ class StagedFiles:
     def stages(self, encode_seconds: float) -> StageSeconds:
         stages = self._done_stages
         if self._sink is not None:
-            stages = _sum(stages, self._sink.stages())
+            stages = total(stages, self._sink.stages())
         return replace(stages, encode_s=encode_seconds)
 
 
-def _sum(some: StageSeconds, more: StageSeconds) -> StageSeconds:
-    sums = {name: getattr(some, name) + getattr(more, name) for name in some.__struct_fields__}
+def total(some: StageSeconds, more: StageSeconds) -> StageSeconds:
+    """Return the stages of two files together; bytes are unknown if those of one are."""
+    names = [name for name in some.__struct_fields__ if name != "uncompressed_bytes"]
+    sums = {name: getattr(some, name) + getattr(more, name) for name in names}
+    sizes = some.uncompressed_bytes, more.uncompressed_bytes
     return StageSeconds(
-        **{**sums, "longest_blocked_s": max(some.longest_blocked_s, more.longest_blocked_s)}
+        **{**sums, "longest_blocked_s": max(some.longest_blocked_s, more.longest_blocked_s)},
+        uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
     )

@@ -90,6 +90,11 @@ _CONFLICTS: Mapping[str, tuple[str, str]] = {
     "--keep to --verify none": ("since earlier runs are removed after a verified run", ONE),
     "--replace-where without --save-mode overwrite": ("", "give it, or leave --replace-where out"),
     **{f"--{name.replace('_', '-')} to --verify source": _OWN_COLUMNS for name in TRANSFORMING},
+    "--lob-files to --verify source": _OWN_COLUMNS,
+    "--lob-files to encrypted files": (
+        "values in packed files are not encrypted",
+        "leave --lob-files out: values of any size are encrypted with their rows",
+    ),
     "whole units to --query": (
         "--sample takes whole work units, and a query is one work unit",
         "give --sample-by as well",
@@ -272,6 +277,7 @@ def _circumstances(values: Mapping[str, Any]) -> frozenset[str]:
         "a Parquet key": keyed and encrypts,
         "open text": encrypts and not parquet and not values["encrypt_to"],
         "Parquet without a key": encrypts and parquet and not keyed,
+        "encrypted files": bool(encrypts and (keyed if parquet else values["encrypt_to"])),
         "a table": table,
         "a table without branches": table and lake_kind(place) != "iceberg",
         "a new table": table and mode in (None, "create"),

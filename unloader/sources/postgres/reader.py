@@ -28,6 +28,7 @@ from unloader.sources.base import Reader, Text
 from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.postgres import relations
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
+from unloader.sources.postgres.large_objects import LargeObjects, object_columns, with_oids
 from unloader.sources.postgres.libpq.connection import native
 from unloader.sources.postgres.session import session_in
 from unloader.sources.postgres.statement import (
@@ -53,12 +54,22 @@ class PostgresReader(Reader):
         """Connect. An interrupted COPY ends its connection, and a new one is made after it."""
         self._spec, self._snapshot = spec, snapshot
         self._session = session_in(spec, snapshot)
+        self._objects = LargeObjects(lambda: session_in(spec, snapshot))
 
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the piece's rows, about `batch_bytes` of COPY text a batch; longer rows alone."""
         schema = read_schema(extract.projection.schema)
+        if object_columns(schema):
+            rows = self._rows(extract, piece, with_oids(schema), batch_bytes)
+            yield from self._objects.filled(rows, schema)
+        else:
+            yield from self._rows(extract, piece, schema, batch_bytes)
+
+    def _rows(
+        self, extract: Extract, piece: Piece, schema: pa.Schema, batch_bytes: int
+    ) -> Iterator[pa.RecordBatch | LargeRow]:
         parser = CopyParser(schema)
         wide = WideRows(schema, parser, batch_bytes)
         for chunks in self._copied(extract, piece.selector, CopyDialect(), batch_bytes):
@@ -89,8 +100,9 @@ class PostgresReader(Reader):
         self.encoded_rows = self._session.rows_copied
 
     def close(self) -> None:
-        with suppress(UnloaderError):
-            self._session.close()
+        for each in (self._session, self._objects):
+            with suppress(UnloaderError):
+                each.close()
 
     def _reconnect(self) -> None:
         self._session.close()

@@ -59,6 +59,8 @@ _BINARY_TEXTS = {
     "base64": r"pg_catalog.replace(pg_catalog.encode({}, 'base64'), E'\n', '')",
 }
 _IN_PARQUET = frozenset(("true/false", "prefixed-hex"))
+OBJECT = ("large_object", "oid")
+"""Metadata of the field of a column whose OIDs are read as large objects."""
 _AS_ASKED = "exact text, as requested"
 _MAX_DECIMAL = 38
 """Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
@@ -85,14 +87,23 @@ def readings_of(column: ColumnInfo) -> readings.ColumnReadings:
     # Whether the text of a field is a number or moment.
     text_class = "number" if is_number(column) else "moment" if plain in _MASKS else None
     of_text = (*types, ("text_class", text_class)) if text_class else types
+    own = [
+        replace(each, metadata=of_text if each.output_type == "string" else types)
+        for each in (*_texts(column), *values)
+    ]
+    if base == "oid":
+        of_object = readings.Reading(
+            expression=value.expression,
+            output_type="binary",
+            serves=frozenset(("lob",)),
+            metadata=(*types, OBJECT),
+        )
+        own.append(of_object)
     return readings.ColumnReadings(
         name=column.name,
         source_type=native,
         nullable=column.nullable,
-        readings=tuple(
-            replace(each, metadata=of_text if each.output_type == "string" else types)
-            for each in (*_texts(column), *values)
-        ),
+        readings=tuple(own),
         mask=_MASKS.get(plain),
     )
 

@@ -110,7 +110,7 @@ class ObjectRun(RunStorage):
         """Take the locks when nothing is being published at any of the places."""
         me = ObjectHolder.here(claim.run_id, self.places, home=claim.home)
         folder = f"{quote(claim.run_id, safe='-_.')}.{me.nonce}"
-        names = (claim.names,) if self.uploads_to_finals else ()
+        names = claim.names if self.uploads_to_finals else ()
         for _ in range(_TRIES):
             for room in () if claim.home else self._rooms:
                 self.notices += tuple(text for run in complete(room.name) for text in run.messages)
