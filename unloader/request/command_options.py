@@ -230,6 +230,9 @@ class NetworkOptions:
     """Wait for a response of the same size after each message."""
     relay = Option(group="Messages")
     """Pass the connections to --bind on to --peer."""
+    reverse = Option(group="Messages")
+    """The peers send, and this host counts. It is the direction of an unload, if a peer is on the
+    host of the database."""
     backlog = Option(kinds.SIZE_FROM_1, group="Messages", default=67_108_864)
     """Most bytes that a connection sends without a receipt."""
     warm_up_seconds = Option(kinds.SECONDS, group="Messages", default=0.0)

@@ -1,28 +1,45 @@
-"""The datagram test: what a network carries, loses and reorders, and the advice that follows.
+"""The datagram test: what a network carries, loses and reorders.
 
 A listener answers senders; a sender has a socket and a thread for each target. Packets flow from
 the side that publishes to the side that counts, which acknowledges them four times a second. A
 publisher without acknowledgements for three seconds stops.
+
+A packet begins with a magic number and the version of this protocol, in all versions alike. No
+side sends more than a packet of 128 bytes before the other side has returned its token. The token
+is a keyed hash of the address that asked, so that an address that does not listen cannot be named
+as the target of a flood. All answers are at most as long as the packet that they answer.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from unloader.errors import ConfigError, UnloaderError
-from unloader.tuning.network import packets
-from unloader.tuning.network.packets import HEADER, MAGIC, SMALL, VERSION, Address, Wire
+from unloader.tuning.network import wire as wires
+from unloader.tuning.network.flows import SILENCE_SECONDS, Counts, PacketFlow
+from unloader.tuning.network.wire import VERSION, Address, Wire
 
-SILENCE_SECONDS = 3.0
+SMALL = 128
+"""Bytes of a packet that opens a test; the least size of a packet with data."""
+_MAGIC = b"ULNT"
+_HELLO, _WELCOME, _START, _DATA, _ACK, _BYE, _REFUSED = range(1, 8)
+_HEADER = struct.Struct("!4sBBHQQQ")
+"""Magic, version, kind, flags, token, sequence number, time of the sender in nanoseconds."""
+_DATA_BEGIN = struct.unpack("!Q", struct.pack("!4sBBH", _MAGIC, VERSION, _DATA, 0))[0]
+_STAMP = struct.Struct("!QQ")
+_STAMP_AT = 16
+_TWO_WAY = 1
 _ACK_NS = 250_000_000
 _HELLO_SECONDS = 0.2
 _MOST_FLOWS = 256
@@ -50,70 +67,45 @@ class Settings(Struct, frozen=True, kw_only=True):
     two_way: bool = False
 
 
-class Flow(Struct, frozen=True, kw_only=True):
-    """Packets of one direction between this host and another, as their receiver counted them."""
-
-    peer: str
-    direction: str
-    """out: from here to the peer. in: from the peer to here."""
-    seconds: float = 0.0
-    sent: int = 0
-    received: int = 0
-    bytes: int = 0
-    missing: int = 0
-    out_of_order: int = 0
-    offset: int = 0
-    """Sum of the places by which packets were late."""
-    duplicates: int = 0
-    overruns: int = 0
-    """Packets, or groups of packets, that the buffer of the receiver had no room for."""
-    buffer: int = 0
-    delay_seconds: float = 0.0
-    """Mean time in queues: the delay above the least delay of the test."""
-    round_trip_seconds: float | None = None
-    error: str | None = None
-
-    @property
-    def success_rate(self) -> float:
-        return self.received / self.sent if self.sent else 0.0
-
-    @property
-    def bytes_per_second(self) -> float:
-        return self.bytes / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def average_offset(self) -> float:
-        return self.offset / self.out_of_order if self.out_of_order else 0.0
-
-    def since(self, before: Flow) -> Flow:
-        """Return the part of the test after an earlier state of the same flow."""
-        names = ("seconds", "sent", "received", "bytes", "out_of_order", "offset", "duplicates")
-        parts = {name: max(0, getattr(self, name) - getattr(before, name)) for name in names}
-        missing = max(0, parts["sent"] - parts["received"])
-        overruns = self.overruns - before.overruns
-        return replace(self, **parts, missing=missing, overruns=overruns)
+@lru_cache(maxsize=8)
+def _headers(size: int) -> struct.Struct:
+    """Return the form of a packet with data: begin, token, sequence, time, and bytes to skip."""
+    return struct.Struct(f"!4Q{size - _HEADER.size}x")
 
 
 class Incoming:
     """Counts the packets of a flow by their sequence numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Wire) -> None:
         """Count nothing yet."""
-        self.received = self.bytes = self.expected = self.out_of_order = self.offset = 0
-        self.duplicates = self.first = self.last = self.delay = 0
+        self.counts = Counts(buffer=wire.buffer)
+        self.wire, self.overruns_before = wire, wire.overruns
+        self.expected = self.first = self.last = self.delays = 0
         self.least: int | None = None
         self.total: int | None = None
         self.gaps = dict[int, None]()
-        self.overruns_before = 0
 
-    def take(self, sequence: int, size: int, sent_ns: int, now: int) -> None:
-        if not self.received:
-            self.first = now
-        self.last = now
-        expected = self.expected
-        if sequence == expected:
-            self.expected = expected + 1
-        elif sequence > expected:
+    def take(self, sequences: Sequence[int], stamps: Sequence[int], size: int, now: int) -> None:
+        """Count packets that arrived together; those in order cost no step of Python each."""
+        counts, count, begin = self.counts, len(sequences), sequences[0]
+        self.first, self.last = self.first or now, now
+        if begin == self.expected and sequences == (*range(begin, begin + count),):
+            self.expected += count
+            new = stamps
+        else:
+            new = [at for one, at in zip(sequences, stamps, strict=True) if self._is_new(one)]
+            if not new:
+                return
+        counts.received += len(new)
+        counts.bytes += len(new) * size
+        # The clocks differ by a constant, which the least difference removes.
+        self.delays += len(new) * now - sum(new)
+        least = now - max(new)
+        self.least = least if self.least is None else min(self.least, least)
+
+    def _is_new(self, sequence: int) -> bool:
+        expected, counts = self.expected, self.counts
+        if sequence >= expected:
             self.gaps.update(dict.fromkeys(range(max(expected, sequence - _GAPS), sequence)))
             if len(self.gaps) > _GAPS:
                 # Half together: the first key of a dict is slow to find after deletions.
@@ -121,50 +113,23 @@ class Incoming:
             self.expected = sequence + 1
         elif sequence in self.gaps:
             del self.gaps[sequence]
-            self.out_of_order += 1
-            self.offset += expected - 1 - sequence
+            counts.out_of_order += 1
+            counts.offset += expected - 1 - sequence
         else:
-            self.duplicates += 1
-            return
-        self.received += 1
-        self.bytes += size
-        # The clocks differ by a constant, which the least difference removes.
-        delay = now - sent_ns
-        if self.least is None or delay < self.least:
-            self.delay += 0 if self.least is None else (self.least - delay) * (self.received - 1)
-            self.least = delay
-        else:
-            self.delay += delay - self.least
+            counts.duplicates += 1
+            return False
+        return True
 
-    def packed(self, wire: Wire) -> bytes:
+    def counted(self) -> Counts:
         """Return the counts as an acknowledgement has them."""
-        sent = self.expected if self.total is None else max(self.total, self.expected)
-        return _COUNTS.pack(
-            *(sent, self.received, self.bytes, self.out_of_order, self.offset, self.duplicates),
-            *(max(0, wire.overruns - self.overruns_before), wire.buffer),
-            *(self.last - self.first, self.delay // self.received if self.received else 0),
+        received = self.counts.received
+        return replace(
+            self.counts,
+            sent=max(self.total or 0, self.expected),
+            overruns=max(0, self.wire.overruns - self.overruns_before),
+            nanoseconds=self.last - self.first,
+            delay=self.delays // received - (self.least or 0) if received else 0,
         )
-
-
-def _flow(peer: str, direction: str, counts: bytes) -> Flow:
-    sent, received, size, late, offset, twice, overruns, buffer, span, delay = _COUNTS.unpack(
-        counts
-    )
-    return Flow(
-        peer=peer,
-        direction=direction,
-        seconds=span / 1e9,
-        sent=sent,
-        received=received,
-        bytes=size,
-        missing=max(0, sent - received),
-        out_of_order=late,
-        offset=offset,
-        duplicates=twice,
-        overruns=overruns,
-        buffer=buffer,
-        delay_seconds=delay / 1e9,
-    )
 
 
 class Session:
@@ -174,17 +139,12 @@ class Session:
         self, wire: Wire, peer: str, token: int, settings: Settings, to: Address | None
     ) -> None:
         """Join a test whose token both sides have."""
-        self.wire = wire
-        self.peer = peer
-        self.token = token
-        self.settings = settings
-        self.to = to
-        self.incoming = Incoming()
-        self.incoming.overruns_before = wire.overruns
-        self.counted = bytes(_COUNTS.size)
+        self.wire, self.peer, self.token, self.settings, self.to = wire, peer, token, settings, to
+        self.incoming = Incoming(wire)
+        self.counted = Counts()
         self.round_trip: float | None = None
         self.published = 0
-        self.publisher: threading.Thread | None = None
+        self.publishes = False
         self.done = threading.Event()
         self.confirmed = threading.Event()
         self.error: str | None = None
@@ -192,27 +152,24 @@ class Session:
         self.acked = 0
 
     def publish(self) -> None:
-        """Start to send packets in a thread."""
-        self.publisher = threading.Thread(target=self._publish, name="publisher", daemon=True)
-        self.publisher.start()
-
-    def _publish(self) -> None:
+        """Send packets until the test ends, and then wait for the counts of the other side."""
+        self.publishes = True
         try:
             self._send_all()
             end = time.monotonic() + SILENCE_SECONDS
             while not self.confirmed.is_set() and time.monotonic() < end:
                 # Several, because the count of overruns arrives with the next packet.
-                self._send(packets.small(packets.BYE, self.token, self.published))
+                self.send(_BYE, self.published)
                 self.confirmed.wait(_HELLO_SECONDS)
-            if not self.confirmed.is_set() and self.error is None:
-                self.error = f"{self.peer} does not answer any more"
+            if not self.confirmed.is_set():
+                self.error = self.error or f"{self.peer} does not answer any more"
         except OSError as error:
             self.error = f"cannot send to {self.peer}: {error.strerror}"
         finally:
             self.done.set()
 
-    def _send(self, packet: bytes) -> None:
-        self.wire.send(packet, len(packet), self.to)
+    def send(self, kind: int, sequence: int = 0, body: bytes = b"") -> None:
+        self.wire.send(_small(kind, self.token, sequence, body), SMALL, self.to)
 
     def _send_all(self) -> None:
         settings, wire, size = self.settings, self.wire, self.settings.packet_size
@@ -220,16 +177,15 @@ class Session:
         if settings.rate:
             # Groups of at most 2 ms, so that a slow rate is even.
             burst = max(1, min(burst, int(settings.rate * 0.002 / size)))
-        data = bytearray(burst * size)
-        view = memoryview(data)
-        pack, token = HEADER.pack_into, self.token
-        began = time.monotonic()
-        self.heard = began
+        header = _HEADER.pack(_MAGIC, VERSION, _DATA, 0, self.token, 0, 0)
+        view = memoryview(bytearray(header.ljust(size, b"\0") * burst))
+        places = range(_STAMP_AT, burst * size, size)
+        began = self.heard = time.monotonic()
         end, due, sequence = began + settings.seconds, began, 0
         probe = began + 0.5
         step = size / settings.rate if settings.rate else 0.0
         most = settings.count or 1 << 62
-        clock = time.monotonic
+        pack, clock = _STAMP.pack_into, time.monotonic
         while sequence < most and self.error is None and not self.done.is_set():
             now = clock()
             if now >= end:
@@ -239,7 +195,7 @@ class Session:
                 break
             if now >= probe:
                 # A small packet gets an answer even where no group of packets has room.
-                self._send(packets.small(packets.START, token))
+                self.send(_START)
                 probe = now + 0.5
             if step:
                 if due > now:
@@ -247,10 +203,10 @@ class Session:
                     continue
                 # A pause of more than 100 ms is not made up for.
                 due = max(due, now - 0.1)
-            group = min(burst, most - sequence)
+            group = min(burst if wire.segments else 1, most - sequence)
             stamp = time.monotonic_ns()
-            for at in range(group):
-                pack(data, at * size, MAGIC, VERSION, packets.DATA, 0, token, sequence + at, stamp)
+            for at, one in zip(places, range(sequence, sequence + group), strict=False):
+                pack(view, at, one, stamp)
             wire.send(view[: group * size], size, self.to)
             sequence += group
             self.published = sequence
@@ -259,49 +215,57 @@ class Session:
     def handle(self, kind: int, sequence: int, body: bytes) -> None:
         """Handle a small packet of the other side."""
         self.heard = time.monotonic()
-        if kind == packets.ACK:
-            self.counted = body[: _COUNTS.size]
+        if kind == _ACK:
+            self.counted = Counts(
+                **dict(zip(Counts.__struct_fields__, _COUNTS.unpack_from(body), strict=True))
+            )
             if sequence:
                 self.confirmed.set()
-        elif kind == packets.BYE:
-            self.incoming.total = sequence
-            self.acknowledge(1)
+        elif kind in (_BYE, _START):
+            if kind == _BYE:
+                self.incoming.total = sequence
+            self.acknowledge()
 
-    def acknowledge(self, last: int = 0) -> None:
-        """Send the counts, no more often than the caller asks."""
+    def acknowledge(self) -> None:
+        """Send the counts; a number other than 0 says that they are the last ones."""
         self.acked = time.monotonic_ns()
-        body = self.incoming.packed(self.wire)
-        self._send(packets.small(packets.ACK, self.token, last, body))
+        body = _COUNTS.pack(*astuple(self.incoming.counted()))
+        self.send(_ACK, self.incoming.total is not None, body)
 
-    def flows(self) -> list[Flow]:
+    def flows(self) -> list[PacketFlow]:
         """Return the flows of the test so far."""
         found = []
-        if self.publisher is not None:
-            flow = _flow(self.peer, "out", self.counted)
-            sent = max(flow.sent, self.published if self.done.is_set() else 0)
-            flow = replace(
-                flow,
-                sent=sent,
-                missing=max(0, sent - flow.received),
-                round_trip_seconds=self.round_trip,
-                error=self.error,
+        if self.publishes:
+            sent = max(self.counted.sent, self.published if self.done.is_set() else 0)
+            found.append(
+                PacketFlow(
+                    peer=self.peer,
+                    direction="out",
+                    counts=replace(self.counted, sent=sent),
+                    round_trip_seconds=self.round_trip,
+                    error=self.error,
+                )
             )
-            found.append(flow)
-        if self.incoming.received or self.publisher is None:
-            flow = _flow(self.peer, "in", self.incoming.packed(self.wire))
-            found.append(replace(flow, error=None if self.publisher else self.error))
+        if self.incoming.counts.received or (self.to is not None and not self.publishes):
+            error = None if self.publishes else self.error
+            counts = self.incoming.counted()
+            found.append(PacketFlow(peer=self.peer, direction="in", counts=counts, error=error))
         return found
 
-    @property
-    def ended(self) -> bool:
-        """Whether neither direction will change any more."""
+    def is_active(self) -> bool:
+        """Return whether a direction can still change."""
         silent = time.monotonic() - self.heard > SILENCE_SECONDS
-        if silent and self.incoming.total is None and self.incoming.received:
+        counts = self.settings.two_way or self.to is not None
+        if silent and self.incoming.total is None and self.incoming.counts.received:
             self.error = self.error or f"{self.peer} stopped without an end"
-        counted = self.incoming.total is not None or silent
-        asks_both = self.settings.two_way or self.publisher is None
-        sends_all = self.publisher is None or self.done.is_set()
-        return sends_all and (counted or not asks_both)
+        sends = (self.settings.two_way or self.to is None) and not self.done.is_set()
+        return sends or (counts and self.incoming.total is None and not silent)
+
+
+def _small(kind: int, token: int, sequence: int = 0, body: bytes = b"", flags: int = 0) -> bytes:
+    """Return a packet of 128 bytes that opens, confirms or ends a test."""
+    head = _HEADER.pack(_MAGIC, VERSION, kind, flags, token, sequence, 0)
+    return (head + body).ljust(SMALL, b"\0")
 
 
 class Receiver(threading.Thread):
@@ -315,12 +279,11 @@ class Receiver(threading.Thread):
         self.serves = serves
         self.sessions = dict[int, Session]()
         self.stopping = threading.Event()
-        self.refused = ""
-        self._key = packets.random_key()
+        self._key = secrets.token_bytes(32)
 
     def run(self) -> None:
         """Read until `stopping` is set."""
-        unpack, head = HEADER.unpack_from, HEADER.size
+        due = 0
         while not self.stopping.is_set():
             try:
                 found = self.wire.receive()
@@ -332,28 +295,38 @@ class Receiver(threading.Thread):
                 return
             now = time.monotonic_ns()
             if found is not None:
-                data, size, address = found
-                mine: Session | None = None
-                counts = False
-                for at in range(0, len(data) - head + 1, size):
-                    magic, version, kind, flags, token, sequence, stamp = unpack(data, at)
-                    if magic != MAGIC:
-                        continue
-                    if kind == packets.DATA and version == VERSION:
-                        if mine is None or mine.token != token:
-                            mine = self.sessions.get(token)
-                            if mine is None:
-                                break
-                        mine.incoming.take(sequence, min(size, len(data) - at), stamp, now)
-                        counts = True
-                    else:
-                        body = bytes(data[at + head : at + size])
-                        self._control(kind, version, flags, token, sequence, body, address)
-                if counts and mine is not None:
-                    mine.heard = now / 1e9
+                self._read(*found, now)
+            if now < due:
+                continue
+            due = now + _ACK_NS // 10
             for session in list(self.sessions.values()):
-                if now - session.acked > _ACK_NS and session.incoming.received:
-                    session.acknowledge(session.incoming.total is not None)
+                if now - session.acked > _ACK_NS and session.incoming.counts.received:
+                    session.acknowledge()
+
+    def _read(self, data: memoryview, size: int, address: Address, now: int) -> None:
+        """Count or answer the packets of one call; all but the last have the same size."""
+        if size >= SMALL:
+            whole = len(data) // size * size
+            begins, tokens, sequences, stamps = zip(
+                *_headers(size).iter_unpack(data[:whole]), strict=True
+            )
+            session = self.sessions.get(tokens[0])
+            if session and begins.count(_DATA_BEGIN) == len(begins) == tokens.count(tokens[0]):
+                session.heard = now / 1e9
+                session.incoming.take(sequences, stamps, size, now)
+                data = data[whole:]
+        for at in range(0, len(data) - _HEADER.size + 1, max(size, 1)):
+            part = data[at : at + size]
+            magic, version, kind, flags, token, sequence, stamp = _HEADER.unpack_from(part)
+            session = self.sessions.get(token)
+            if magic != _MAGIC:
+                continue
+            if kind != _DATA or version != VERSION:
+                body = bytes(part[_HEADER.size :])
+                self._control(kind, version, flags, token, sequence, body, address)
+            elif session is not None:
+                session.heard = now / 1e9
+                session.incoming.take((sequence,), (stamp,), len(part), now)
 
     def _control(
         self,
@@ -366,92 +339,80 @@ class Receiver(threading.Thread):
         address: Address,
     ) -> None:
         known = self.sessions.get(token)
+        if len(body) + _HEADER.size < SMALL:
+            return
         if known is not None and version == VERSION:
-            if kind == packets.START:
-                known.heard = time.monotonic()
-                known.acknowledge()
-            else:
-                known.handle(kind, sequence, body)
-        elif not self.serves or len(body) + HEADER.size < SMALL:
+            known.handle(kind, sequence, body)
+        elif not self.serves:
             return
         elif version != VERSION:
-            self.wire.send(packets.small(packets.REFUSED, token), SMALL, address)
-        elif kind == packets.HELLO:
-            reply = packets.small(packets.WELCOME, token, self._token(address, token))
-            self.wire.send(reply, SMALL, address)
-        elif kind == packets.START and token == self._token(address, sequence):
+            self.wire.send(_small(_REFUSED, token), SMALL, address)
+        elif kind == _HELLO:
+            self.wire.send(_small(_WELCOME, token, self._token(address, token)), SMALL, address)
+        elif kind == _START and token == self._token(address, sequence):
             if len(self.sessions) >= _MOST_FLOWS:
                 return
             size, rate, span, count = _TERMS.unpack_from(body)
-            ours = self.settings
             terms = Settings(
-                rate=min(filter(None, (rate, ours.rate)), default=0),
-                seconds=min(span / 1e9, ours.seconds),
-                packet_size=min(max(size, SMALL), packets.LARGEST),
+                rate=min(filter(None, (rate, self.settings.rate)), default=0),
+                seconds=min(span / 1e9, self.settings.seconds),
+                packet_size=min(max(size, SMALL), wires.LARGEST),
                 count=count,
-                two_way=bool(flags & packets.TWO_WAY),
+                two_way=bool(flags & _TWO_WAY),
             )
-            session = Session(self.wire, packets.shown(address), token, terms, address)
+            session = Session(self.wire, wires.shown(address), token, terms, address)
             self.sessions[token] = session
             session.acknowledge()
             if terms.two_way:
-                session.publish()
+                threading.Thread(target=session.publish, daemon=True).start()
+            else:
+                session.done.set()
 
     def _token(self, address: Address, nonce: int) -> int:
         text = f"{address[0]} {address[1]} {nonce}".encode()
         return int.from_bytes(hmac.digest(self._key, text, hashlib.sha256)[:8], "big")
 
 
-def connected(target: str, settings: Settings, stop: Callable[[], bool]) -> Receiver:
+def _connected(target: str, settings: Settings, stop: Callable[[], bool]) -> Receiver:
     """Return a receiver with one session, after the target has answered.
 
     Raises:
         ConfigError: No listener answers, or one with another version of the protocol.
     """
-    wire = Wire(connect=target, buffer=settings.buffer)
-    try:
-        nonce = int.from_bytes(packets.random_key()[:8], "big")
-        end = time.monotonic() + settings.wait_seconds
-        token, trip = 0, None
-        start = b""
-        while True:
-            asked = time.monotonic()
-            if asked > end or stop():
-                raise ConfigError(
-                    f"{target} does not answer the datagram test",
-                    f"start unloader network listen {target} there, and open its UDP port",
-                )
-            try:
-                packet = start or packets.small(packets.HELLO, nonce)
-                wire.send(packet, SMALL, None)
-                found = wire.receive()
-            except ConnectionRefusedError:
-                time.sleep(_HELLO_SECONDS)
-                continue
-            if found is None or len(found[0]) < HEADER.size:
-                continue
-            magic, version, kind, _, echoed, sequence, _ = HEADER.unpack_from(found[0])
-            if magic != MAGIC or echoed not in (nonce, token):
-                continue
-            if version != VERSION or kind == packets.REFUSED:
-                raise other_version(target, version)
-            if kind == packets.WELCOME and not start:
-                token, trip = sequence, time.monotonic() - asked
-                terms = _TERMS.pack(
-                    settings.packet_size, settings.rate, int(settings.seconds * 1e9), settings.count
-                )
-                flags = packets.TWO_WAY if settings.two_way else 0
-                start = packets.small(packets.START, token, nonce, terms, flags)
-            elif start and kind in (packets.ACK, packets.DATA):
-                break
-    except BaseException:
-        wire.close()
-        raise
-    receiver = Receiver(wire, settings, serves=False)
-    session = Session(wire, target, token, settings, None)
-    session.round_trip = trip
-    receiver.sessions[token] = session
-    return receiver
+    wire = Wire(target, binds=False, buffer=settings.buffer)
+    nonce, token, trip = secrets.randbits(64), 0, None
+    packet = _small(_HELLO, nonce)
+    end = time.monotonic() + settings.wait_seconds
+    while (asked := time.monotonic()) < end and not stop():
+        try:
+            wire.send(packet, SMALL, None)
+            found = wire.receive()
+        except ConnectionRefusedError:
+            time.sleep(_HELLO_SECONDS)
+            continue
+        if found is None or len(found[0]) < _HEADER.size:
+            continue
+        magic, version, kind, _, echoed, sequence, _ = _HEADER.unpack_from(found[0])
+        if magic != _MAGIC or echoed not in (nonce, token):
+            continue
+        if version != VERSION or kind == _REFUSED:
+            wire.socket.close()
+            raise other_version(target, version)
+        if kind == _WELCOME and not token:
+            token, trip = sequence, time.monotonic() - asked
+            span = int(settings.seconds * 1e9)
+            terms = _TERMS.pack(settings.packet_size, settings.rate, span, settings.count)
+            packet = _small(_START, token, nonce, terms, _TWO_WAY * settings.two_way)
+        elif token and kind in (_ACK, _DATA):
+            receiver = Receiver(wire, settings, serves=False)
+            receiver.sessions[token] = Session(wire, target, token, settings, None)
+            receiver.sessions[token].round_trip = trip
+            return receiver
+    wire.socket.close()
+    raise ConfigError(
+        f"{target} does not answer the datagram test",
+        f"start unloader network listen {target} there, and open its UDP port",
+    )
 
 
 def other_version(target: str, version: int) -> ConfigError:
@@ -462,148 +423,79 @@ def other_version(target: str, version: int) -> ConfigError:
 
 
 class DatagramTest:
-    """Sends to targets, listens, or does both, and reports at intervals."""
+    """Sends packets to targets, listens, or does both."""
 
-    def __init__(
-        self, settings: Settings, *, bind: str = "", targets: Sequence[str] = (), waits: float = 0
-    ) -> None:
+    def __init__(self, settings: Settings, bind: str | None, targets: Sequence[str] = ()) -> None:
         """Bind the address, if there is one; the own address is left out of the targets."""
         self.settings = settings
         self.receivers = list[Receiver]()
-        self.failed = list[Flow]()
-        self.listener: Receiver | None = None
-        self.waits = waits or settings.wait_seconds
-        if bind:
-            wire = Wire(bind=bind, buffer=settings.buffer)
-            self.listener = Receiver(wire, settings, serves=True)
-            self.listener.start()
-        own = self.listener.wire.address if self.listener else None
-        self.targets = [
-            each
-            for each in dict.fromkeys(targets)
-            if not packets.is_own(packets.resolved_address(each, socket.SOCK_DGRAM)[1], own)
-        ]
+        self.listens = bind is not None
+        self._failed = list[tuple[str, UnloaderError]]()
+        bound = None
+        if bind is not None:
+            wire = Wire(bind, binds=True, buffer=settings.buffer)
+            self.receivers.append(Receiver(wire, settings, serves=True))
+            bound = wire.socket
+        self.targets = wires.others(targets, socket.SOCK_DGRAM, bound)
+        self._ready = threading.Barrier(max(1, len(self.targets)))
+        self._senders = list[threading.Thread]()
 
-    def run(
-        self, report: Callable[[list[Flow]], None], interval: float, stop: Callable[[], bool]
-    ) -> list[Flow]:
-        """Return the flows of the whole test; `report` gets them every `interval` seconds.
+    @property
+    def mtu(self) -> int | None:
+        """The least MTU of the paths to the targets."""
+        return min((m for each in self.receivers if (m := each.wire.mtu)), default=None)
 
-        A target that fails is a flow with an error. `ConfigError` if no target answered at all.
-        """
-        errors = list[UnloaderError]()
-        lock = threading.Lock()
-
-        def open_one(target: str) -> None:
-            try:
-                receiver = connected(target, self.settings, stop)
-            except UnloaderError as error:
-                with lock:
-                    errors.append(error)
-                    self.failed.append(Flow(peer=target, direction="out", error=error.message))
-                return
+    def start(self, stop: Callable[[], bool]) -> None:
+        """Start to listen, and a thread for each target."""
+        for receiver in self.receivers:
             receiver.start()
-            with lock:
-                self.receivers.append(receiver)
-            if not self.settings.polite:
-                for session in receiver.sessions.values():
-                    session.publish()
+        for target in self.targets:
+            sender = threading.Thread(target=self._send, args=(target, stop), daemon=True)
+            self._senders.append(sender)
+            sender.start()
 
-        openers = [threading.Thread(target=open_one, args=(each,)) for each in self.targets]
+    def _send(self, target: str, stop: Callable[[], bool]) -> None:
         try:
-            for each in openers:
-                each.start()
-            if self.settings.polite or len(openers) == 1:
-                for each in openers:
-                    each.join()
-            if self.settings.polite and not errors:
-                for session in self._sessions(own=False):
-                    session.publish()
-            if errors and (self.settings.polite or len(self.targets) == 1):
-                raise errors[0]
-            self._watch(report, interval, stop, openers)
-            if errors and len(errors) == len(self.targets):
-                raise errors[0]
-            return self.flows()
-        finally:
-            self.close()
-
-    def _watch(
-        self,
-        report: Callable[[list[Flow]], None],
-        interval: float,
-        stop: Callable[[], bool],
-        openers: Sequence[threading.Thread],
-    ) -> None:
-        """Wait until all tests have ended, for a time that the settings bound."""
-        began = time.monotonic()
-        due = began + interval
-        limit = began + self.waits + self.settings.seconds + 2 * SILENCE_SECONDS
-        while not stop():
-            now = time.monotonic()
-            sessions = self._sessions()
-            opening = any(each.is_alive() for each in openers)
-            waiting = self.listener is not None and not self.listener.sessions
-            ended = not opening and all(each.ended for each in sessions)
-            ended = ended and (not waiting or now - began > self.waits)
-            # One second more for hosts that begin a little later.
-            quiet = self.listener is None or all(now - each.heard > 1.0 for each in sessions)
-            if now > limit or (ended and quiet):
+            receiver = _connected(target, self.settings, stop)
+        except UnloaderError as error:
+            self._failed.append((target, error))
+            self._ready.abort()
+            return
+        self.receivers.append(receiver)
+        receiver.start()
+        if self.settings.polite:
+            try:
+                self._ready.wait()
+            except threading.BrokenBarrierError:
                 return
-            if now >= due:
-                report(self.flows())
-                due += interval
-            time.sleep(0.05)
+        for session in receiver.sessions.values():
+            session.publish()
 
-    def _sessions(self, *, own: bool = True) -> list[Session]:
-        listener = [self.listener] if own and self.listener else []
-        return [s for each in (*self.receivers, *listener) for s in list(each.sessions.values())]
+    def is_active(self) -> bool:
+        """Return whether a flow can still change; `ConfigError` if no target answers."""
+        if self._failed and (self.settings.polite or len(self._failed) == len(self.targets)):
+            raise self._failed[0][1]
+        opening = any(each.is_alive() for each in self._senders)
+        return opening or any(session.is_active() for session in self._sessions())
 
-    def flows(self) -> list[Flow]:
-        return [*self.failed, *(flow for each in self._sessions() for flow in each.flows())]
+    def _sessions(self) -> list[Session]:
+        return [each for receiver in list(self.receivers) for each in [*receiver.sessions.values()]]
+
+    def flows(self) -> list[PacketFlow]:
+        """Return the flows of all targets and senders; a target that failed has an error."""
+        failed = [
+            PacketFlow(peer=target, direction="out", counts=Counts(), error=error.message)
+            for target, error in list(self._failed)
+        ]
+        return [*failed, *(flow for each in self._sessions() for flow in each.flows())]
 
     def close(self) -> None:
         """Stop all threads and close all sockets."""
-        listener = [self.listener] if self.listener else []
-        for receiver in (*self.receivers, *listener):
+        for receiver in self.receivers:
             receiver.stopping.set()
             for session in receiver.sessions.values():
                 session.done.set()
-        for receiver in (*self.receivers, *listener):
-            receiver.join(2)
-            receiver.wire.close()
-
-
-def verdict(flows: Sequence[Flow], settings: Settings, mtu: int | None = None) -> str:
-    """Return a sentence on the rate, the loss, and the settings to change."""
-    answered = [each for each in flows if each.sent]
-    if not answered:
-        return "No packet arrived."
-    rate = sum(each.bytes_per_second for each in answered) / 1e6
-    sent = sum(each.sent for each in answered)
-    missing = sum(each.missing for each in answered)
-    late = sum(each.out_of_order for each in answered)
-    text = f"The network carried {rate:,.1f} MB/s and lost {missing / sent:.2%} of the packets"
-    advice = []
-    small_buffers = [each for each in answered if each.overruns]
-    if small_buffers:
-        worst = max(small_buffers, key=lambda each: each.overruns)
-        where = "this host" if worst.direction == "in" else worst.peer
-        advice.append(
-            f"the receive buffer of {where}, {worst.buffer:,} bytes, was full: raise "
-            "net.core.rmem_max and --buffer there, or lower --rate"
-        )
-    elif missing / sent > 0.001:
-        halves = ", ".join(packets.half_duplex())
-        duplex = f": {halves} is half duplex" if halves else ""
-        advice.append(f"check duplex, cables and switches between the hosts{duplex}")
-    if mtu is not None and settings.packet_size > mtu - 28:
-        advice.append(
-            f"packets are split, because the MTU is {mtu:,}: give --packet-size {mtu - 28} or less"
-        )
-    if late / sent > 0.01:
-        advice.append("packets overtake each other: check bonded links and routes")
-    slow = [e for e in answered if settings.rate and e.bytes_per_second < 0.9 * settings.rate]
-    if slow and missing / sent < 0.01 and settings.seconds >= 1:
-        advice.append("the sending host did not reach --rate")
-    return f"{text}; {'; '.join(advice)}." if advice else f"{text}; nothing needs a change."
+        for receiver in self.receivers:
+            if receiver.ident is not None:
+                receiver.join(2)
+            receiver.wire.socket.close()

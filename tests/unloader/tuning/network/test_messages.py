@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
+import struct
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -69,6 +73,43 @@ def test_a_relay_passes_messages_on(start: Started) -> None:
     assert out["bytes"] == into["bytes"] == 300 * 65_536
 
 
+def test_a_listener_sends_and_counts_messages(start: Started, tmp_path: Path) -> None:
+    address, log = f"127.0.0.1:{free_port()}", tmp_path / "log.csv"
+    listener = start("listen", address, "--json", "--log", str(log))
+    options = ("--count", "400", "--message-size", "3000", "--rate", "500KB", "--json")
+    backward = start("messages", "--peer", address, "--reverse", *options)
+    forward = start("messages", "--peer", address, *options)
+    into, out = flow(backward), flow(forward)
+    assert (into["direction"], out["direction"]) == ("in", "out")
+    heard, err = listener.communicate(timeout=SECONDS)
+    assert listener.returncode == 0, err
+    flows = {each["direction"]: each for each in json.loads(heard)["flows"]}
+    for ours, theirs in ((into, flows["out"]), (out, flows["in"])):
+        assert ours["messages"] == theirs["messages"] == 400
+        assert ours["bytes"] == theirs["bytes"] == 1_200_000
+    # The sender measures the times.
+    assert flows["out"]["receipts"] == 40
+    with log.open() as file:
+        logged = [row for row in csv.DictReader(file) if row["scope"] == "test"]
+    assert {row["direction"]: row["messages"] for row in logged} == {"in": "400", "out": "400"}
+
+
+def test_a_client_that_asks_for_something_else_gets_nothing(start: Started) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    listener = start("listen", address, "--json", "--wait", "20")
+    for _ in range(200):
+        with suppress(ConnectionRefusedError):
+            link = socket.create_connection(address.split(":"), timeout=20)
+            break
+        sleep(0.1)
+    with link:
+        link.sendall(b"ULNM\1\0\0\0" + struct.pack("!IBxxxQQ", 5, 6, 0, 0) + b"terms")
+        assert link.recv(100, socket.MSG_WAITALL) == b"ULNM\1\0\0\0"
+    out, err = listener.communicate(timeout=SECONDS)
+    assert "asks for something unknown" in err
+    assert json.loads(out)["flows"][0]["bytes"] == 0
+
+
 def test_the_backlog_is_limited(start: Started) -> None:
     address = f"127.0.0.1:{free_port()}"
     start("messages", "--bind", address)
@@ -121,6 +162,8 @@ def test_another_version_is_named(start: Started) -> None:
         ((), "needs --peer, --bind or both"),
         (("--relay", "--bind", "127.0.0.1:7077"), "--relay needs"),
         (("--peer", "127.0.0.1"), "is not an address"),
+        (("--peer", "127.0.0.1:7077", "--rate", "10KB"), "at this rate"),
+        (("--bind", "127.0.0.1:7077", "--reverse"), "--reverse needs --peer"),
         (("--peer", "127.0.0.1:7077", "--polite"), "does not take --polite"),
         (("--peer", "127.0.0.1:7077", "--message-size", "1GiB"), "not in the range"),
     ],

@@ -1,0 +1,213 @@
+"""What network tests report: the flows between hosts, and one sentence that sums them up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict, astuple
+
+SILENCE_SECONDS = 3.0
+"""A side that hears nothing for this time ends the test."""
+
+
+class Counts(Struct, kw_only=True):
+    """Packets of one direction, in the order of an acknowledgement."""
+
+    sent: int = 0
+    received: int = 0
+    bytes: int = 0
+    out_of_order: int = 0
+    offset: int = 0
+    """Sum of the places by which packets were late."""
+    duplicates: int = 0
+    overruns: int = 0
+    """Packets, or groups of packets, that the buffer of the receiver had no room for."""
+    nanoseconds: int = 0
+    """From the first packet to the last."""
+    buffer: int = 0
+    delay: int = 0
+    """Mean nanoseconds in queues: the delay above the least delay of the test."""
+
+
+class PacketFlow(Struct, frozen=True, kw_only=True):
+    """Packets of one direction between this host and another, as their receiver counted them."""
+
+    peer: str
+    direction: str
+    """out: from here to the peer. in: from the peer to here."""
+    counts: Counts
+    round_trip_seconds: float | None = None
+    error: str | None = None
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.counts.sent - self.counts.received)
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.counts.bytes * 1e9 / max(1, self.counts.nanoseconds)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The flow with its rates, as JSON and the log have it."""
+        counts = asdict(self.counts)
+        return {
+            **{"test": "datagrams", "peer": self.peer, "direction": self.direction},
+            "seconds": counts.pop("nanoseconds") / 1e9,
+            "bytes_per_second": round(self.bytes_per_second),
+            **counts,
+            "missing": self.missing,
+            "success_rate": round(self.counts.received / max(1, self.counts.sent), 6),
+            "average_offset": round(self.counts.offset / max(1, self.counts.out_of_order), 3),
+            "delay_seconds": counts.pop("delay") / 1e9,
+            **{"round_trip_seconds": self.round_trip_seconds, "error": self.error},
+        }
+
+    def since(self, before: Counts) -> PacketFlow:
+        """Return the part of the test after an earlier state of the counts."""
+        parts = [max(0, a - b) for a, b in zip(astuple(self.counts), astuple(before), strict=True)]
+        names = dict(zip(Counts.__struct_fields__, parts, strict=True))
+        names |= {"buffer": self.counts.buffer, "delay": self.counts.delay}
+        return PacketFlow(peer=self.peer, direction=self.direction, counts=Counts(**names))
+
+
+class MessageFlow(Struct, frozen=True, kw_only=True):
+    """Messages of one direction; times are in seconds, and zero if nothing was sampled."""
+
+    peer: str
+    direction: str
+    connections: int
+    seconds: float
+    messages: int
+    bytes: int
+    receipts: int
+    backlog: int
+    """Most bytes without a receipt."""
+    minimum: float
+    average: float
+    p50: float
+    p99: float
+    p999: float
+    maximum: float
+    error: str | None = None
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.bytes / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The flow with its rate, as JSON and the log have it."""
+        rate = {"bytes_per_second": round(self.bytes_per_second)}
+        return {"test": "messages"} | asdict(self) | rate
+
+
+Flow = PacketFlow | MessageFlow
+
+
+class NetworkTest(Protocol):
+    """A test that runs in threads."""
+
+    listens: bool
+
+    def start(self, stop: Callable[[], bool]) -> None:
+        """Begin; `ConfigError` if a host does not answer."""
+
+    def is_active(self) -> bool:
+        """Return whether a flow can still change; `ConfigError` if the test cannot begin."""
+
+    def flows(self) -> Sequence[Flow]:
+        """Return the flows so far."""
+
+    def close(self) -> None:
+        """Stop all threads and close all sockets."""
+
+
+def watched(
+    tests: Sequence[NetworkTest],
+    seconds: float,
+    wait_seconds: float,
+    report: Callable[[Sequence[Flow]], None] = lambda flows: None,
+    interval: float = 2.0,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Flow]:
+    """Return the flows of tests after they have ended; `report` gets them at intervals.
+
+    A test that listens waits for `wait_seconds`, and then one second more for hosts that begin a
+    little later. All is over after these times and a few seconds.
+    """
+    began = quiet = time.monotonic()
+    due, limit = began + interval, began + wait_seconds + seconds + 4 * SILENCE_SECONDS
+    listens, flows = any(each.listens for each in tests), list[Flow]()
+    try:
+        for each in tests:
+            each.start(stop)
+        while True:
+            active = [each.is_active() for each in tests]
+            flows = [flow for each in tests for flow in each.flows()]
+            now = time.monotonic()
+            if any(active):
+                quiet = now
+            pause = 0.0 if not listens else 1.0 if flows else wait_seconds
+            if stop() or now > limit or (not any(active) and now - quiet >= pause):
+                return flows
+            if now >= due:
+                report(flows)
+                due += interval
+            time.sleep(0.05)
+    finally:
+        for each in tests:
+            each.close()
+
+
+def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None) -> str:
+    """Return a sentence on the rate, the loss, and the settings to change."""
+    datagrams = [each for each in flows if isinstance(each, PacketFlow) and each.counts.sent]
+    carried = sum(each.bytes_per_second for each in flows)
+    if not carried:
+        return "No data arrived."
+    text = f"The network carried {carried / 1e6:,.1f} MB/s"
+    if not datagrams:
+        middle = max(each.p50 for each in flows if isinstance(each, MessageFlow)) * 1e3
+        waits = f", and half of the messages had a receipt in {middle:,.3f} ms" if middle else ""
+        return f"{text}{waits}."
+    sent = sum(each.counts.sent for each in datagrams)
+    lost = sum(each.missing for each in datagrams) / sent
+    advice = []
+    worst = max(datagrams, key=lambda each: each.counts.overruns)
+    if worst.counts.overruns:
+        where = "this host" if worst.direction == "in" else worst.peer
+        advice.append(
+            f"the receive buffer of {where}, {worst.counts.buffer:,} bytes, was full: raise "
+            "net.core.rmem_max and --buffer there, or lower --rate"
+        )
+    elif lost > 0.001:
+        halves_found = ", ".join(_half_duplex())
+        duplex = f": {halves_found} is half duplex" if halves_found else ""
+        advice.append(f"check duplex, cables and switches between the hosts{duplex}")
+    if mtu is not None and packet_size > mtu - 28:
+        advice.append(
+            f"packets are split, because the MTU is {mtu:,}: give --packet-size {mtu - 28} or less"
+        )
+    if sum(each.counts.out_of_order for each in datagrams) / sent > 0.01:
+        advice.append("packets overtake each other: check bonded links and routes")
+    if lost < 0.01 and any(
+        each.bytes_per_second < 0.9 * rate and each.counts.nanoseconds > 1e9 for each in datagrams
+    ):
+        advice.append("the sending host did not reach --rate")
+    advice = advice or ["nothing needs a change"]
+    return f"{text} and lost {lost:.2%} of the packets; {'; '.join(advice)}."
+
+
+def _half_duplex() -> Iterator[str]:
+    """Yield the interfaces of this host that are up and cannot send and receive together."""
+    for path in sorted(Path("/sys/class/net").glob("*/duplex")):
+        with suppress(OSError):
+            up = (path.parent / "operstate").read_text().strip() == "up"
+            if up and path.read_text().strip() == "half":
+                yield path.parent.name
