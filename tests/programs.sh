@@ -9,6 +9,9 @@ packages=$(while read -r program package; do
 done <<'END'
 mariadbd mariadb-server-core
 mariadb mariadb-client-core
+ip iproute2
+nft nftables
+iperf3 iperf3
 END
 )
 [ -n "$packages" ] || exit 0

@@ -157,7 +157,7 @@ class Session:
         try:
             self._send_all()
             end = time.monotonic() + SILENCE_SECONDS
-            while not self.confirmed.is_set() and time.monotonic() < end:
+            while not (self.error or self.confirmed.is_set()) and time.monotonic() < end:
                 # Several, because the count of overruns arrives with the next packet.
                 self.send(_BYE, self.published)
                 self.confirmed.wait(_HELLO_SECONDS)

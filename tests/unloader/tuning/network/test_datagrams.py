@@ -232,7 +232,7 @@ def test_another_version_is_named(start: Started) -> None:
 
 def test_data_without_the_token_of_a_listener_is_ignored(start: Started) -> None:
     port = free_port()
-    listener = start("listen", f"127.0.0.1:{port}", "--wait", "6", "--json")
+    listener = start("listen", f"127.0.0.1:{port}", "--wait", "3", "--json")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forger:
         forger.settimeout(0.2)
         forger.connect(("127.0.0.1", port))
