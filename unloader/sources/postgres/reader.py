@@ -437,13 +437,13 @@ class Decoder:
             if kind == _DECIMAL:
                 column.precision, column.scale = field.type.precision, field.type.scale
             column.zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None
-            validity = _zeros((rows + 7) // 8)
+            validity = _filled((rows + 7) // 8, 0xFF)
             if kind in (_STRING, _BINARY):
                 offsets = pa.allocate_buffer(4 * (rows + 1))
                 values = pa.allocate_buffer(column.size)
                 column.offsets = offsets.address
             else:
-                offsets, values = None, _zeros((rows * field.type.bit_width + 7) // 8)
+                offsets, values = None, _filled((rows * field.type.bit_width + 7) // 8, 0)
             column.validity, column.values = validity.address, values.address
             start = places.address + index * most * _PLACE_BYTES
             if library.unloader_copy_decode(text.address, start, rows, ctypes.byref(column)):
@@ -455,8 +455,8 @@ class Decoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _zeros(size: int) -> pa.Buffer:
+def _filled(size: int, byte: int) -> pa.Buffer:
     """Return memory without leftovers of others: also a NULL has a value there."""
     buffer = pa.allocate_buffer(size)
-    ctypes.memset(buffer.address, 0, size)
+    ctypes.memset(buffer.address, byte, size)
     return buffer

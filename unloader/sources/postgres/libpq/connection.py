@@ -372,7 +372,7 @@ def _c_text(text: str) -> bytes:
     return text.encode()
 
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 """Of the interface in `copy.cpp`, which has the same number."""
 
 NAME = "unloader.sources.postgres.libpq._copy"

@@ -227,22 +227,27 @@ private:
     }
 
     void encode_prefixes(const Values& values) {
+        uint32_t prefixes[STEP_ROWS], rests[STEP_ROWS];
         const char* data = values.data;
         const char* last = last_.data();
         auto last_size = static_cast<uint32_t>(last_.size());
+        char* out = bytes_.grow(values.bytes);
         for (size_t i = 0; i < values.count; ++i) {
             const uint32_t size = values.sizes[i];
             const uint32_t most = std::min(size, last_size);
             uint32_t same = 0;
             while (same < most && data[same] == last[same]) ++same;
-            const uint32_t rest = size - same;
-            prefixes_.put(&same, 1);
-            lengths_.put(&rest, 1);
-            bytes_.append(data + same, rest);
+            prefixes[i] = same;
+            rests[i] = size - same;
+            std::memcpy(out, data + same, rests[i]);
+            out += rests[i];
             last = data;
             last_size = size;
             data += size;
         }
+        bytes_.end_at(out);
+        prefixes_.put(prefixes, values.count);
+        lengths_.put(rests, values.count);
         if (values.count) last_ = std::string(last, last_size);
     }
 

@@ -17,7 +17,7 @@ struct Column {
     int32_t zoned;      // a timestamp ends in Z
     void* values;       // STRING and BINARY: the bytes; BOOL: bits, all zero at first
     int32_t* offsets;   // of STRING and BINARY, one more than rows
-    uint8_t* validity;  // bits, all zero at first
+    uint8_t* validity;  // bits, all set at first
     int64_t size;       // of the text; then of the values of a STRING or BINARY
     int64_t nulls;
 };
