@@ -13,11 +13,11 @@ from unloader.model import Cause, TableCounts, UnitResult, Waits
 Phase = Literal[
     "connecting", "snapshot", "table", "columns", "partitions", "extents", "planning", "locking",
     "measuring", "confirming", "unloading", "counting", "publishing", "committing", "verifying",
-    "comparing", "measuring-disks", "measuring-source",
+    "comparing", "measuring-network", "measuring-disks", "measuring-source",
 ]
 # fmt: on
 """In the order of a run; a source omits phases that it does not have. `unloader preflight` has the
-last two."""
+last three."""
 
 
 class RunStarted(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -57,11 +58,13 @@ class Hosts:
         return ran("ip", "netns", "exec", self.spaces[host], *words)
 
     def start(self, host: int, *arguments: str) -> subprocess.Popen[str]:
-        """Start `unloader network` on a host; it is ended after the test."""
-        words = ("ip", "netns", "exec", self.spaces[host], sys.executable, "-m", "unloader")
+        """Start a command of `unloader` on a host; it is ended after the test."""
+        return self.begin(host, sys.executable, "-m", "unloader", *arguments, "--json")
+
+    def begin(self, host: int, *words: str) -> subprocess.Popen[str]:
         kept = {name: it for name, it in os.environ.items() if not name.startswith("UNLOADER_")}
         process = subprocess.Popen(
-            (*words, "network", *arguments, "--json"),
+            ("ip", "netns", "exec", self.spaces[host], *words),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -96,10 +99,10 @@ def test_the_reported_loss_is_that_of_netfilter(hosts: Callable[[int], Hosts]) -
     net.inside(2, "nft", rules)
     targets = [f"10.99.76.2:{7000 + each}" for each in per_mille]
     for target in targets:
-        net.start(2, "listen", target)
+        net.start(2, "network", "listen", target)
     # Single packets: netfilter counts a group of packets as one packet.
     options = ("--count", "10000", "--rate", "5MB", "--burst", "1")
-    senders = [net.start(1, "send", target, *options) for target in targets]
+    senders = [net.start(1, "network", "send", target, *options) for target in targets]
     reported = [flows(sender)[0] for sender in senders]
     counted = re.findall(r"counter packets (\d+)", net.inside(2, "nft", "list", "ruleset"))
     for at, flow in enumerate(reported):
@@ -118,7 +121,7 @@ def test_four_hosts_send_to_each_other(hosts: Callable[[int], Hosts]) -> None:
         net.inside(each, "nft", f"{rules} add rule ip t c udp length > 1000 counter")
     options = ("--polite", "--count", "1000", "--rate", "2MB", "--burst", "1")
     started = [
-        net.start(number, "send", *targets, "--bind", own, *options)
+        net.start(number, "network", "send", *targets, "--bind", own, *options)
         for number, own in zip(numbers, targets, strict=True)
     ]
     for number, process in zip(numbers, started, strict=True):
@@ -131,28 +134,88 @@ def test_four_hosts_send_to_each_other(hosts: Callable[[int], Hosts]) -> None:
         assert "counter packets 3000 " in text
 
 
-@pytest.mark.parametrize("options", [(), ("--reverse",)])
-def test_a_slow_link_is_measured(hosts: Callable[[int], Hosts], options: tuple[str, ...]) -> None:
-    net = hosts(2)
-    sender = 2 if options else 1
-    limit = ("root", "tbf", "rate", "80mbit", "burst", "16kb", "latency", "50ms")
-    net.inside(sender, "tc", "qdisc", "add", "dev", "eth", *limit)
-    net.start(2, "listen", "10.99.76.2:7077")
-    options = (*options, "--duration", "2", "--backlog", "1MiB")
-    (flow,) = flows(net.start(1, "messages", "--peer", "10.99.76.2:7077", *options))
-    assert flow["direction"] == ("in" if sender == 2 else "out")
-    # 1,448 bytes of data in a frame of 1,514 bytes are 9.56 MB/s.
+def test_a_slow_link_is_measured_in_both_directions(hosts: Callable[[int], Hosts]) -> None:
+    """1,448 bytes of data in a frame of 1,514 bytes are 9.56 of 10 MB/s."""
+    net, peer = hosts(2), "10.99.76.2:7077"
+    for host, megabits in ((1, 80), (2, 40)):
+        limit = ("tbf", "rate", f"{megabits}mbit", "burst", "16kb", "latency", "50ms")
+        net.inside(host, "tc", "qdisc", "add", "dev", "eth", "root", *limit)
+    net.start(2, "network", "listen", peer)
+    options = ("--duration", "2", "--backlog", "1MiB")
+    (flow,) = flows(net.start(1, "network", "messages", "--peer", peer, *options))
     assert 9.0e6 < flow["bytes_per_second"] < 10.0e6
+    peer = "10.99.76.2:7078"  # The first listener may still wait for others.
+    net.start(2, "network", "listen", peer)
+    out, err = net.start(1, "preflight", "--network", peer).communicate(timeout=SECONDS)
+    ceiling = json.loads(out)["network"]
+    assert ceiling is not None, out
+    assert 4.4e6 < ceiling["bytes_per_second"] < 5.0e6, err
+    assert (ceiling["peers"], ceiling["interface"]) == ([peer], "eth")
+    assert 0 < ceiling["round_trip_seconds"] < 1
 
 
 def test_a_host_that_vanishes_ends_the_test(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     net, log = hosts(2), tmp_path / "log.csv"
-    net.start(2, "listen", "10.99.76.2:7077")
+    net.start(2, "network", "listen", "10.99.76.2:7077")
     options = ("--rate", "1MB", "--duration", "50", "--interval", "0.2", "--log", str(log))
-    sender = net.start(1, "send", "10.99.76.2:7077", *options)
+    sender = net.start(1, "network", "send", "10.99.76.2:7077", *options)
     while not log.exists() or ",out," not in log.read_text():
         assert sender.poll() is None
     ran("ip", "-n", net.spaces[0], "link", "set", "p2", "down")
     (flow,) = flows(sender, 3)
     assert flow["error"] == "10.99.76.2:7077 does not answer any more"
     assert flow["seconds"] < 40
+
+
+_RELAY = """
+import socket, sys, threading
+def copy(origin, target):
+    while data := origin.recv(1 << 16):
+        target.sendall(data)
+    target.shutdown(socket.SHUT_WR)
+with socket.create_server(("0.0.0.0", 5432)) as server:
+    while True:
+        link, _ = server.accept()
+        inner = socket.socket(socket.AF_UNIX)
+        inner.connect(sys.argv[1])
+        for pair in ((link, inner), (inner, link)):
+            threading.Thread(target=copy, args=pair, daemon=True).start()
+"""
+"""The PostgreSQL server of the tests has a local socket only."""
+
+
+def test_a_run_is_compared_with_the_network(
+    hosts: Callable[[int], Hosts], postgres: Any, tmp_path: Path
+) -> None:
+    """The rows of a server behind 400 Mbit/s come as fast as preflight has measured its network."""
+    local = postgres.database("network")
+    postgres.run(
+        "CREATE TABLE t AS SELECT repeat('x', 995) AS a FROM generate_series(1, 30000)", url=local
+    )
+    net, peer = hosts(2), "10.99.76.2:7077"
+    limit = ("tbf", "rate", "400mbit", "burst", "64kb", "latency", "50ms")
+    net.inside(2, "tc", "qdisc", "add", "dev", "eth", "root", *limit)
+    (folder,) = re.findall(r"host=([^&]+)", unquote(local))
+    net.begin(2, sys.executable, "-c", _RELAY, f"{folder}/.s.PGSQL.5432")
+    net.start(2, "network", "listen", peer)
+    url = "postgresql://postgres@10.99.76.2/network?sslmode=disable"
+    options = (url, "--table", "t", "--parallelism", "1")
+    ceilings = tmp_path / "c.json"
+    measured = net.start(
+        *(1, "preflight", *options, "--without", "disk,encoder", "--network", peer),
+        *("--source-seconds", "10", "--save", str(ceilings)),
+    )
+    out, err = measured.communicate(timeout=SECONDS)
+    network = json.loads(out)["network"]
+    # 995 characters, the end of the line, and the headers of the protocol and of TCP.
+    assert 1000 < network["row_bytes"] < 1150, err
+    run = net.start(1, "run", *options, "--to", str(tmp_path / "out"), "--ceilings", str(ceilings))
+    _, err = run.communicate(timeout=SECONDS)
+    assert run.returncode == 0, err
+    manifest = json.loads((tmp_path / "out" / "_manifest.json").read_text())
+    (part,) = (each for each in manifest["efficiency"]["parts"] if each["what"] == "network")
+    assert part["ceiling"] == pytest.approx(
+        network["bytes_per_second"] / network["row_bytes"], rel=0.01
+    )
+    # The snapshot, the connection and the files take some of the time.
+    assert 0.1 < part["share"] <= 1.02

@@ -238,7 +238,7 @@ class RouteRecord(Record, frozen=True, kw_only=True):
 class EfficiencyPart(Record, frozen=True, kw_only=True):
     """How near a run came to one ceiling."""
 
-    what: Literal["disk", "source", "encoder"]
+    what: Literal["disk", "source", "encoder", "network"]
     unit: Literal["bytes/s", "rows/s"]
     rate: float
     ceiling: float

@@ -124,6 +124,21 @@ class SourceCeiling(Struct, frozen=True, kw_only=True):
         )
 
 
+class NetworkCeiling(Struct, frozen=True, kw_only=True):
+    """What this machine received from hosts that run `unloader network listen`."""
+
+    peers: tuple[str, ...]
+    connections: int
+    """At the same time, of all peers together."""
+    bytes_per_second: Positive
+    round_trip_seconds: float
+    """The median of small messages and their responses."""
+    interface: str | None
+    """The interface of this machine that has the connections; None if unknown."""
+    row_bytes: float | None = None
+    """Bytes that the interface received for each row while the source was read, if known."""
+
+
 class CodecCeiling(Struct, frozen=True, kw_only=True):
     """What one core compresses of the user's rows."""
 
@@ -178,6 +193,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     encoder: EncoderCeiling | None = None
     round_trip_seconds: float | None = None
     """To the source and back: the median of small statements."""
+    network: NetworkCeiling | None = None
     not_measured: tuple[NotMeasured, ...] = ()
 
     @property
@@ -201,6 +217,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
                 self._disk(run, totals),
                 self._source(run, totals),
                 self._encoder(run, None if resumed else totals.uncompressed_bytes, totals),
+                None if self.network is None else self._network(self.network, run, totals),
             )
             parts = [each for each in found if isinstance(each, EfficiencyPart)]
             reasons = [each for each in found if isinstance(each, str)]
@@ -247,6 +264,23 @@ class Ceilings(Struct, frozen=True, kw_only=True):
         basis = f"{workers} and {'writes' if level.parallelism == 1 else 'write'} nothing"
         return _part("source", "rows/s", totals.rows_per_second, level.rows_per_second, basis)
 
+    def _network(
+        self, network: NetworkCeiling, run: ResolvedTable, totals: TotalsRecord
+    ) -> EfficiencyPart | str:
+        """Return the comparison with the rows that the network carries, or why not."""
+        if not network.row_bytes or self.source is None:
+            return "network: the bytes of a row on the network were not measured"
+        if not self.source.is_of(run):
+            return "network: the ceilings are of another source, table, query or selection"
+        if totals.rows_per_second is None:
+            return "network: the rate of the run is unknown"
+        ceiling = network.bytes_per_second / network.row_bytes
+        connections = counted(network.connections, "connection")
+        basis = (
+            f"{connections} from {', '.join(network.peers)}, {network.row_bytes:,.1f} bytes a row"
+        )
+        return _part("network", "rows/s", totals.rows_per_second, round(ceiling, 1), basis)
+
     def _encoder(
         self, run: ResolvedTable, raw: int | None, totals: TotalsRecord
     ) -> EfficiencyPart | str:
@@ -272,7 +306,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
 
 
 def _part(
-    what: Literal["disk", "source", "encoder"],
+    what: Literal["disk", "source", "encoder", "network"],
     unit: Literal["bytes/s", "rows/s"],
     rate: float,
     ceiling: float,

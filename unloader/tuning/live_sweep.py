@@ -49,6 +49,7 @@ from unloader.request.name_templates import has_fields
 from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.analysis import Analysis, Rules
+from unloader.tuning.ceilings import read_ceilings
 from unloader.tuning.codec_choice import spread_units
 from unloader.tuning.machine_load import Sampler, machine_of
 from unloader.tuning.sweep_document import (
@@ -132,6 +133,12 @@ class _Sweep:
         self.observe = observe
         self.stop = stop
         self.machine = machine_of(tuple(map(str, roots)))
+        ceilings = variants[0].request.ceilings
+        network = read_ceilings(Path(ceilings)).network if ceilings else None
+        if network is not None and network.interface is not None:
+            # A measured rate is lower than the nominal speed, and is known for more interfaces.
+            speeds = {**self.machine.link_speeds, network.interface: network.bytes_per_second}
+            self.machine = replace(self.machine, link_speeds=speeds)
         self.measured: list[list[Measurement]] = [[] for _ in variants]
         self.problems: dict[int, str] = {}
         self.order: list[int] = []

@@ -103,6 +103,21 @@ def machine_of(directories: Sequence[str]) -> Machine:
     )
 
 
+def interface_of(address: str) -> str | None:
+    """Return the network interface that has an address of this machine, if it is known."""
+    found = {} if psutil is None else _asked(psutil.net_if_addrs) or {}
+    has = (name for name, each in found.items() if address in [one.address for one in each])
+    return next(has, None)
+
+
+def bytes_received(interface: str | None) -> int | None:
+    """Return the bytes that an interface has received since it exists, if they are known."""
+    if psutil is None or interface is None:
+        return None
+    found = _asked(lambda: psutil.net_io_counters(pernic=True, nowrap=False)) or {}
+    return found[interface].bytes_recv if interface in found else None
+
+
 def disk_of(directory: str) -> str | None:
     """Return the disk of the nearest existing directory, if its file system has one."""
     disk = storage_at(directory).disk(directory)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from numa.model import ProcessLimits
 from unloader import __version__
 from unloader.engine.executor import LocalExecutor
-from unloader.errors import Interrupted, UnloaderError
+from unloader.errors import ConfigError, Interrupted, UnloaderError
 from unloader.events import Observer, PhaseStarted
 from unloader.model import Request
 from unloader.nouns import counted
@@ -35,6 +35,7 @@ from unloader.tuning.ceilings import (
     CodecCeiling,
     DiskCeiling,
     EncoderCeiling,
+    NetworkCeiling,
     NotMeasured,
     Part,
     SourceCeiling,
@@ -45,6 +46,7 @@ from unloader.tuning.ceilings import (
 )
 from unloader.tuning.codec_choice import SampleBudget, every_codec, measured_sample
 from unloader.tuning.live_sweep import sweep
+from unloader.tuning.machine_load import bytes_received, interface_of
 from unloader.tuning.measuring_tasks import (
     ENTRY,
     WriteSettings,
@@ -52,6 +54,8 @@ from unloader.tuning.measuring_tasks import (
     Written,
     measure_together,
 )
+from unloader.tuning.network.flows import watched
+from unloader.tuning.network.messages import MessageSettings, MessageTest
 from unloader.tuning.sweep_document import SweepOptions, Variant
 from writers.files.disk_space import free_bytes
 from writers.model import Compression
@@ -63,6 +67,9 @@ _STATEMENTS = 15
 _SYNC_SECONDS = 60.0
 """Longest time of the last sync after the time for writing (guess)."""
 _LEAST_SECONDS = 1e-6
+_NETWORK_SECONDS = 3.0
+_NETWORK_WAIT_SECONDS = 5.0
+_MOST_CONNECTIONS = 64
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -70,6 +77,8 @@ class Budget(Struct, frozen=True, kw_only=True):
 
     parts: tuple[Part, ...]
     """The parts to measure."""
+    listeners: tuple[str, ...] = ()
+    """`HOST:PORT` of hosts that run `unloader network listen`; empty measures no network."""
     levels: tuple[int, ...] = ()
     """Parallelisms at which the source is read; empty is 1, 2, 4 and so on up to the workers."""
     disk_bytes: int
@@ -134,6 +143,11 @@ class Preflight:
         Impossible seats and a missing driver are a `ConfigError`. A refusal of the source is a
         `SourceError`, and a table that cannot be cut `PlanFailed`.
         """
+        if self.budget.listeners:
+            # First, because a listener waits for a minute.
+            self.observe(PhaseStarted(phase="measuring-network"))
+            with self.part("network"):
+                self.network()
         seats = seat_request(self.request, max(self.workers, *self.levels))
         if "disk" in self.budget.parts:
             limits, places = ProcessLimits(start_seconds=_START_SECONDS), seats.parallelism
@@ -265,7 +279,10 @@ class Preflight:
             return
         seconds = self.budget.source_seconds
         once = SweepOptions(repeats=1, most_repeats=1, warm_up=0, seconds=seconds)
+        network = self.found.network
+        before = bytes_received(network.interface) if network else None
         swept = sweep(variants, once, rules=Rules(), observe=self.observe, stop=self.stop)
+        after = bytes_received(network.interface) if network else None
         if swept.interrupted:
             raise Interrupted("stopped by a signal during the measurement")
         levels = []
@@ -295,7 +312,10 @@ class Preflight:
             route=extract.projection.route,
             levels=tuple(levels),
         )
-        self.found = replace(self.found, source=source)
+        rows = sum(level.rows for level in levels)
+        if network is not None and before is not None and after is not None and rows:
+            network = replace(network, row_bytes=round((after - before) / rows, 3))
+        self.found = replace(self.found, source=source, network=network)
 
     def encoder(self, ready: ResolvedTable) -> None:
         budget = SampleBudget(bytes=self.budget.sample_bytes, disk_seconds=0.0)
@@ -328,6 +348,42 @@ class Preflight:
             ),
         )
         self.found = replace(self.found, encoder=encoder)
+
+    def network(self) -> None:
+        """Measure small round trips to all listeners, and then what they can send to this host."""
+        peers = self.budget.listeners
+        threads = max(1, min(self.workers, _MOST_CONNECTIONS) // len(peers))
+        small = MessageSettings(
+            least=64, most=64, seconds=1.0, blocking=True, wait_seconds=_NETWORK_WAIT_SECONDS
+        )
+        large = MessageSettings(
+            least=1 << 20,
+            most=1 << 20,
+            threads=threads,
+            seconds=_NETWORK_SECONDS,
+            reverse=True,
+            wait_seconds=_NETWORK_WAIT_SECONDS,
+        )
+        trips, rate, interface = list[float](), 0.0, None
+        for settings in (small, large):
+            test = MessageTest(settings, None, peers)
+            flows = watched([test], settings.seconds, settings.wait_seconds, stop=self.stop)
+            if self.stop():
+                raise Interrupted("stopped by a signal during the measurement")
+            for flow in flows:
+                if flow.error or not flow.bytes_per_second:
+                    raise ConfigError(flow.error or f"{flow.peer} sent nothing", "measure again")
+            trips += [flow.figures["p50"] for flow in flows]
+            rate = sum(flow.bytes_per_second for flow in flows)
+            interface = interface_of(test.connections[0].own)
+        network = NetworkCeiling(
+            peers=tuple(test.peers),
+            connections=threads * len(test.peers),
+            bytes_per_second=round(rate),
+            round_trip_seconds=round(max(trips), 6),
+            interface=interface,
+        )
+        self.found = replace(self.found, network=network)
 
     def connection(self, catalog: Catalog, kind: str) -> None:
         trips = []

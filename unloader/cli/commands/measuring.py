@@ -117,6 +117,7 @@ def _rate(size: int, seconds: float) -> str:
     unloader preflight oracle://scott@db01:1521/SALES --table ORDERS \\
         --to /disk1/x,/disk2/x --parallelism 32 --save ceilings.json
     unloader preflight --to /extract --disk-bytes 8GiB
+    unloader preflight postgresql://etl@db01/sales --table T --network db01:7077
     unloader preflight postgresql://etl@db01/sales --table public.orders \\
         --without disk --json
     """,
@@ -129,7 +130,7 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
     The disks are written with the buffers, checksum and sync of a run. Workers fetch rows of
     SOURCE and drop them. The encoder and each codec work on a sample of the rows. Small statements
     measure the round trip. All written files are removed. A figure that cannot be measured is left
-    blank, with the reason. Without SOURCE, only the disks of --to are measured.
+    blank, with the reason. Without SOURCE, only the disks of --to and --network are measured.
 
     The command takes the options of run. It reads and writes at full speed: do not run it beside
     other work.
@@ -160,7 +161,7 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
                 raise UsageError(
                     f"--{name} needs a SOURCE", "write unloader preflight SOURCE, or leave it out"
                 )
-        if not values["to"]:
+        if not values["to"] and not values["network"]:
             raise UsageError(
                 "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
             )
@@ -171,6 +172,7 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
         job = replace(job, output=replace(job.output, destination=""))
     budget = preflight_measuring.Budget(
         parts=parts,
+        listeners=tuple(values["network"] or ()),
         levels=tuple(sorted(values["levels"] or ())),
         disk_bytes=values["disk_bytes"],
         disk_seconds=values["disk_seconds"],
@@ -251,6 +253,13 @@ def _preflight_parts(found: Ceilings) -> Iterator[str]:
         )
     if found.round_trip_seconds is not None:
         yield render.facts((("round trip", f"{found.round_trip_seconds * 1000:.3f} ms"),))
+    if (network := found.network) is not None:
+        ways = f"{counted(network.connections, 'connection')} from {', '.join(network.peers)}"
+        trip = f"{network.round_trip_seconds * 1000:.3f} ms"
+        speed = f"{megabytes_per_second(network.bytes_per_second)}, {ways}"
+        on = f"{network.row_bytes:,.1f} bytes" if network.row_bytes else render.UNKNOWN
+        pairs = (("network", speed), ("network round trip", trip), ("row on the network", on))
+        yield render.facts(pairs)
     if found.not_measured:
         missing = ((each.what, each.reason) for each in found.not_measured)
         yield render.table(("not measured", "reason"), missing)

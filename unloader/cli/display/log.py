@@ -57,6 +57,7 @@ _PHASES = {
     "committing": "committing to the table",
     "verifying": "reading the files back",
     "comparing": "comparing the values with the source",
+    "measuring-network": "measuring the network",
     "measuring-disks": "measuring the disks",
     "measuring-source": "measuring the source",
 }

@@ -43,7 +43,7 @@ _TWO_WAY = 1
 _ACK_NS = 250_000_000
 _HELLO_SECONDS = 0.2
 _MOST_FLOWS = 256
-_GAPS = 1 << 17
+_GAPS = 1 << 14
 """Missing packets that a listener remembers, to tell a late packet from a repeated one."""
 _COUNTS = struct.Struct("!10Q")
 _TERMS = struct.Struct("!IQQQ")
