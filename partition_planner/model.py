@@ -172,8 +172,8 @@ class RowRange(_InPartition, frozen=True, kw_only=True, tag="row_range"):
 class KeyRange(_InPartition, frozen=True, kw_only=True, tag="key_range"):
     """The rows whose key in `column` is in [first, last); None is an open end.
 
-    The ends are keys as the source gave them, in its own order and its own text. No range holds
-    rows without a key: the source knows that every row has a key.
+    The ends are keys as the source gave them, in its own order and its own text. Every row has a
+    key: if NULL is a value of the column, the source has a place for it in its order.
     """
 
     column: str

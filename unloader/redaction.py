@@ -56,7 +56,7 @@ LONGEST_SECRET = 65_536
 LONG = 8
 
 _OUR_WORDS = frozenset(
-    ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "mysql", "mariadb", "unloader")
+    ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "mysql", "mariadb", "adbc", "unloader")
 ) | {"password", "none"}
 """Words of the messages and URLs of this program."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from contract.sqlite_rows import COLUMNS, EDGES, MIXED, MIXED_EXPECTED
 from long_tests import OTHER_ROUTES, also
 
 from unloader.model import SourceSpec
@@ -17,17 +17,7 @@ from unloader.request.names import parse_table
 from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
 
-TOP = 2**63 - 1
-EDGES = [
-    (1, TOP, 1.5, "x", b"y"),
-    (2, None, None, None, None),
-    (3, -TOP - 1, math.inf, "", b""),
-    (4, 0, 5e-324, "a\0b", b"\0"),
-    (5, -1, 1.7976931348623157e308, "ü\U0001f600\n\"',;\r\n", bytes(range(256))),
-    (TOP, 2**53 + 1, 0.1 + 0.2, "NULL", b"\xff"),
-]
 MANY = [(key * 3, key, key / 7, f"row {key}", b"%d" % key) for key in range(100, 3000)]
-COLUMNS = "id INTEGER PRIMARY KEY, i INTEGER, r REAL, s TEXT, b BLOB"
 
 EXCLUSIVE = """
 import sqlite3, sys
@@ -74,11 +64,11 @@ def test_contract_of_a_view(tmp_path: Path) -> None:
     path = tmp_path / "data.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE t (a, n NUMERIC)")
-        connection.executemany("INSERT INTO t VALUES (?, ?)", [("", None), (1, "1.50"), (0.5, "z")])
+        connection.executemany("INSERT INTO t VALUES (?, ?)", MIXED)
         connection.execute("CREATE VIEW v AS SELECT a, n, a || '!' AS c FROM t")
     check_source(
         SQLiteSource(),
         SourceSpec(kind="sqlite", location=f"sqlite://{path}"),
         parse_table("v"),
-        [("", None, "!"), ("1", "1.5", "1!"), ("0.5", "z", "0.5!")],
+        MIXED_EXPECTED,
     )

@@ -12,7 +12,15 @@ from msgspec.structs import asdict
 
 from partition_planner.model import TableInfo
 from unloader.request.option import CONNECTING, PLANNING, REACHING, READING, Option
-from unloader.request.value_types import KEEPING, NUMBER_FORM, SECONDS, STATEMENTS, path, whole
+from unloader.request.value_types import (
+    KEEPING,
+    NUMBER_FORM,
+    SECONDS,
+    STATEMENTS,
+    Kind,
+    path,
+    whole,
+)
 
 Consistency = Literal["snapshot", "none"]
 
@@ -106,6 +114,11 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Keep the snapshot for this time from its start, such as 12h, so that a run that dies can be
     resumed. The snapshot of a plan is kept while the plan's file exists, so that its parts can be
     run. Meanwhile the server keeps old row versions. 0 keeps no snapshot. PostgreSQL."""
+    split_by: Annotated[
+        str | None, _session(Kind("COLUMN"), example="ORDER_ID --consistency none")
+    ] = None
+    """Divide each table into ranges of this column, which holds numbers, dates or texts. An index
+    on the column makes the ranges fast. ADBC and ODBC."""
     snapshot: str | None = None
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""

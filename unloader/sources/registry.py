@@ -30,6 +30,7 @@ SOURCES = {
     "postgresql": "unloader.sources.postgres.source:PostgresSource",
     "sqlite": "unloader.sources.sqlite.source:SQLiteSource",
     "mysql": "unloader.sources.mysql.source:MySQLSource",
+    "adbc": "unloader.sources.adbc.source:AdbcSource",
 }
 
 OPTIONS = {
@@ -40,6 +41,7 @@ OPTIONS = {
     ),
     "postgresql": ("enable-row-security", "keep-snapshot", "lock-timeout", "max-db-load"),
     "mysql": ("lock-timeout",),
+    "adbc": ("split-by",),
 }
 """The options that only some of these sources know, by scheme.
 

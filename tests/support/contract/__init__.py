@@ -1,0 +1,1 @@
+"""Tables of hostile values that several sources must read alike."""

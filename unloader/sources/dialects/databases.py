@@ -1,0 +1,570 @@
+"""What a driver is asked in each kind of database, so that no value changes on its way.
+
+A driver may round, cut or reinterpret values: a dialect that was tried against the database reads
+each value in a form that its drivers leave alone, and `texts` makes the value of it. The types of
+columns, and what is written of them, are those of the source of this program for that database.
+
+Any other database has the dialect `generic`. Values come as its driver returns them, and columns
+are marked as not proved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
+
+from partition_planner.model import ColumnInfo
+from unloader.errors import SnapshotGone, SourceError
+from unloader.model import Extract, ReadColumn, Snapshot, TableSummary
+from unloader.request.names import Folding
+from unloader.sources.dialects.dividing import KeyKind
+from unloader.sources.dialects.texts import generic_type
+from unloader.sources.mysql import statement as mysql
+from unloader.sources.postgres import statement as postgres
+from unloader.sources.readings import ColumnReadings, Reading
+from unloader.sources.sqlite import statement as sqlite
+from unloader.sources.statement import check_distinct, derived_table, literal, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STATEMENT = "statement"
+"""The kind of a snapshot without a snapshot: one statement reads the only table, at its moment."""
+
+NOT_PROVED = "not proved: the values are as the driver returns them"
+
+
+class Session(Protocol):
+    """A connection of a driver; its errors are the user's."""
+
+    ascii_only: bool
+    """Texts arrive unharmed only if they are ASCII."""
+    vendor: str
+    """Name and version of the database, as far as the driver knows them."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a short result."""
+
+    def execute(self, sql: str) -> None:
+        """Run a statement without a result."""
+
+    def schema(self, sql: str) -> pa.Schema:
+        """Return the columns of a query as the driver would return them."""
+
+    def tables(self) -> tuple[TableSummary, ...]:
+        """Return the tables and views, for a database of an unknown kind."""
+
+    def columns(self, schema: str | None, name: str, relation: str) -> pa.Schema:
+        """Return the columns of a table, for a database of an unknown kind."""
+
+    def batches(self, sql: str, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query."""
+
+    def cancel(self) -> None:
+        """Make the call that another thread waits for raise soon; never raise."""
+
+    def close(self) -> None:
+        """Never raise."""
+
+
+class Dialect:
+    """A database of an unknown kind; the others are subclasses."""
+
+    name = "generic"
+    folding: Folding = "any"
+    texts = False
+    """Values arrive as texts, which `texts` reads."""
+    opening: tuple[str, ...] = ()
+    """What each session runs first."""
+    exports = ""
+    """A query of the name of a snapshot that other sessions can enter; empty where none can."""
+    begin = ""
+    """Begins the transaction that has the snapshot."""
+    version = ""
+    """A query of the name and version of the server."""
+    frame = ""
+    """A SELECT item of the row that comes before the rows of a statement; empty without one."""
+
+    def __init__(self, quote: str = '"') -> None:
+        self.quote = quote
+
+    def quoted(self, name: str) -> str:
+        return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
+    def qualified(self, schema: str | None, name: str) -> str:
+        return f"{self.quoted(schema)}.{self.quoted(name)}" if schema else self.quoted(name)
+
+    def relation(self, extract: Extract) -> str:
+        if extract.query is not None:
+            return derived_table(extract.query)
+        return self.qualified(extract.table.schema, extract.table.name)
+
+    def default_schemas(self, session: Session) -> tuple[str, ...]:
+        """Return the schemas in which a name without one is searched."""
+        return tuple(dict.fromkeys(table.schema or "" for table in session.tables()))
+
+    def tables(self, session: Session) -> tuple[TableSummary, ...]:
+        return session.tables()
+
+    def columns(self, session: Session, schema: str | None, name: str) -> tuple[ColumnInfo, ...]:
+        return _arrow_columns(session.columns(schema, name, self.qualified(schema, name)))
+
+    def query_columns(self, session: Session, query: str) -> tuple[ColumnInfo, ...]:
+        found = session.schema(f"SELECT * FROM {derived_table(query)} WHERE 1 = 0")
+        check_distinct(found.names)
+        return _arrow_columns(found)
+
+    def explain(self, session: Session, sql: str) -> None:
+        """Have the database parse a query without running it."""
+        session.schema(f"SELECT * FROM ({sql}) AS unloader_checked WHERE 1 = 0")
+
+    def readings(self, column: ColumnInfo, relation: str) -> ColumnReadings:
+        output = generic_type(column.native_type)
+        if output is None:
+            raise SourceError(
+                f"column {column.name} has the type {column.native_type}, which cannot be read "
+                "exactly",
+                f"leave it out with --exclude {column.name}",
+            )
+        usual = Reading(
+            expression=self.quoted(column.name),
+            output_type=output,
+            as_text=False,
+            lossless=False,
+            note=NOT_PROVED,
+            metadata=(("source_type", column.native_type),),
+        )
+        return ColumnReadings(
+            name=column.name,
+            source_type=column.native_type,
+            nullable=column.nullable,
+            readings=(usual, replace(usual, output_type="string", as_text=True)),
+        )
+
+    def item(self, column: ReadColumn, *, ascii_only: bool) -> str:
+        """Return the item of the select list for a column."""
+        return column.expression
+
+    def key_kind(self, column: ColumnInfo) -> KeyKind | None:
+        """Return how a key of a column is written; None if its values are not for ranges."""
+        output = generic_type(column.native_type) or ""
+        if re.match(r"u?int|decimal", output):
+            return "number"
+        return "text" if re.match(r"string|date|timestamp\[\w+\]$", output) else None
+
+    def key_text(self, value: str) -> str:
+        """Return SQL for the text of a key."""
+        return value
+
+    def key_condition(self, column: str, kind: KeyKind) -> str:
+        """Return the SQL of the values that may divide a column; empty for all."""
+        return ""
+
+    def entering(self, snapshot: Snapshot | None) -> tuple[str, ...]:
+        """Return what a session runs to read at a snapshot."""
+        return ()
+
+    def hold(self, session: Session, extract: Extract) -> None:
+        """Keep the rows of a table as in the snapshot that `session` has exported."""
+        return
+
+    def check_ended(self, session: Session) -> None:
+        """Raise `SourceError` if the statement that ended has changed a value."""
+        return
+
+
+def _arrow_columns(schema: pa.Schema) -> tuple[ColumnInfo, ...]:
+    return tuple(
+        ColumnInfo(
+            name=field.name, native_type=str(field.type), nullable=None if field.nullable else False
+        )
+        for field in schema
+    )
+
+
+def _narrow(output: str) -> bool:
+    """Return whether the text of a value is ASCII and shorter than `NARROW` characters."""
+    return output not in ("string", "binary")
+
+
+NARROW = 100
+_INTEGER_OR_DECIMAL = re.compile(r"u?int\d+|decimal128.*")
+
+
+class PostgreSQL(Dialect):
+    name = "postgresql"
+    folding: Folding = "lower"
+    texts = True
+    opening = (
+        "SET application_name = 'unloader'",
+        "SET statement_timeout = 0",
+        "SET idle_in_transaction_session_timeout = 0",
+        "SET default_transaction_read_only = on",
+        "SET row_security = off",
+        "SET TimeZone = 'UTC'",
+        "SET DateStyle = 'ISO, YMD'",
+        "SET IntervalStyle = 'postgres'",
+        "SET bytea_output = 'hex'",
+        "SET extra_float_digits = 1",
+        "SET quote_all_identifiers = off",
+        "SET standard_conforming_strings = on",
+        "SET array_nulls = on",
+        "SET gin_fuzzy_search_limit = 0",
+        "SET synchronize_seqscans = off",
+        # The server ends the statement of a client that was killed. Not all versions know it.
+        "SELECT pg_catalog.set_config(name, '10s', false) FROM pg_catalog.pg_settings "
+        "WHERE name = 'client_connection_check_interval'",
+    )
+    exports = "SELECT pg_catalog.pg_export_snapshot()::pg_catalog.text"
+    version = (
+        "SELECT ('PostgreSQL ' || pg_catalog.current_setting('server_version'))::pg_catalog.text"
+    )
+    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+    def default_schemas(self, session: Session) -> tuple[str, ...]:
+        found = session.rows(
+            "SELECT s::pg_catalog.text FROM unnest(pg_catalog.current_schemas(false)) "
+            "WITH ORDINALITY AS u (s, n) ORDER BY n"
+        )
+        return tuple(schema for (schema,) in found)
+
+    def tables(self, session: Session) -> tuple[TableSummary, ...]:
+        found = session.rows(
+            "SELECT n.nspname::pg_catalog.text, c.relname::pg_catalog.text, CASE c.relkind "
+            "WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view' WHEN 'f' THEN 'foreign table' "
+            "WHEN 'm' THEN 'materialized view' ELSE 'table' END "
+            "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' "
+            "AND n.nspname !~ '^pg_' AND NOT c.relispartition "
+            "AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') "
+            "AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT') "
+            'ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"'
+        )
+        return _summaries(found)
+
+    def columns(self, session: Session, schema: str | None, name: str) -> tuple[ColumnInfo, ...]:
+        table = literal(self.qualified(schema, name))
+        found = session.rows(
+            "SELECT a.attname::pg_catalog.text, "
+            "pg_catalog.format_type(a.atttypid, a.atttypmod)::pg_catalog.text, "
+            "(CASE WHEN a.attnotnull THEN 1 ELSE 0 END)::integer, "
+            f"{self._base('a.atttypid', 'a.atttypmod')} FROM pg_catalog.pg_attribute a "
+            f"WHERE a.attrelid = {table}::pg_catalog.regclass AND a.attnum > 0 "
+            "AND NOT a.attisdropped ORDER BY a.attnum"
+        )
+        return tuple(
+            _column(name, native, base, nullable=not required)
+            for name, native, required, base in found
+        )
+
+    def query_columns(self, session: Session, query: str) -> tuple[ColumnInfo, ...]:
+        names = session.schema(f"SELECT * FROM {derived_table(query)} LIMIT 0").names
+        check_distinct(names)
+        # A row of NULLs has the types, and the query is not run.
+        items = []
+        for name in names:
+            kind = f"pg_catalog.pg_typeof(query.{quoted(name)})::pg_catalog.oid"
+            items += [f"pg_catalog.format_type({kind}, NULL)::pg_catalog.text"]
+            items += [self._base(kind, "-1")]
+        (row,) = session.rows(
+            f"SELECT {', '.join(items)} FROM (SELECT 1) AS one "
+            f"LEFT JOIN {derived_table(query)} ON false"
+        )
+        types = list(row)
+        return tuple(
+            _column(name, native, base, nullable=None)
+            for name, native, base in zip(names, types[::2], types[1::2], strict=True)
+        )
+
+    def _base(self, oid: str, typmod: str) -> str:
+        """Return SQL for the type behind any domains."""
+        return (
+            "(WITH RECURSIVE chain (o, m, n) AS (SELECT "
+            f"{oid}, {typmod}, 0 UNION ALL SELECT t.typbasetype, CASE WHEN t.typtypmod >= 0 "
+            "THEN t.typtypmod ELSE chain.m END, n + 1 FROM pg_catalog.pg_type t JOIN chain "
+            "ON t.oid = chain.o AND t.typtype = 'd') SELECT pg_catalog.format_type(o, m) "
+            "FROM chain ORDER BY n DESC LIMIT 1)::pg_catalog.text"
+        )
+
+    def explain(self, session: Session, sql: str) -> None:
+        session.execute(f"EXPLAIN {sql}")
+
+    def readings(self, column: ColumnInfo, relation: str) -> ColumnReadings:
+        found = postgres.readings_of(column)
+        kept = tuple(each for each in found.readings if each.serves != {"encoded"})
+        return replace(found, readings=kept)
+
+    def item(self, column: ReadColumn, *, ascii_only: bool) -> str:
+        value, output = column.expression, column.output_type
+        if _narrow(output):
+            # Its length lets a driver use a short buffer. No value is as long.
+            return f"({value})::varchar({NARROW})"
+        # Unlike a cast to text, `concat` keeps the blanks of a `char(n)`.
+        is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
+        shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+        if not ascii_only or output == "binary":
+            return shown
+        return f"pg_catalog.encode(pg_catalog.convert_to({shown}, 'UTF8'), 'hex')"
+
+    def key_kind(self, column: ColumnInfo) -> KeyKind | None:
+        base = postgres.base_type(column)
+        if base in ("smallint", "integer", "bigint") or base.startswith("numeric"):
+            return "number"
+        texts = ("text", "character", "bpchar", "name", "date", "timestamp", "uuid")
+        return "text" if base.startswith(texts) else None
+
+    def key_text(self, value: str) -> str:
+        return f"({value})::pg_catalog.text"
+
+    def entering(self, snapshot: Snapshot | None) -> tuple[str, ...]:
+        if snapshot is None or snapshot.kind != postgres.EXPORTED:
+            return ()
+        return (self.begin, f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}")
+
+    def hold(self, session: Session, extract: Extract) -> None:
+        """Lock a table against TRUNCATE and ALTER TABLE, which empty it for older snapshots."""
+        if extract.query is not None:
+            return
+        session.execute(f"LOCK TABLE {self.relation(extract)} IN ACCESS SHARE MODE")
+        # The catalog is the snapshot's, and the function answers for the present.
+        changed = session.rows(
+            "SELECT c.relname::pg_catalog.text FROM pg_catalog.pg_locks l LEFT JOIN "
+            "pg_catalog.pg_class c ON c.oid = l.relation "
+            "WHERE l.pid = pg_catalog.pg_backend_pid() AND l.relation >= 16384 AND (c.oid IS NULL "
+            "OR c.relkind IN ('r', 'm') AND pg_catalog.pg_relation_filenode(c.oid) "
+            "IS DISTINCT FROM c.relfilenode) LIMIT 1"
+        )
+        if changed:
+            raise SnapshotGone(
+                f"{extract.table.label} was truncated, rewritten or replaced after the snapshot",
+                "run again",
+            )
+
+
+def _column(name: str, native: str, base: str, *, nullable: bool | None) -> ColumnInfo:
+    facts = () if base == native else (("base_type", base),)
+    return ColumnInfo(name=name, native_type=native, nullable=nullable, attributes=facts)
+
+
+def _summaries(rows: Sequence[tuple[Any, ...]]) -> tuple[TableSummary, ...]:
+    return tuple(
+        TableSummary(
+            schema=schema or None, name=name, kind=kind, rows=None, bytes=None, partitions=0
+        )
+        for schema, name, kind in rows
+    )
+
+
+class SQLite(Dialect):
+    """A value comes with the letter of its storage class; texts and blobs in hexadecimal digits.
+
+    SQLite types values, not columns. A real has 21 digits, of which 17 are enough: SQLite computes
+    them with at least 64 bits of mantissa.
+    """
+
+    name = "sqlite"
+    texts = True
+    version = "SELECT 'SQLite ' || sqlite_version()"
+    frame = "v"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opening = (
+            "PRAGMA temp_store = memory",
+            "PRAGMA busy_timeout = 5000",
+            # Drivers take the type and the length of a result from the first of several SELECTs.
+            f"CREATE TEMP TABLE IF NOT EXISTS unloader_frame (v varchar({2**30}))",
+            "DELETE FROM temp.unloader_frame",
+            "INSERT INTO temp.unloader_frame VALUES ('t')",
+        )
+
+    def default_schemas(self, session: Session) -> tuple[str, ...]:
+        return ("main",)
+
+    def tables(self, session: Session) -> tuple[TableSummary, ...]:
+        found = session.rows(
+            "SELECT 'main', name, CASE WHEN type = 'view' THEN 'view' "
+            "WHEN sql LIKE 'CREATE VIRTUAL %' THEN 'virtual table' ELSE 'table' END "
+            "FROM main.sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE "
+            "'sqlite^_%' ESCAPE '^' ORDER BY name"
+        )
+        return _summaries(found)
+
+    def columns(self, session: Session, schema: str | None, name: str) -> tuple[ColumnInfo, ...]:
+        ((encoding,),) = session.rows("SELECT encoding FROM pragma_encoding")
+        found = session.rows(
+            "SELECT name, coalesce(type, ''), \"notnull\" FROM "
+            f"pragma_table_xinfo({literal(name)}, {literal(schema or 'main')}) "
+            "WHERE hidden <> 1 ORDER BY cid"
+        )
+        is_table = session.rows(
+            f"SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = {literal(name)}"
+        )
+        return tuple(
+            ColumnInfo(
+                name=column,
+                native_type=declared,
+                nullable=None if not_null is None else not int(not_null),
+                attributes=(
+                    ("encoding", encoding),
+                    # A column of a view that is an expression is called BLOB, too.
+                    (
+                        sqlite.READING,
+                        "exact"
+                        if not is_table and sqlite.reading_of(declared) == "blob"
+                        else sqlite.reading_of(declared),
+                    ),
+                ),
+            )
+            for column, declared, not_null in found
+        )
+
+    def query_columns(self, session: Session, query: str) -> tuple[ColumnInfo, ...]:
+        self.explain(session, query.strip().rstrip(";") + "\n")
+        names = session.schema(f"SELECT * FROM {derived_table(query)} LIMIT 0").names
+        check_distinct(names)
+        session.execute("DROP VIEW IF EXISTS temp.unloader_query")
+        session.execute(f"CREATE TEMP VIEW unloader_query AS SELECT * FROM {derived_table(query)}")
+        found = self.columns(session, "temp", "unloader_query")
+        session.execute("DROP VIEW temp.unloader_query")
+        return tuple(replace(column, name=name) for column, name in zip(found, names, strict=True))
+
+    def explain(self, session: Session, sql: str) -> None:
+        session.execute(f"EXPLAIN {sql}")
+
+    def readings(self, column: ColumnInfo, relation: str) -> ColumnReadings:
+        found = sqlite.readings_of(column, relation)
+        value = sqlite.value_of(column.name, relation)
+        letter = {"UTF-16le": "u", "UTF-16be": "w"}.get(dict(column.attributes)["encoding"], "t")
+        item = (
+            f"CASE typeof({value}) WHEN 'integer' THEN 'i' || {value} "
+            f"WHEN 'real' THEN 'r' || printf('%!.20e', {value}) "
+            f"WHEN 'text' THEN '{letter}' || hex({value}) WHEN 'blob' THEN 'b' || hex({value}) END"
+        )
+        return replace(
+            found,
+            readings=tuple(
+                replace(each, expression=f"{EXACT if _is_exact(each.expression) else ''}{item}")
+                for each in found.readings
+            ),
+        )
+
+    def key_kind(self, column: ColumnInfo) -> KeyKind | None:
+        kind = dict(column.attributes).get(sqlite.READING)
+        return "number" if kind == "integer" else "text" if kind != "blob" else None
+
+    def key_text(self, value: str) -> str:
+        return f"CAST({value} AS TEXT)"
+
+    def key_condition(self, column: str, kind: KeyKind) -> str:
+        return f"typeof({column}) = '{'integer' if kind == 'number' else 'text'}'"
+
+
+EXACT = "/* exact text */ "
+
+
+def _is_exact(expression: str) -> bool:
+    return "exact text" in expression[:20]
+
+
+class MariaDB(Dialect):
+    """MariaDB and MySQL, whose text of a value is exact; its drivers' buffers are not."""
+
+    name = "mariadb"
+    texts = True
+    opening = (
+        "SET SESSION sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', "
+        "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, "
+        "net_write_timeout = 31536000",
+        "SET NAMES utf8mb4",
+        "SET SESSION TRANSACTION READ ONLY",
+    )
+    version = "SELECT concat('MariaDB ', version())"
+
+    def default_schemas(self, session: Session) -> tuple[str, ...]:
+        ((schema,),) = session.rows("SELECT database()")
+        return (schema,) if schema else ()
+
+    def tables(self, session: Session) -> tuple[TableSummary, ...]:
+        found = session.rows(
+            "SELECT table_schema, table_name, CASE WHEN table_type = 'VIEW' THEN 'view' "
+            "ELSE 'table' END FROM information_schema.tables WHERE table_type IN "
+            "('BASE TABLE', 'VIEW', 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', "
+            "'information_schema', 'performance_schema', 'sys') ORDER BY table_schema, table_name"
+        )
+        return _summaries(found)
+
+    def columns(self, session: Session, schema: str | None, name: str) -> tuple[ColumnInfo, ...]:
+        found = session.rows(
+            "SELECT column_name, CAST(column_type AS CHAR(8000)), is_nullable FROM "
+            f"information_schema.columns WHERE table_schema = {mysql.text_literal(schema or '')} "
+            f"AND table_name = {mysql.text_literal(name)} ORDER BY ordinal_position"
+        )
+        return tuple(
+            ColumnInfo(name=name, native_type=native, nullable=nullable == "YES")
+            for name, native, nullable in found
+        )
+
+    def query_columns(self, session: Session, query: str) -> tuple[ColumnInfo, ...]:
+        self.explain(session, query.strip().rstrip(";") + "\n")
+        found = session.schema(f"SELECT * FROM {derived_table(query)} LIMIT 0")
+        check_distinct(found.names)
+        return tuple(
+            ColumnInfo(name=field.name, native_type=_of_arrow(str(field.type))) for field in found
+        )
+
+    def explain(self, session: Session, sql: str) -> None:
+        session.execute(f"EXPLAIN {sql}")
+
+    def readings(self, column: ColumnInfo, relation: str) -> ColumnReadings:
+        return mysql.readings_of(column)
+
+    def item(self, column: ReadColumn, *, ascii_only: bool) -> str:
+        value, output = column.expression, column.output_type
+        if _narrow(output):
+            return f"CAST({value} AS CHAR({NARROW}))"
+        return f"HEX({value})" if output == "binary" else f"HEX(CONVERT({value} USING utf8mb4))"
+
+    def key_kind(self, column: ColumnInfo) -> KeyKind | None:
+        name = mysql.name_of(column.native_type)
+        if mysql.integer_type(column.native_type) or name in ("decimal", "numeric"):
+            return "number"
+        # An enum is sorted by number and compared as text.
+        return "text" if name in mysql.KEY_TYPES and "binary" not in name else None
+
+    def key_text(self, value: str) -> str:
+        return f"CAST({value} AS CHAR)"
+
+    def check_ended(self, session: Session) -> None:
+        for _, code, text in session.rows("SHOW WARNINGS"):
+            if int(code) == _CUT:
+                raise SourceError(
+                    f"the server has replaced a value by NULL: {text}",
+                    "raise max_allowed_packet on the server to more than twice the longest value",
+                )
+
+
+_CUT = 1301
+"""A function had a result above max_allowed_packet, and the server made it NULL."""
+
+
+def _of_arrow(kind: str) -> str:
+    """Return a type of MariaDB whose reading has all values that the driver reports as `kind`."""
+    if match := re.fullmatch(r"decimal\d+\((\d+), (\d+)\)", kind):
+        return f"decimal({match[1]},{match[2]})"
+    if kind.startswith("timestamp"):
+        return "datetime"
+    known = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
+    known |= {"float": "float", "double": "double", "date32[day]": "date", "bool": "bit"}
+    return known.get(kind, "longblob" if "binary" in kind else "longtext")
+
+
+DIALECTS: dict[str, type[Dialect]] = {
+    "postgresql": PostgreSQL,
+    "sqlite": SQLite,
+    "mariadb": MariaDB,
+    "generic": Dialect,
+}
