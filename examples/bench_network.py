@@ -5,10 +5,12 @@
     sudo python examples/bench_network.py --seconds 5 --runs 5
 
 It needs root, ip, iperf3 and nft. All traffic stays in two network namespaces that it makes and
-removes. `tcp_vs_iperf3` and `udp_vs_iperf3` are our received bytes per second over those of
-iperf3, each program at its own best size, the median of runs in turn. `loss_error` is the largest
-difference in percentage points between our loss and that of netfilter, which drops 0.1, 1 and 5 %
-of the packets.
+removes, and on loopback. `tcp_vs_iperf3` and `udp_vs_iperf3` are our received bytes per second over
+those of iperf3, each program at its own best size, the median of runs in turn. `limited_vs_iperf3`
+is the same of TCP on a link that `tbf` limits to 400 Mbit/s. `loss_error` is the largest difference
+in percentage points between our loss and that of netfilter, which drops 0.1, 1 and 5 % of the
+packets. `order_error` is the relative difference between our packets out of order and their average
+offset, and those of a relay that holds packets back. CPU seconds are of both sides, for 10^9 bytes.
 """
 
 from __future__ import annotations
@@ -17,10 +19,15 @@ import argparse
 import json
 import os
 import re
+import resource
+import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 ADDRESS, PORT = "10.99.77.2", 7077
@@ -77,6 +84,74 @@ def tcp(seconds: float) -> float:
     return float(ours(("messages", "--bind", target), send)["bytes_per_second"])
 
 
+def limited(seconds: float) -> float:
+    """Return our rate over that of iperf3 on a slow link."""
+    limit = ("tbf", "rate", "400mbit", "burst", "64kb", "latency", "50ms")
+    ran(*inside(0, "tc", "qdisc", "add", "dev", "v0", "root", *limit))
+    try:
+        return tcp(seconds) / iperf(seconds)
+    finally:
+        ran(*inside(0, "tc", "qdisc", "del", "dev", "v0", "root"))
+
+
+def order_error(every: int = 50, places: int = 3) -> float:
+    """Return the error of order and offset of packets that a relay on loopback holds back."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outer,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner,
+    ):
+        outer.bind(("127.0.0.1", 0))
+        inner.connect(("127.0.0.1", PORT))
+        outer.settimeout(5)
+        inner.settimeout(5)
+        client = list[Any]()
+        late = list[int]()
+
+        def there() -> None:
+            held, number = list[bytes](), 0
+            while True:
+                packet, address = outer.recvfrom(1 << 16)
+                client[:] = [address]
+                with suppress(ConnectionRefusedError):
+                    if len(packet) <= 128:
+                        inner.send(packet)
+                        continue
+                    number += 1
+                    if number % every == 0:
+                        held.append(packet)
+                        continue
+                    inner.send(packet)
+                    if held and number % every == places:
+                        inner.send(held.pop())
+                        late.append(places)
+
+        def back() -> None:
+            while True:
+                with suppress(ConnectionRefusedError):
+                    outer.sendto(inner.recv(1 << 16), client[0])
+
+        def until_silent(work: Callable[[], None]) -> None:
+            with suppress(OSError):
+                work()
+
+        threads = [threading.Thread(target=until_silent, args=(each,)) for each in (there, back)]
+        with subprocess.Popen(
+            (*OURS, "listen", f"127.0.0.1:{PORT}", "--quiet"), stderr=subprocess.DEVNULL
+        ) as listener:
+            time.sleep(1)
+            for thread in threads:
+                thread.start()
+            send = ("send", f"127.0.0.1:{outer.getsockname()[1]}", "--count", "20000")
+            options = ("--rate", "5MB", "--packet-size", "1000", "--json")
+            flow = json.loads(ran(*OURS, *send, *options))["flows"][0]
+            listener.terminate()
+        for thread in threads:
+            thread.join()
+    wanted = (len(late), sum(late) / len(late))
+    found = (flow["out_of_order"], flow["average_offset"])
+    return max(abs(a - b) / b for a, b in zip(found, wanted, strict=True))
+
+
 def loss_error(per_mille: int) -> dict[str, float]:
     """Return our loss and the loss that netfilter counts, in percent."""
     rules = (
@@ -103,7 +178,7 @@ def main() -> None:
     """Make the namespaces, measure, and remove them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if os.geteuid():
@@ -121,12 +196,24 @@ def main() -> None:
         lost = [loss_error(per_mille) for per_mille in (1, 10, 50)]
         size = max(UDP_SIZES, key=lambda each: iperf(1, "-u", "-b", "0", "-l", str(each)))
         our_size = max((1468, *UDP_SIZES), key=lambda each: udp(1, "--packet-size", str(each)))
-        figures: dict[str, list[float]] = {"tcp": [], "udp": [], "iperf_tcp": [], "iperf_udp": []}
+        seconds = options.seconds
+        runs: dict[str, Callable[[], float]] = {
+            "iperf_tcp": lambda: iperf(seconds),
+            "tcp": lambda: tcp(seconds),
+            "iperf_udp": lambda: iperf(seconds, "-u", "-b", "0", "-l", str(size)),
+            "udp": lambda: udp(seconds, "--packet-size", str(our_size)),
+        }
+        figures: dict[str, list[float]] = {name: [] for name in runs}
+        cpu: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(options.runs):
-            figures["iperf_tcp"].append(iperf(options.seconds))
-            figures["tcp"].append(tcp(options.seconds))
-            figures["iperf_udp"].append(iperf(options.seconds, "-u", "-b", "0", "-l", str(size)))
-            figures["udp"].append(udp(options.seconds, "--packet-size", str(our_size)))
+            for name, measure in runs.items():
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                rate = measure()
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                figures[name].append(round(rate))
+                cpu[name].append(round(used / (rate * seconds) * 1e9, 3))
+        slow = limited(seconds)
     finally:
         for space in SPACES:
             subprocess.run(("ip", "netns", "del", space), check=False)
@@ -136,9 +223,11 @@ def main() -> None:
         )
         for kind in ("tcp", "udp")
     }
+    ratios["limited_vs_iperf3"] = slow
+    ratios["order_error"] = order_error()
     ratios["loss_error"] = max(abs(each["netfilter"] - each["reported"]) for each in lost)
     found = {"ratios": ratios, "bytes_per_second": figures, "loss": lost}
-    found |= {"iperf_udp_size": size, "udp_size": our_size}
+    found |= {"iperf_udp_size": size, "udp_size": our_size, "cpu_seconds_per_gb": cpu}
     print(json.dumps(found if options.json else ratios, indent=2))
 
 
