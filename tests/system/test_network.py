@@ -167,6 +167,21 @@ def test_a_host_that_vanishes_ends_the_test(hosts: Callable[[int], Hosts], tmp_p
     assert flow["seconds"] < 40
 
 
+@pytest.mark.long("runs in clusters")
+def test_dask_workers_receive_together(hosts: Callable[[int], Hosts]) -> None:
+    net, peer = hosts(2), "10.99.76.2:7077"
+    limit = ("root", "tbf", "rate", "80mbit", "burst", "16kb", "latency", "50ms")
+    net.inside(2, "tc", "qdisc", "add", "dev", "eth", *limit)
+    net.start(2, "network", "listen", peer)
+    options = ("--network", peer, "--cluster", "local:2", "--parallelism", "2")
+    out, err = net.start(1, "preflight", *options).communicate(timeout=SECONDS)
+    found = json.loads(out)
+    ceiling = found["network"]
+    assert ceiling is not None, found
+    assert (ceiling["machines"], ceiling["connections"]) == (2, 4), err
+    assert 8.5e6 < ceiling["bytes_per_second"] < 10.0e6
+
+
 _RELAY = """
 import socket, sys, threading
 def copy(origin, target):
@@ -184,6 +199,7 @@ with socket.create_server(("0.0.0.0", 5432)) as server:
 """The PostgreSQL server of the tests has a local socket only."""
 
 
+@pytest.mark.long("runs between network namespaces")
 def test_a_run_is_compared_with_the_network(
     hosts: Callable[[int], Hosts], postgres: Any, tmp_path: Path
 ) -> None:

@@ -50,7 +50,7 @@ _limit = partial(
 )
 _seat = partial(Option, group="Placement", commands=(*READING, "topology"), effect="none")
 _concurrency = partial(Option, group="Speed", commands=READING, effect="none")
-_cluster = partial(Option, group="Cluster", commands=("run",), effect="none")
+_cluster = partial(Option, group="Cluster", commands=("run", "preflight"), effect="none")
 _retry = partial(Option, group="Safety", commands=READING, effect="none")
 _option = partial(Option, group="Speed", commands=ONE_VALUE, effect="changes")
 _safety = partial(Option, group="Safety", commands=READING, effect="changes")

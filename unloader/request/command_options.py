@@ -176,7 +176,8 @@ class PreflightOptions:
     option."""
     network = Option(kinds.Kind("HOST:PORT", split=settings.plain_names), example="db01:7077")
     """Measure what this host receives from `unloader network listen` on other hosts, such as the
-    host of the database. Separate several with commas, or repeat the option."""
+    host of the database. With --cluster, its Dask workers receive. Separate several with commas,
+    or repeat the option."""
     levels = Option(kinds.LEVELS, default_text="1,2,4 and so on up to --parallelism")
     """Numbers of workers that read the source, such as 1,2,4 or 32..4:-4."""
     source_seconds = Option(kinds.SECONDS, default=5.0)

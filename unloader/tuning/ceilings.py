@@ -125,11 +125,13 @@ class SourceCeiling(Struct, frozen=True, kw_only=True):
 
 
 class NetworkCeiling(Struct, frozen=True, kw_only=True):
-    """What this machine received from hosts that run `unloader network listen`."""
+    """What this machine, or the Dask workers, received from `unloader network listen`."""
 
     peers: tuple[str, ...]
+    machines: int
+    """Dask workers that received at the same time; 1 without a cluster."""
     connections: int
-    """At the same time, of all peers together."""
+    """At the same time, of all peers and machines together."""
     bytes_per_second: Positive
     round_trip_seconds: float
     """The median of small messages and their responses."""

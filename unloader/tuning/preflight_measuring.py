@@ -20,7 +20,7 @@ from unloader import __version__
 from unloader.engine.executor import LocalExecutor
 from unloader.errors import ConfigError, Interrupted, UnloaderError
 from unloader.events import Observer, PhaseStarted
-from unloader.model import Request
+from unloader.model import ClusterOptions, Request
 from unloader.nouns import counted
 from unloader.placement.seating import seat_request
 from unloader.redaction import redact
@@ -54,8 +54,12 @@ from unloader.tuning.measuring_tasks import (
     Written,
     measure_together,
 )
-from unloader.tuning.network.flows import watched
-from unloader.tuning.network.messages import MessageSettings, MessageTest
+from unloader.tuning.network.receiving import (
+    MOST_SECONDS,
+    own_address,
+    received_elsewhere,
+    received_from,
+)
 from unloader.tuning.sweep_document import SweepOptions, Variant
 from writers.files.disk_space import free_bytes
 from writers.model import Compression
@@ -67,8 +71,6 @@ _STATEMENTS = 15
 _SYNC_SECONDS = 60.0
 """Longest time of the last sync after the time for writing (guess)."""
 _LEAST_SECONDS = 1e-6
-_NETWORK_SECONDS = 3.0
-_NETWORK_WAIT_SECONDS = 5.0
 _MOST_CONNECTIONS = 64
 
 
@@ -79,6 +81,8 @@ class Budget(Struct, frozen=True, kw_only=True):
     """The parts to measure."""
     listeners: tuple[str, ...] = ()
     """`HOST:PORT` of hosts that run `unloader network listen`; empty measures no network."""
+    cluster: ClusterOptions | None = None
+    """The Dask workers that receive from the listeners; None is this machine."""
     levels: tuple[int, ...] = ()
     """Parallelisms at which the source is read; empty is 1, 2, 4 and so on up to the workers."""
     disk_bytes: int
@@ -350,38 +354,31 @@ class Preflight:
         self.found = replace(self.found, encoder=encoder)
 
     def network(self) -> None:
-        """Measure small round trips to all listeners, and then what they can send to this host."""
-        peers = self.budget.listeners
-        threads = max(1, min(self.workers, _MOST_CONNECTIONS) // len(peers))
-        small = MessageSettings(
-            least=64, most=64, seconds=1.0, blocking=True, wait_seconds=_NETWORK_WAIT_SECONDS
-        )
-        large = MessageSettings(
-            least=1 << 20,
-            most=1 << 20,
-            threads=threads,
-            seconds=_NETWORK_SECONDS,
-            reverse=True,
-            wait_seconds=_NETWORK_WAIT_SECONDS,
-        )
-        trips, rate, interface = list[float](), 0.0, None
-        for settings in (small, large):
-            test = MessageTest(settings, None, peers)
-            flows = watched([test], settings.seconds, settings.wait_seconds, stop=self.stop)
-            if self.stop():
-                raise Interrupted("stopped by a signal during the measurement")
-            for flow in flows:
-                if flow.error or not flow.bytes_per_second:
-                    raise ConfigError(flow.error or f"{flow.peer} sent nothing", "measure again")
-            trips += [flow.figures["p50"] for flow in flows]
-            rate = sum(flow.bytes_per_second for flow in flows)
-            interface = interface_of(test.connections[0].own)
+        """Measure what listeners send here, or to all Dask workers at the same time."""
+        peers, cluster = self.budget.listeners, self.budget.cluster
+        connections, machines = max(1, min(self.workers, _MOST_CONNECTIONS)), 1
+        if cluster is None:
+            found = [received_from(peers, connections, self.stop)]
+        else:
+            # Imported here: few runs use a cluster.
+            from unloader.engine.cluster.opening import ask_workers
+
+            answers = ask_workers(
+                cluster, self.stop, MOST_SECONDS, received_elsewhere, peers, connections
+            )
+            found, machines = [], len(answers)
+            for worker, answer in answers.items():
+                if isinstance(answer, str):
+                    raise ConfigError(f"{worker}: {answer}", "check the network of that machine")
+                found.append(answer)
+        own = own_address(peers[0])
         network = NetworkCeiling(
-            peers=tuple(test.peers),
-            connections=threads * len(test.peers),
-            bytes_per_second=round(rate),
-            round_trip_seconds=round(max(trips), 6),
-            interface=interface,
+            peers=peers,
+            machines=machines,
+            connections=max(1, connections // len(peers)) * len(peers) * machines,
+            bytes_per_second=sum(each.bytes_per_second for each in found),
+            round_trip_seconds=max(each.round_trip_seconds for each in found),
+            interface=None if own is None else interface_of(own),
         )
         self.found = replace(self.found, network=network)
 

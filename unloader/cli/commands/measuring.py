@@ -172,7 +172,8 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
         job = replace(job, output=replace(job.output, destination=""))
     budget = preflight_measuring.Budget(
         parts=parts,
-        listeners=tuple(values["network"] or ()),
+        listeners=tuple(dict.fromkeys(values["network"] or ())),
+        cluster=job.cluster if job.uses_cluster else None,
         levels=tuple(sorted(values["levels"] or ())),
         disk_bytes=values["disk_bytes"],
         disk_seconds=values["disk_seconds"],
@@ -180,6 +181,10 @@ def preflight(context: click.Context, /, argument: SourceArgument, **values: Any
         source_seconds=values["source_seconds"],
         sample_bytes=values["sample"],
     )
+    if budget.cluster is not None and not budget.listeners:
+        raise UsageError("--cluster needs --network", "give a listener, or leave --cluster out")
+    # The other parts are of this machine.
+    job = replace(job, cluster=None)
     saved = None if values["save"] is None else Path(values["save"])
     if saved is not None:
         check_saveable(saved)
@@ -255,6 +260,8 @@ def _preflight_parts(found: Ceilings) -> Iterator[str]:
         yield render.facts((("round trip", f"{found.round_trip_seconds * 1000:.3f} ms"),))
     if (network := found.network) is not None:
         ways = f"{counted(network.connections, 'connection')} from {', '.join(network.peers)}"
+        if network.machines > 1:
+            ways += f" to {network.machines} Dask workers"
         trip = f"{network.round_trip_seconds * 1000:.3f} ms"
         speed = f"{megabytes_per_second(network.bytes_per_second)}, {ways}"
         on = f"{network.row_bytes:,.1f} bytes" if network.row_bytes else render.UNKNOWN

@@ -14,10 +14,11 @@ import ssl
 import tempfile
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -27,12 +28,17 @@ from numa.topology import detect
 from unloader.engine.cluster.agent import Opening, machine_id
 from unloader.engine.cluster.executor import DaskExecutor, Stop, in_time
 from unloader.errors import ConfigError, ConnectFailed, Interrupted, UsageError
-from unloader.model import Preload, Request
+from unloader.model import ClusterOptions, Preload, Request
 from unloader.nouns import are, counted
 from unloader.placement.seating import Seating, SeatPlan, most_workers
 from unloader.request.settings import own_workers
 from unloader.sources.registry import source_of
 from writers.files.regular import read_regular
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""
@@ -52,8 +58,53 @@ def open_cluster(
     stop: Stop,
 ) -> Iterator[tuple[SeatPlan, DaskExecutor]]:
     """Open an executor with a seat for each worker; all processes are gone at the end."""
-    options = request.cluster
-    assert options is not None
+    patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
+    pattern = Opening(
+        agent="",
+        entry=entry,
+        limits=limits,
+        options=request.seats,
+        warm_up=warm_up,
+        looks=request.seats.numa != "off",
+        seats_of_machine=0,
+        places=(),
+        lease_seconds=patience,
+    )
+    assert request.cluster is not None
+    with (
+        _connected(request.cluster, stop) as client,
+        closing(DaskExecutor(client, pattern, request.source.kind, stop)) as executor,
+    ):
+        yield _seated(request, parallelism, executor), executor
+
+
+def ask_workers(
+    options: ClusterOptions,
+    stop: Stop,
+    seconds: float,
+    function: Callable[..., Awaitable[T]],
+    *arguments: object,
+) -> dict[str, T]:
+    """Return the answers of a function of all Dask workers, which run it at the same time."""
+    with _connected(options, stop) as client:
+        try:
+            answers = in_time(partial(client.run, function, *arguments), seconds, stop)
+        except Interrupted:
+            raise
+        # The library has no common class for errors of a worker.
+        except Exception as error:
+            raise ConnectFailed(
+                f"the Dask workers cannot be asked: {str(error).strip() or type(error).__name__}",
+                "install the same unloader on all machines of the cluster",
+            ) from error
+        if not answers:
+            raise ConfigError("the cluster has no Dask worker", "start one with: dask worker")
+        return cast("dict[str, T]", answers)
+
+
+@contextmanager
+def _connected(options: ClusterOptions, stop: Stop) -> Iterator[Client]:
+    """Connect to the scheduler, or start a cluster on this machine for `local:N`."""
     assert options.address is not None
     address, own = options.address, own_workers(options.address)
     if address.startswith("tls://") and options.security is None:
@@ -118,18 +169,6 @@ def open_cluster(
                 "check the address, and start one with: dask scheduler",
             ) from error
     security = library.Security(require_encryption=True, **certificates) if certificates else None
-    patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
-    pattern = Opening(
-        agent="",
-        entry=entry,
-        limits=limits,
-        options=request.seats,
-        warm_up=warm_up,
-        looks=request.seats.numa != "off",
-        seats_of_machine=0,
-        places=(),
-        lease_seconds=patience,
-    )
     with ExitStack() as held:
         try:
             if own:
@@ -166,8 +205,7 @@ def open_cluster(
                 "there",
             ) from error
         try:
-            with closing(DaskExecutor(client, pattern, request.source.kind, stop)) as executor:
-                yield _seated(request, parallelism, executor), executor
+            yield client
         finally:
             with suppress(Exception):  # The scheduler may be gone.
                 client.close(timeout=_LEAVE_SECONDS)

@@ -106,7 +106,6 @@ class Connection:
     ) -> None:
         """Count nothing yet; the side that `serves` was called by the other one."""
         self.link, self.peer, self.settings, self.serves = link, peer, settings, serves
-        self.own: str = link.getsockname()[0]
         self.sends = not serves and not settings.reverse
         self.messages = self.bytes = self.first = self.last = 0
         self.receipts = self.sent = self.acked = self.backlog = 0

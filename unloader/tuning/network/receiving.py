@@ -1,0 +1,78 @@
+"""What a machine receives from listeners: the ceiling of the network for an unload."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from unloader.errors import ConfigError, Interrupted, UnloaderError
+from unloader.tuning.network import wire
+from unloader.tuning.network.flows import watched
+from unloader.tuning.network.messages import MessageSettings, MessageTest
+
+_SECONDS = 3.0
+_TRIP_SECONDS = 1.0
+_WAIT_SECONDS = 5.0
+MOST_SECONDS = 60.0
+"""Longest time of a measurement; a busy machine takes its time to start threads (guess)."""
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    """The rate from all listeners together, and the median of small round trips to the farthest."""
+
+    bytes_per_second: int
+    round_trip_seconds: float
+
+
+def received_from(
+    peers: Sequence[str], connections: int, stop: Callable[[], bool] = lambda: False
+) -> Received:
+    """Measure small round trips, and then what listeners send over this number of connections.
+
+    Raises:
+        ConfigError: A listener does not answer, or fails.
+        Interrupted: `stop` returned true.
+    """
+    small = MessageSettings(
+        least=64, most=64, seconds=_TRIP_SECONDS, blocking=True, wait_seconds=_WAIT_SECONDS
+    )
+    large = MessageSettings(
+        least=1 << 20,
+        most=1 << 20,
+        threads=max(1, connections // len(peers)),
+        seconds=_SECONDS,
+        reverse=True,
+        wait_seconds=_WAIT_SECONDS,
+    )
+    trip, rate = 0.0, 0.0
+    for settings in (small, large):
+        test = MessageTest(settings, None, peers)
+        flows = watched([test], settings.seconds, settings.wait_seconds, stop=stop)
+        if stop():
+            raise Interrupted("stopped by a signal during the measurement")
+        for flow in test.flows():
+            if flow.error or not flow.bytes_per_second:
+                raise ConfigError(flow.error or f"{flow.peer} sent nothing", "measure again")
+            trip = max(trip, flow.p50)
+        rate = sum(flow.bytes_per_second for flow in flows)
+    return Received(bytes_per_second=round(rate), round_trip_seconds=round(trip, 6))
+
+
+async def received_elsewhere(peers: Sequence[str], connections: int) -> Received | str:
+    """Measure on a Dask worker; return the reason if it fails."""
+    try:
+        return await asyncio.to_thread(received_from, peers, connections)
+    except UnloaderError as error:
+        return error.message
+
+
+def own_address(peer: str) -> str | None:
+    """Return the address of this machine that reaches another host; nothing is sent."""
+    try:
+        with wire.opened(peer, socket.SOCK_DGRAM, binds=False) as link:
+            return str(link.getsockname()[0])
+    except UnloaderError:
+        return None
