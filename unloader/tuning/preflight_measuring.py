@@ -54,7 +54,7 @@ from unloader.tuning.measuring_tasks import (
     Written,
     measure_together,
 )
-from unloader.tuning.network.receiving import (
+from unloader.tuning.network.measuring import (
     MOST_SECONDS,
     own_address,
     received_elsewhere,
@@ -71,7 +71,7 @@ _STATEMENTS = 15
 _SYNC_SECONDS = 60.0
 """Longest time of the last sync after the time for writing (guess)."""
 _LEAST_SECONDS = 1e-6
-_MOST_CONNECTIONS = 64
+_MOST_CONNECTIONS, _MOST_OF_A_DASK_WORKER = 64, 4
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -363,6 +363,7 @@ class Preflight:
             # Imported here: few runs use a cluster.
             from unloader.engine.cluster.opening import ask_workers
 
+            connections = min(connections, _MOST_OF_A_DASK_WORKER)
             answers = ask_workers(
                 cluster, self.stop, MOST_SECONDS, received_elsewhere, peers, connections
             )

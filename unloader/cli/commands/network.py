@@ -25,8 +25,8 @@ from unloader.tuning.network.flows import (
     MessageFlow,
     PacketFlow,
     verdict,
-    watched,
 )
+from unloader.tuning.network.measuring import watched
 from unloader.tuning.network.messages import MessageSettings, MessageTest
 from unloader.tuning.network.wire import PORT
 

@@ -317,30 +317,21 @@ class Receiver(threading.Thread):
                 data = data[whole:]
         for at in range(0, len(data) - _HEADER.size + 1, max(size, 1)):
             part = data[at : at + size]
-            magic, version, kind, flags, token, sequence, stamp = _HEADER.unpack_from(part)
+            magic, version, kind, _, token, sequence, stamp = _HEADER.unpack_from(part)
             session = self.sessions.get(token)
             if magic != _MAGIC:
                 continue
             if kind != _DATA or version != VERSION:
-                body = bytes(part[_HEADER.size :])
-                self._control(kind, version, flags, token, sequence, body, address)
+                if len(part) >= SMALL:
+                    self._answer(bytes(part), address)
             elif session is not None:
                 session.heard = now / 1e9
                 session.incoming.take((sequence,), (stamp,), len(part), now)
 
-    def _control(
-        self,
-        kind: int,
-        version: int,
-        flags: int,
-        token: int,
-        sequence: int,
-        body: bytes,
-        address: Address,
-    ) -> None:
-        known = self.sessions.get(token)
-        if len(body) + _HEADER.size < SMALL:
-            return
+    def _answer(self, packet: bytes, address: Address) -> None:
+        """Answer a small packet; no answer is longer."""
+        _, version, kind, flags, token, sequence, _ = _HEADER.unpack_from(packet)
+        body, known = packet[_HEADER.size :], self.sessions.get(token)
         if known is not None and version == VERSION:
             known.handle(kind, sequence, body)
         elif not self.serves:

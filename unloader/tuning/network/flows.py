@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
@@ -108,61 +107,6 @@ class MessageFlow(Struct, frozen=True, kw_only=True):
 
 
 Flow = PacketFlow | MessageFlow
-
-
-class NetworkTest(Protocol):
-    """A test that runs in threads."""
-
-    listens: bool
-
-    def start(self, stop: Callable[[], bool]) -> None:
-        """Begin; `ConfigError` if a host does not answer."""
-
-    def is_active(self) -> bool:
-        """Return whether a flow can still change; `ConfigError` if the test cannot begin."""
-
-    def flows(self) -> Sequence[Flow]:
-        """Return the flows so far."""
-
-    def close(self) -> None:
-        """Stop all threads and close all sockets."""
-
-
-def watched(
-    tests: Sequence[NetworkTest],
-    seconds: float,
-    wait_seconds: float,
-    report: Callable[[Sequence[Flow]], None] = lambda flows: None,
-    interval: float = 2.0,
-    stop: Callable[[], bool] = lambda: False,
-) -> list[Flow]:
-    """Return the flows of tests after they have ended; `report` gets them at intervals.
-
-    A test that listens waits for `wait_seconds`, and then one second more for hosts that begin a
-    little later. All is over after these times and a few seconds.
-    """
-    began = quiet = time.monotonic()
-    due, limit = began + interval, began + wait_seconds + seconds + 4 * SILENCE_SECONDS
-    listens, flows = any(each.listens for each in tests), list[Flow]()
-    try:
-        for each in tests:
-            each.start(stop)
-        while True:
-            active = [each.is_active() for each in tests]
-            flows = [flow for each in tests for flow in each.flows()]
-            now = time.monotonic()
-            if any(active):
-                quiet = now
-            pause = 0.0 if not listens else 1.0 if flows else wait_seconds
-            if stop() or now > limit or (not any(active) and now - quiet >= pause):
-                return flows
-            if now >= due:
-                report(flows)
-                due += interval
-            time.sleep(0.05)
-    finally:
-        for each in tests:
-            each.close()
 
 
 def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None) -> str:

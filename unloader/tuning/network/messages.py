@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -123,28 +124,26 @@ class Connection:
     def run(self, stop: Callable[[], bool]) -> None:
         """Count the messages of the other side, or send messages until the test ends."""
         if self.sends:
-            threading.Thread(target=self._read_all, daemon=True).start()
-            self._send_all(stop)
-        else:
-            self._read_all()
+            threading.Thread(target=self._finish, args=(self._read,), daemon=True).start()
+        self._finish(partial(self._send, stop) if self.sends else self._read)
 
-    def _fail(self, error: OSError) -> None:
-        if self.error is None and not self.ended.is_set():
-            text = "it is silent" if isinstance(error, BlockingIOError) else error.strerror
-            self.error = f"the connection to {self.peer} failed: {text or error}"
-
-    def _read_all(self) -> None:
-        """Read frames until the other side has ended."""
+    def _finish(self, work: Callable[[], None]) -> None:
+        """Read or send until the test ends, and end the connection."""
         try:
-            self._read()
+            work()
         except OSError as error:
-            self._fail(error)
+            if self.error is None and not self.ended.is_set():
+                text = "it is silent" if isinstance(error, BlockingIOError) else error.strerror
+                self.error = f"the connection to {self.peer} failed: {text or error}"
         finally:
             self.ended.set()
             with self.changed:
                 self.changed.notify()
+            with suppress(OSError):
+                self.link.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
+        """Read frames until the other side has ended."""
         room = memoryview(bytearray(_PIECE))
         begin = end = rest = 0
         size, kind, stamp, total = 0, _TERMS, 0, 0
@@ -225,7 +224,8 @@ class Connection:
             sample_every=max(1, asked.sample_every),
         )
         self.sends = True
-        threading.Thread(target=self._send_all, daemon=True).start()
+        send = partial(self._send, lambda: False)
+        threading.Thread(target=self._finish, args=(send,), daemon=True).start()
 
     def _put(self, kind: int, size: int, stamp: int) -> None:
         """Send a frame; a large one in pieces of the same memory."""
@@ -237,18 +237,8 @@ class Connection:
         for at in range(0, size, _PIECE):
             self.link.sendall(_ZEROS[: size - at])
 
-    def _send_all(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Send messages until the time, the number or `stop` ends the test."""
-        try:
-            self._send(stop)
-        except OSError as error:
-            self._fail(error)
-        finally:
-            self.ended.set()
-            with suppress(OSError):
-                self.link.shutdown(socket.SHUT_RDWR)
-
     def _send(self, stop: Callable[[], bool]) -> None:
+        """Send messages until the time, the number or `stop` ends the test."""
         settings = self.settings
         random_size = random.Random(7).randint
         began = time.monotonic()
@@ -379,7 +369,9 @@ class MessageTest:
                 continue
             except OSError:
                 return
-            if len(self.connections) >= _MOST_CONNECTIONS:
+            # Each connection has two threads at most. Some threads wait for a greeting.
+            busy = threading.active_count() >= 3 * _MOST_CONNECTIONS
+            if busy or len(self.connections) >= _MOST_CONNECTIONS:
                 link.close()
                 continue
             start = threading.Thread(target=self._answer, args=(link, address[:2]), daemon=True)

@@ -1,16 +1,18 @@
-"""What a machine receives from listeners: the ceiling of the network for an unload."""
+"""Runs tests until they end, and measures the ceiling of the network for an unload."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from unloader.errors import ConfigError, Interrupted, UnloaderError
 from unloader.tuning.network import wire
-from unloader.tuning.network.flows import watched
+from unloader.tuning.network.datagrams import DatagramTest
+from unloader.tuning.network.flows import SILENCE_SECONDS, Flow
 from unloader.tuning.network.messages import MessageSettings, MessageTest
 
 _SECONDS = 3.0
@@ -25,6 +27,43 @@ class Received(Struct, frozen=True, kw_only=True):
 
     bytes_per_second: int
     round_trip_seconds: float
+
+
+def watched(
+    tests: Sequence[DatagramTest | MessageTest],
+    seconds: float,
+    wait_seconds: float,
+    report: Callable[[Sequence[Flow]], None] = lambda flows: None,
+    interval: float = 2.0,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Flow]:
+    """Return the flows of tests after they have ended; `report` gets them at intervals.
+
+    A test that listens waits for `wait_seconds`, and then one second more for hosts that begin a
+    little later. All is over after these times and a few seconds.
+    """
+    began = quiet = time.monotonic()
+    due, limit = began + interval, began + wait_seconds + seconds + 4 * SILENCE_SECONDS
+    listens, flows = any(each.listens for each in tests), list[Flow]()
+    try:
+        for each in tests:
+            each.start(stop)
+        while True:
+            active = [each.is_active() for each in tests]
+            flows = [flow for each in tests for flow in each.flows()]
+            now = time.monotonic()
+            if any(active):
+                quiet = now
+            pause = 0.0 if not listens else 1.0 if flows else wait_seconds
+            if stop() or now > limit or (not any(active) and now - quiet >= pause):
+                return flows
+            if now >= due:
+                report(flows)
+                due += interval
+            time.sleep(0.05)
+    finally:
+        for each in tests:
+            each.close()
 
 
 def received_from(
