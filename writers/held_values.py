@@ -22,7 +22,7 @@ LEAST_BYTES = 64 * 1024
 """A value of a wide row is lent from this size on. Smaller ones are encoded with the row, which may
 have many of them."""
 
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 192 * 1024
 """Of a piece. Encoding takes a few times that, which stays within a processor's cache."""
 
 

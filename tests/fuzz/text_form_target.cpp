@@ -64,6 +64,8 @@ std::string written(const TextForm& form, const std::string& row, size_t room) {
     return end == nullptr ? std::string() : std::string(out.get(), static_cast<size_t>(end - out.get()));
 }
 
+bool input_is_binary(const uint8_t* data, size_t size) { return size > 0 && (data[size - 1] & 1) != 0; }
+
 // Decodes an input: the number of columns, a kind for each, precision and scale; then the text.
 void decode(const uint8_t* data, size_t size) {
     using namespace unloader::postgres;
@@ -71,7 +73,7 @@ void decode(const uint8_t* data, size_t size) {
     fuzz::Input input(data, size);
     std::vector<Column> columns(input.below(6) + 1, Column{});
     for (Column& each : columns) {
-        each.kind = static_cast<int32_t>(input.below(BINARY + 1));
+        each.kind = static_cast<int32_t>(input.below(RAW + 1));
         each.precision = static_cast<int32_t>(input.below(38)) + 1;
         each.scale = static_cast<int32_t>(input.below(static_cast<size_t>(each.precision) + 1));
         each.zoned = input.byte() & 1;
@@ -79,11 +81,13 @@ void decode(const uint8_t* data, size_t size) {
     std::vector<char> text;
     while (!input.empty()) text.push_back(static_cast<char>(input.byte()));
     const auto bytes = static_cast<int64_t>(text.size());
-    const int64_t most = unloader_copy_lines(text.data(), bytes);
+    const bool binary = input_is_binary(data, size);
+    const int64_t most = binary ? bytes + 1 : unloader_copy_lines(text.data(), bytes);
     std::vector<Place> places(static_cast<size_t>(most) * columns.size());
     const auto count = static_cast<int64_t>(columns.size());
     const int64_t rows =
-        unloader_copy_index(text.data(), bytes, count, most, places.data(), columns.data());
+        (binary ? unloader_copy_index_binary : unloader_copy_index)(
+            text.data(), bytes, count, most, places.data(), columns.data());
     if (rows < 0) return;
     if (rows > most) fail("there are more records than line ends");
     for (size_t n = 0; n < columns.size(); n++) {

@@ -183,6 +183,39 @@ def test_large_objects_of_postgresql(
     assert "4000000000" in error
 
 
+@pytest.mark.parametrize("library", [None, ""], ids=["native", "plain"])
+def test_other_columns_are_as_without_packed_files(
+    postgres: Any, tmp_path: Path, library: str | None
+) -> None:
+    """COPY's binary form, which brings the values, has every other type as its text."""
+    url = postgres.database("lobs_beside")
+    postgres.run(
+        "CREATE TYPE pair AS (a int, b text);"
+        "CREATE TABLE t (id int, n numeric, m money, d date, ts timestamptz, c char(5), b boolean,"
+        " f float8, arr text[], p pair, j jsonb, bits bytea, doc text);"
+        "INSERT INTO t SELECT i, i / 7.0, 1.5, '2026-01-31', '2026-01-31 12:00+02', 'ab', i % 2 = 0,"
+        " i / 3.0, ARRAY['x,\"', NULL], row(1, 'é')::pair, '{\"k\": [1]}', '\\x00ff', repeat('ä', i)"
+        " FROM generate_series(1, 50) i;"
+        "INSERT INTO t (id, d, f, p) VALUES (51, 'infinity', 'NaN', row(NULL, NULL)::pair);"
+        "INSERT INTO t (id) VALUES (52);"
+        "INSERT INTO t (id, c, doc, bits) VALUES (53, '', '', ''), (54, '\"', 'end', '\\x22');",
+        url=url,
+    )
+    env = {} if library is None else {"UNLOADER_NATIVE_COPY_LIBRARY": library}
+    run = ("run", url, "--table", "t", "--header", "--parallelism", "1", "--verify", "count")
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    command.run(*run, "--to", str(plain), "--exclude", "bits,doc", env=env)
+    command.run(*run, "--to", str(packed), "--lob-files", "bits,doc", env=env)
+    files = on_disk(packed)
+    lines, found = (
+        list(csv.reader(data.decode().splitlines(keepends=True)))
+        for data in (on_disk(plain)["t.0001.csv"], files["t.0001.csv"])
+    )
+    assert [row[:-2] for row in found] == lines
+    assert value_at(found[54][-2], files) == b'"'
+    assert value_at(found[50][-1], files) == ("ä" * 50).encode()
+
+
 def test_texts_have_the_encoding_of_the_rows(tmp_path: Path) -> None:
     """SQL*Loader reads both with one character set; a character without a code is refused."""
     path = tmp_path / "t.db"

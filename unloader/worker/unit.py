@@ -26,6 +26,7 @@ from unloader.sources.base import (
     unit_batches,
     unit_text,
 )
+from unloader.worker.memory import keep_pieces
 from unloader.worker.outputs import Dropped, Outputs, UnitOutput
 from unloader.worker.pump import GATE, Pump
 from writers.content.sums import ColumnSums
@@ -69,6 +70,8 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
     of_batches = ColumnSums(schema) if summed else None
     of_rows = ColumnSums(schema) if summed else None
     outputs = Outputs((), drops=False)
+    if any(each.lobs for each in task.outputs):
+        keep_pieces()
 
     def fetch() -> Iterator[Any]:
         share = max(1, task.fetch_bytes // SHARES)

@@ -19,6 +19,7 @@ from contextlib import nullcontext, suppress
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 from pyarrow import csv
 
 from partition_planner.model import Piece, Selector
@@ -27,6 +28,7 @@ from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Reader, Text
 from unloader.sources.moments import MomentRefused, parse_moments
 from unloader.sources.postgres import relations
+from unloader.sources.postgres.binary_rows import BinaryRows, raw_columns
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
 from unloader.sources.postgres.large_objects import LargeObjects, object_columns, with_oids
 from unloader.sources.postgres.libpq.connection import native
@@ -34,6 +36,7 @@ from unloader.sources.postgres.session import session_in
 from unloader.sources.postgres.statement import (
     CopyDialect,
     base_type,
+    in_binary_form,
     is_number,
     reads_others,
     selector_statement,
@@ -45,6 +48,7 @@ from writers.model import TextFormat
 from writers.schema import read_schema
 
 ENCODED_PIECE_BYTES = 1024 * 1024
+BINARY_PIECE_BYTES = 1024 * 1024
 
 
 class PostgresReader(Reader):
@@ -71,6 +75,21 @@ class PostgresReader(Reader):
         self, extract: Extract, piece: Piece, schema: pa.Schema, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         parser = CopyParser(schema)
+        if raw := raw_columns(schema):
+            columns = tuple(
+                in_binary_form(column, raw=at in raw)
+                for at, column in enumerate(extract.projection.columns)
+            )
+            asked = replace(extract, projection=replace(extract.projection, columns=columns))
+            # Longer rows are not copied before they are written.
+            chunk_bytes = min(batch_bytes, BINARY_PIECE_BYTES)
+            binary = BinaryRows(schema, parser.native, parser.plain, chunk_bytes)
+            for chunks in self._copied(asked, piece.selector, None, chunk_bytes):
+                for chunk in chunks:
+                    yield from binary.rows(chunk)
+                    del chunk
+                del chunks
+            return
         wide = WideRows(schema, parser, batch_bytes)
         for chunks in self._copied(extract, piece.selector, CopyDialect(), batch_bytes):
             for chunk in chunks:
@@ -112,7 +131,7 @@ class PostgresReader(Reader):
         self,
         extract: Extract,
         selector: Selector,
-        dialect: CopyDialect,
+        dialect: CopyDialect | None,
         piece_bytes: int,
         columns: Sequence[str] = (),
     ) -> Iterator[tuple[Text, ...]]:
@@ -179,11 +198,18 @@ class CopyParser:
         fit.
         """
         text = pa.py_buffer(chunks[0]) if len(chunks) == 1 else _joined(chunks)
-        if self._decoder.usable:
-            if batch := self._decoder.batch(text):
-                return batch
-            # Such values seldom come alone, so texts are not read twice from now on.
-            self._decoder.usable = False
+        batch = self.native(text)
+        return self.plain(text) if batch is None else batch
+
+    def native(self, text: pa.Buffer, raw: Sequence[int] | None = None) -> pa.RecordBatch | None:
+        """Return the records as the native code reads them; None if it declines them."""
+        batch = self._decoder.batch(text, raw) if self._decoder.usable else None
+        # Such values seldom come alone, so texts are not read twice from now on.
+        self._decoder.usable = batch is not None
+        return batch
+
+    def plain(self, text: pa.Buffer) -> pa.RecordBatch:
+        """Return the records of a text without the native code."""
         table, refused = self._table(text)
         arrays: list[pa.Array] = []
         for position, column in enumerate(table.columns):
@@ -385,7 +411,7 @@ _KINDS = {
     pa.binary(): 11,
 }
 """As `decode.cpp` has them; a decimal of 128 bits is 7."""
-_BOOL, _DECIMAL, _STRING, _BINARY = 0, 7, 10, 11
+_BOOL, _DECIMAL, _STRING, _BINARY, _RAW = 0, 7, 10, 11, 12
 _PLACE_BYTES = 8
 
 
@@ -417,35 +443,41 @@ class Decoder:
         self._library = native()
         self.usable = self._library is not None and min(self._kinds, default=-1) >= 0
 
-    def batch(self, text: pa.Buffer) -> pa.RecordBatch | None:
-        """Return the records of a text, None if it is declined."""
+    def batch(self, text: pa.Buffer, raw: Sequence[int] | None = None) -> pa.RecordBatch | None:
+        """Return the records of a text, None if it is declined.
+
+        With `raw` the text is in the binary form, and these columns have bytes as they are.
+        """
         library, columns = self._library, len(self._kinds)
         assert library is not None
-        most = library.unloader_copy_lines(text.address, text.size)
+        kinds, index = self._kinds, library.unloader_copy_index
+        if raw is None:
+            most = library.unloader_copy_lines(text.address, text.size)
+        else:
+            most, index = text.size // (2 + 4 * columns) + 1, library.unloader_copy_index_binary
+            kinds = [_RAW if at in raw else kind for at, kind in enumerate(kinds)]
         places = pa.allocate_buffer(most * columns * _PLACE_BYTES)
         described = (_Column * columns)()
-        rows = library.unloader_copy_index(
-            text.address, text.size, columns, most, places.address, described
-        )
+        rows = index(text.address, text.size, columns, most, places.address, described)
         if rows < 0:
             return None
         arrays = []
-        for index, (kind, field, column) in enumerate(
-            zip(self._kinds, self._schema, described, strict=True)
+        for at, (kind, field, column) in enumerate(
+            zip(kinds, self._schema, described, strict=True)
         ):
             column.kind = kind
             if kind == _DECIMAL:
                 column.precision, column.scale = field.type.precision, field.type.scale
             column.zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None
             validity = _filled((rows + 7) // 8, 0xFF)
-            if kind in (_STRING, _BINARY):
+            if kind in (_STRING, _BINARY, _RAW):
                 offsets = pa.allocate_buffer(4 * (rows + 1))
                 values = pa.allocate_buffer(column.size)
                 column.offsets = offsets.address
             else:
                 offsets, values = None, _filled((rows * field.type.bit_width + 7) // 8, 0)
             column.validity, column.values = validity.address, values.address
-            start = places.address + index * most * _PLACE_BYTES
+            start = places.address + at * most * _PLACE_BYTES
             if library.unloader_copy_decode(text.address, start, rows, ctypes.byref(column)):
                 return None
             buffers = [validity if column.nulls else None, values]

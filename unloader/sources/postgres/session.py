@@ -199,9 +199,11 @@ class Session(Connection):
         return self._calling(lambda: self.describe(sql))
 
     def copied(
-        self, sql: str, dialect: CopyDialect, piece_bytes: int, columns: Sequence[str] = ()
+        self, sql: str, dialect: CopyDialect | None, piece_bytes: int, columns: Sequence[str] = ()
     ) -> Iterator[tuple[Text, ...]]:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
+
+        None as the dialect is COPY's binary form.
 
         Names are resolved as in `users_path`. A row that may have `piece_bytes` or more is a
         separate piece, and is in memory twice while it is read. The socket is read only while the
@@ -212,9 +214,10 @@ class Session(Connection):
         with self.users_path():
             self._set_path()
         self.rows_copied = 0
-        form = text_form(dialect, columns) if native() is not None else None
-        options = ["FORMAT text"]
-        if form is None:
+        binary = dialect is None
+        form = text_form(dialect, columns) if dialect and native() is not None else None
+        options = ["FORMAT binary" if binary else "FORMAT text"]
+        if dialect is not None and form is None:
             options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]
             options += [f"NULL {literal(dialect.null)}", f"QUOTE {literal(dialect.quote)}"]
             forced = dialect.force_quote
@@ -223,7 +226,7 @@ class Session(Connection):
                 names = f"({columns_of})" if columns_of else "*"
                 options.append(f"FORCE_QUOTE {names}")
         statement = f"COPY ({sql}) TO STDOUT ({', '.join(options)})"
-        with closing(self.copy(statement, piece_bytes, form)) as chunks:
+        with closing(self.copy(statement, piece_bytes, form, binary=binary)) as chunks:
             while True:
                 try:
                     chunk = self._calling(lambda: next(chunks))

@@ -61,6 +61,9 @@ _BINARY_TEXTS = {
 _IN_PARQUET = frozenset(("true/false", "prefixed-hex"))
 OBJECT = ("large_object", "oid")
 """Metadata of the field of a column whose OIDs are read as large objects."""
+RAW = ("large_object", "raw")
+"""Metadata of a column that needs COPY's binary form: the text form has bytes as twice as many
+digits, and doubles quotes."""
 _AS_ASKED = "exact text, as requested"
 _MAX_DECIMAL = 38
 """Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
@@ -91,14 +94,14 @@ def readings_of(column: ColumnInfo) -> readings.ColumnReadings:
         replace(each, metadata=of_text if each.output_type == "string" else types)
         for each in (*_texts(column), *values)
     ]
+    of_lob = replace(value, serves=frozenset(("lob",)))
     if base == "oid":
-        of_object = readings.Reading(
-            expression=value.expression,
-            output_type="binary",
-            serves=frozenset(("lob",)),
-            metadata=(*types, OBJECT),
-        )
-        own.append(of_object)
+        own.append(replace(of_lob, output_type="binary", metadata=(*types, OBJECT)))
+    elif base == "bytea":
+        raw = quoted(column.name)
+        own.append(replace(of_lob, expression=raw, metadata=(*types, RAW)))
+    elif value.output_type == "string" and not text_class:
+        own.append(replace(of_lob, metadata=(*types, RAW)))
     return readings.ColumnReadings(
         name=column.name,
         source_type=native,
@@ -269,6 +272,24 @@ def relation_of(extract: Extract, selector: Selector) -> str:
     return f"ONLY {name}" if isinstance(selector, RowRange) else name
 
 
+def in_binary_form(column: ReadColumn, *, raw: bool) -> ReadColumn:
+    """Return a column as the binary form has it: bytes, or the text that COPY would print."""
+    value = column.expression
+    if raw and column.output_type == "binary":
+        return column
+    shown = f"({value})::pg_catalog.text"
+    if column.source_type != "text" and not column.source_type.startswith("character varying"):
+        shown = printed(value)
+    return replace(column, expression=shown)
+
+
+def printed(value: str) -> str:
+    """Return SQL for the text that the output function of a value's type prints."""
+    # A composite of NULLs is not NULL, yet IS NULL.
+    is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
+    return f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+
+
 def is_alone(selector: Selector) -> bool:
     return isinstance(selector, (NamedPartition, RowRange)) and bool(selector.relation)
 
@@ -296,9 +317,7 @@ def _hashed_text(column: ReadColumn, text_class: str) -> str | None:
         native = column.source_type
         if native == "text" or native.startswith("character varying"):
             return f"({value})::pg_catalog.text"
-        # A composite of NULLs is not NULL, yet IS NULL.
-        is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
-        shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+        shown = printed(value)
         if text_class != "number":
             return shown
         point, exponent = (f"pg_catalog.strpos({shown}, '{each}')" for each in ".e")

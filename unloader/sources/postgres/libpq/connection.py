@@ -178,7 +178,7 @@ class Connection:
         return _columns(result)
 
     def copy(
-        self, sql: str, chunk_bytes: int, form: TextForm | None = None
+        self, sql: str, chunk_bytes: int, form: TextForm | None = None, *, binary: bool = False
     ) -> Generator[memoryview, None, int]:
         """Yield what a `COPY ... TO STDOUT` sends, in chunks of whole rows; return their number.
 
@@ -186,6 +186,7 @@ class Connection:
         the connection: the rest of the rows would have to be read. The server has confirmed the
         number. A chunk is smaller than `chunk_bytes`, except one row that may not be smaller.
         `form`: the CSV form that rows of the text form are converted to, if `converts_text_form`.
+        In the `binary` form the first row comes after the header, and the end as another row.
 
         `Broken`: the connection is lost, or the counts differ. `Malformed`: a row is not in the
         text form. `ServerError`: the server refused, perhaps after some rows.
@@ -204,11 +205,12 @@ class Connection:
         if rows.was_woken:
             self._await_cancelled()
         counted = [result.command_tuples for result in results]
-        if counted != [rows.count]:
+        arrived = rows.count - binary
+        if counted != [arrived]:
             raise Broken(
-                f"{rows.count} rows arrived, but the server reports that it sent {counted[0]}"
+                f"{arrived} rows arrived, but the server reports that it sent {counted[0]}"
             )
-        return rows.count
+        return arrived
 
     def cancel(self) -> None:
         """Stop the call that another thread waits for; never raises."""
@@ -372,7 +374,7 @@ def _c_text(text: str) -> bytes:
     return text.encode()
 
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 """Of the interface in `copy.cpp`, which has the same number."""
 
 NAME = "unloader.sources.postgres.libpq._copy"
@@ -610,6 +612,7 @@ def native() -> ctypes.CDLL | None:
         "close": (None, (pointer,)),
         "lines": (size, (pointer, size)),
         "index": (size, (pointer, size, size, size, pointer, pointer)),
+        "index_binary": (size, (pointer, size, size, size, pointer, pointer)),
         "decode": (status, (pointer, pointer, size, pointer)),
     }
     try:

@@ -339,6 +339,14 @@ bool binaries(const char* text, const Place* places, int64_t rows, Column& colum
     });
 }
 
+bool raw(const char* text, const Place* places, int64_t rows, Column& column) {
+    return each_text(text, places, rows, column, [](Place, const char* at, const char* end, char*& out) {
+        std::memcpy(out, at, static_cast<size_t>(end - at));
+        out += end - at;
+        return true;
+    });
+}
+
 template <typename Number>
 bool decimals_below(const char* text, const Place* places, int64_t rows, Column& column,
                     Number limit) {
@@ -389,6 +397,7 @@ bool decoded(const char* text, const Place* places, int64_t rows, Column& column
             });
         case STRING: return strings(text, places, rows, column);
         case BINARY: return binaries(text, places, rows, column);
+        case RAW: return raw(text, places, rows, column);
         default: return false;
     }
 }
@@ -452,6 +461,47 @@ UNLOADER_EXPORT int64_t unloader_copy_index(const char* text, int64_t size, int6
             const auto length = static_cast<uint32_t>(last - first);
             places[column * most + row] = {static_cast<uint32_t>(first - text), length | marks};
             described[column].size += length;
+        }
+        row++;
+    }
+    return row;
+}
+
+// Does the same for rows of COPY's binary form, perhaps after its header or before its end. A value
+// that is not NULL has no quotes; an empty one is marked as if it had.
+UNLOADER_EXPORT int64_t unloader_copy_index_binary(const char* data, int64_t size, int64_t columns,
+                                                   int64_t most, Place* places, Column* described) {
+    static constexpr char SIGNATURE[] = "PGCOPY\n\377\r\n";
+    const char* at = data;
+    const char* const end = data + size;
+    if (size >= static_cast<int64_t>(LENGTH)) return -1;
+    const auto number = [&](int bytes) {
+        uint32_t value = 0;
+        for (int n = 0; n < bytes; n++) value = value << 8 | static_cast<uint8_t>(*at++);
+        return value;
+    };
+    if (size >= 19 && std::memcmp(data, SIGNATURE, sizeof SIGNATURE) == 0) {
+        at += 15;
+        const uint32_t more = number(4);
+        if (end - at < static_cast<int64_t>(more)) return -1;
+        at += more;
+    }
+    int64_t row = 0;
+    while (at < end) {
+        if (end - at < 2) return -1;
+        const uint32_t count = number(2);
+        if (count == 0xFFFF && at == end) return row;
+        if (count != static_cast<uint64_t>(columns) || row == most) return -1;
+        for (int64_t column = 0; column < columns; column++) {
+            if (end - at < 4) return -1;
+            const uint32_t length = number(4);
+            const bool is_null = length == 0xFFFFFFFF;
+            if (!is_null && end - at < static_cast<int64_t>(length)) return -1;
+            Place& place = places[column * most + row];
+            place = {static_cast<uint32_t>(at - data), is_null ? 0 : length == 0 ? QUOTED : length};
+            if (is_null) continue;
+            described[column].size += length;
+            at += length;
         }
         row++;
     }

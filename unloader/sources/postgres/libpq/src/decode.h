@@ -7,7 +7,8 @@ namespace unloader::postgres {
 
 // As decoding.py has them.
 enum Kind : int32_t {
-    BOOL = 0, INT16, INT32, INT64, UINT32, FLOAT, DOUBLE, DECIMAL, DATE, TIMESTAMP, STRING, BINARY
+    BOOL = 0, INT16, INT32, INT64, UINT32, FLOAT, DOUBLE, DECIMAL, DATE, TIMESTAMP, STRING, BINARY,
+    RAW  // bytes as they are, in binary rows
 };
 
 struct Column {
@@ -36,6 +37,9 @@ extern "C" {
 int64_t unloader_copy_lines(const char* text, int64_t size);
 int64_t unloader_copy_index(const char* text, int64_t size, int64_t columns, int64_t most,
                             unloader::postgres::Place* places, unloader::postgres::Column* described);
+int64_t unloader_copy_index_binary(const char* data, int64_t size, int64_t columns, int64_t most,
+                                   unloader::postgres::Place* places,
+                                   unloader::postgres::Column* described);
 int32_t unloader_copy_decode(const char* text, const unloader::postgres::Place* places, int64_t rows,
                              unloader::postgres::Column* column);
 }
