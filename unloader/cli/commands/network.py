@@ -135,6 +135,8 @@ def network(
                 if not values["quiet"] and not values["json"]:
                     render.print_aside(f"{scope:5} {_line(part)}")
 
+    if bind is not None and not values["quiet"] and not values["json"]:
+        render.print_aside(f"listening on {bind}; the test begins within {waits:g} seconds")
     with stop_on_signals(lambda text: None) as stop, _log(values["log"]) as write:
         flows = watched(tests, seconds, waits, report, values["interval"], stop)
         for flow in flows:
