@@ -87,6 +87,7 @@ for version in ${UNLOADER_PYTHONS:-3.11 3.12 3.13}; do
         mkdir "$environment/checkout" &&
             cp -r "$work/tree/tests" "$work/tree/examples" "$work/tree/docs" "$work/tree/setup.cfg" \
                 "$environment/checkout"
+        step "man-$name" test -f "$environment/share/man/man1/unloader-run.1"
         # Of a wheel for this machine, both native encoders can be loaded.
         case $wheel in *-any.whl) encoder=plain ;; *) encoder=native ;; esac
         step "formats-$name" sh -c "cd / && '$environment/bin/unloader' formats --json >'$work/formats' &&
