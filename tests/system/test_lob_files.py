@@ -14,6 +14,9 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from object_stores.s3_server import S3Server
+from oracle_server.database import Database
+from oracle_server.model import Column, Type
+from oracle_server.server import OracleServer
 from processes import command
 from processes.breaking import kill_after
 
@@ -181,6 +184,32 @@ def test_large_objects_of_postgresql(
     error = command.error_of(*source, "--table", "gone", "--to", str(tmp_path / "no"), status=4)
     assert "column obj: " in error
     assert "4000000000" in error
+
+
+def test_lobs_of_oracle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small LOBs come with their rows, long ones in pieces by locator."""
+    monkeypatch.setenv("UNLOADER_PASSWORD", "tiger")
+    kinds = {"ID": Type(name="NUMBER", precision=9, scale=0), "C": Type(name="CLOB")}
+    kinds |= {"N": Type(name="NCLOB"), "B": Type(name="BLOB"), "F": Type(name="BFILE")}
+    texts = (None, "", "small ß€", _WORDS * 40_000, "end")
+    rows = [
+        (number, text, text, None if text is None else text.encode()[::-1], None)
+        for number, text in enumerate(texts)
+    ]
+    database = Database()
+    database.add_user("SCOTT", "tiger")
+    columns = tuple(Column(name=name, type=kind) for name, kind in kinds.items())
+    with OracleServer(database) as server:
+        database.create_table("SCOTT", "T", columns=columns, rows=rows)
+        run = ("run", server.url("scott"), "--table", "T", "--to", str(tmp_path / "out"))
+        assert "column F" in command.error_of(*run, "--lob-files", "F", status=4)
+        command.run(*run, "--header", "--exclude", "F", "--lob-files", "c,n,b", "--verify", "full")
+    files = on_disk(tmp_path / "out")
+    for row in csv.DictReader(files["T.0001.csv"].decode().splitlines()):
+        (text,) = {value_at(row[name], files) for name in ("C", "N")}
+        expected = texts[int(row["ID"])]
+        assert text == (None if expected is None else expected.encode())
+        assert value_at(row["B"], files) == (None if text is None else text[::-1])
 
 
 @pytest.mark.parametrize("library", [None, ""], ids=["native", "plain"])
