@@ -23,6 +23,10 @@ BENCHMARKS = {
         ("--source", "duckdb", "--rows", "2000", *ONE_RUN),
         {"four_routes_cpu_vs_four_runs", "four_routes_cpu_per_row_vs_four_runs"},
     ),
+    "bench_objects.py": (
+        ("--share", "0.001", "--workers", "1", "--sizes", "1KB", "--directory", HERE),
+        {"packed_over_copy_1KB", "packed_over_inline_1KB", "packed_over_published_1KB"},
+    ),
     "bench_sink.py": (
         ("--size", "8", "--rate", "400", "--directory", HERE, *ONE_RUN, *_only(SINKS)),
         set(SINKS),

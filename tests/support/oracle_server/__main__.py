@@ -16,6 +16,7 @@ import sys
 
 from oracle_server.database import Database
 from oracle_server.faults import Fault
+from oracle_server.model import Column, Type
 from oracle_server.samples.tables import accounts_tables, furnished, reference_table
 from oracle_server.server import OracleServer
 from oracle_server.wire.negotiation import MODES
@@ -46,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=32, help="of the reference table")
     parser.add_argument("--turns", type=int, default=1, help="so often its rows come; default: 1")
     parser.add_argument("--accounts", metavar="ROWS,...", help="a table of each of these sizes")
+    parser.add_argument("--objects", metavar="NAME:BYTES:ROWS,...", help="tables with a BLOB")
     parser.add_argument("--writable", action="store_true", help="users may change their tables")
     parser.add_argument("--mode", choices=MODES, default="23ai")
     parser.add_argument("--processes", type=int, default=1, help="default: 1")
@@ -66,6 +68,19 @@ def main() -> None:
         )
     if chosen.accounts:
         accounts_tables(database, [count(each) for each in chosen.accounts.split(",")])
+    for name, size, rows in (
+        each.split(":") for each in filter(None, (chosen.objects or "").split(","))
+    ):
+        blob = bytes(number % 251 for number in range(int(size)))
+        database.create_table(
+            "SCOTT",
+            name.upper(),
+            columns=(
+                Column(name="ID", type=Type(name="NUMBER", precision=9, scale=0)),
+                Column(name="V", type=Type(name="BLOB")),
+            ),
+            rows=[(number, blob) for number in range(int(rows))],
+        )
     server = OracleServer(
         database, mode=chosen.mode, listener=socket.create_server(("127.0.0.1", 0), backlog=1024)
     )
