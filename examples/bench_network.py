@@ -4,13 +4,18 @@
     sudo python examples/bench_network.py --json
     sudo python examples/bench_network.py --seconds 5 --runs 5
 
-It needs root, ip, iperf3 and nft. All traffic stays in two network namespaces that it makes and
-removes, and on loopback. `tcp_vs_iperf3` and `udp_vs_iperf3` are our received bytes per second over
-those of iperf3, each program at its own best size, the median of runs in turn. `limited_vs_iperf3`
-is the same of TCP on a link that `tbf` limits to 400 Mbit/s. `loss_error` is the largest difference
-in percentage points between our loss and that of netfilter, which drops 0.1, 1 and 5 % of the
-packets. `order_error` is the relative difference between our packets out of order and their average
-offset, and those of a relay that holds packets back. CPU seconds are of both sides, for 10^9 bytes.
+It needs root, ip, iperf3 and nft. All traffic stays on loopback and in two network namespaces that
+it makes and removes.
+
+- `tcp_vs_iperf3` and `udp_vs_iperf3`: our received bytes per second over the rate of iperf3. Each
+  program has its own best size. The median of runs in turn.
+- `limited_vs_iperf3`: the same for TCP on a link that `tbf` limits to 400 Mbit/s.
+- `loss_error`: the largest difference in percentage points between our loss and the loss that
+  netfilter counts. It drops 0.1, 1 and 5 % of the packets.
+- `order_error`: the relative error of our packets out of order and of their average offset. A relay
+  holds packets back and counts them.
+
+CPU seconds are the time of both sides for 10^9 bytes, with the start of the programs.
 """
 
 from __future__ import annotations
@@ -85,7 +90,7 @@ def tcp(seconds: float) -> float:
 
 
 def limited(seconds: float) -> float:
-    """Return our rate over that of iperf3 on a slow link."""
+    """Return our rate over the rate of iperf3 on a slow link."""
     limit = ("tbf", "rate", "400mbit", "burst", "64kb", "latency", "50ms")
     ran(*inside(0, "tc", "qdisc", "add", "dev", "v0", "root", *limit))
     try:

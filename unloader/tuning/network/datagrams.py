@@ -227,7 +227,7 @@ class Session:
             self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Send the counts; a number other than 0 says that they are the last ones."""
+        """Send the counts; the sequence number is 1 if they are the last ones."""
         self.acked = time.monotonic_ns()
         body = _COUNTS.pack(*astuple(self.incoming.counted()))
         self.send(_ACK, self.incoming.total is not None, body)
@@ -304,7 +304,7 @@ class Receiver(threading.Thread):
                     session.acknowledge()
 
     def _read(self, data: memoryview, size: int, address: Address, now: int) -> None:
-        """Count or answer the packets of one call; all but the last have the same size."""
+        """Count or answer the packets of one call; only the last may be shorter."""
         if size >= SMALL:
             whole = len(data) // size * size
             begins, tokens, sequences, stamps = zip(

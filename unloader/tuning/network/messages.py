@@ -206,7 +206,7 @@ class Connection:
                 return
 
     def _agree(self, terms: bytes) -> None:
-        """Send what the other side asks for, within the limits of this host."""
+        """Send the messages that the other side requests, within the limits of this host."""
         try:
             if self.sends or not self.serves:
                 raise msgspec.MsgspecError
