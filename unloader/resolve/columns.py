@@ -25,7 +25,6 @@ from unloader.sources.readings import Declared, OutputNeeds
 from unloader.sources.registry import source_of
 from unloader.transforms.model import OutputColumn, TransformOptions
 from writers.errors import FormatError
-from writers.lob_files import packed_schema
 from writers.model import Compression, FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
 from writers.text.dialects import OutputEncoding
@@ -216,6 +215,8 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 
 def _packed(projection: Projection, lobs: Sequence[str]) -> Projection:
     """Return the columns of an output with the places of values that go to packed files."""
+    from writers.lob_files import packed_schema  # Imports pyarrow, which a page of help omits.
+
     try:
         schema = packed_schema(read_schema(projection.schema), lobs)
     except FormatError as error:
