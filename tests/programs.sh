@@ -3,15 +3,20 @@
 # test whose program is missing is skipped with a reason, so a failure here fails nothing.
 set -u
 
-# Programs, then the package that has them. No package starts a service.
+# Programs and ODBC drivers, then the package that has them. No package starts a service.
 packages=$(while read -r program package; do
-    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || echo "$package"
+    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || ls /usr/lib/*/odbc/"$program" \
+        >/dev/null 2>&1 || echo "$package"
 done <<'END'
 mariadbd mariadb-server-core
 mariadb mariadb-client-core
 ip iproute2
 nft nftables
 iperf3 iperf3
+odbcinst unixodbc
+psqlodbcw.so odbc-postgresql
+libmaodbc.so odbc-mariadb
+libsqlite3odbc.so libsqliteodbc
 END
 )
 [ -n "$packages" ] || exit 0

@@ -27,6 +27,7 @@ DRIVERS = {
     "sqlite3": ("sqlite",),
     "adbc_driver_sqlite": ("sqlite",),
     "adbc_driver_manager": ("sqlite", "adbc"),
+    "arrow_odbc": ("odbc",),
     "oracledb": ("oracle",),
 }
 """Driver to the prefixes of the modules in `unloader/sources` that may import it."""

@@ -56,7 +56,18 @@ LONGEST_SECRET = 65_536
 LONG = 8
 
 _OUR_WORDS = frozenset(
-    ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "mysql", "mariadb", "adbc", "unloader")
+    (
+        "oracle",
+        "postgres",
+        "postgresql",
+        "duckdb",
+        "sqlite",
+        "mysql",
+        "mariadb",
+        "adbc",
+        "odbc",
+        "unloader",
+    )
 ) | {"password", "none"}
 """Words of the messages and URLs of this program."""
 

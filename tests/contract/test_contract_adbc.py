@@ -43,6 +43,7 @@ def check(spec: SourceSpec, table: str, rows: list[tuple[object, ...]], **more: 
 @pytest.fixture(scope="module")
 def url(postgres: Any) -> str:
     """A PostgreSQL database with the tables of this module."""
+    pytest.importorskip("adbc_driver_postgresql")
     found = postgres.database("adbc")
     postgres.run(f"{create()} CREATE TABLE vacant (a int, b text)", url=found)
     return f"adbc://postgresql?uri={quote(found, safe='')}"
@@ -71,6 +72,7 @@ def test_contract_of_many_types_of_postgresql(postgres: Any, url: str, split_by:
 )
 def test_contract_of_ranges_of_keys(postgres: Any, url: str, how: str) -> None:
     """Ranges of keys of each kind have every row once; names have quotes and mixed case."""
+    pytest.importorskip("adbc_driver_postgresql")
     kind, key = KEYS[how]
     name = '"From, ""Tab?le"'
     found = postgres.database("adbc")

@@ -35,6 +35,7 @@ def source(url: str) -> str:
 @pytest.fixture(scope="module")
 def url(postgres: Any) -> str:
     """A database with the hostile table and one whose rows change."""
+    pytest.importorskip("adbc_driver_postgresql")
     found: str = postgres.database("adbc_runs")
     postgres.run(hostile_rows.create(2_000, partitions=3), url=found)
     postgres.run(
@@ -52,7 +53,7 @@ def url(postgres: Any) -> str:
 def test_a_hostile_table_is_that_of_the_server(
     url: str, tmp_path: Path, key: str, form: str
 ) -> None:
-    """Rows in ranges of a key, with infinite dates and NULL, are those that COPY returns."""
+    """Rows in ranges of a key, with infinite dates and NULL, equal the rows that COPY returns."""
     wanted, found = tmp_path / "copy", tmp_path / "adbc"
     more = ("--exclude", ",".join(INFINITE)) if form == "parquet" else ()
     for where, to, ranges in ((url, wanted, ()), (source(url), found, ("--split-by", key, *CUT))):
@@ -175,7 +176,7 @@ def test_a_password_is_refused_in_the_url_and_shown_nowhere(url: str, tmp_path: 
 
 
 def test_a_database_of_another_kind_is_marked_as_not_proved(tmp_path: Path) -> None:
-    """Values are those of the driver, several pieces need --consistency none, and the log says so.
+    """Several pieces need --consistency none, and the log has a notice.
 
     DuckDB's library has an ADBC driver, whose database is not one of the tried ones.
     """

@@ -16,8 +16,10 @@ from unloader.request.value_types import (
     KEEPING,
     NUMBER_FORM,
     SECONDS,
+    SIZE_FROM_1,
     STATEMENTS,
     Kind,
+    choice,
     path,
     whole,
 )
@@ -119,6 +121,22 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = None
     """Divide each table into ranges of this column, which holds numbers, dates or texts. An index
     on the column makes the ranges fast. ADBC and ODBC."""
+    odbc_dialect: Annotated[
+        Literal["postgresql", "mariadb", "sqlite", "generic"] | None,
+        _session(
+            choice("postgresql", "mariadb", "sqlite", "generic"),
+            commands=CONNECTING,
+            effect="changes",
+            default_text="found",
+            example="generic",
+        ),
+    ] = None
+    """The kind of the database. Values of postgresql, mariadb and sqlite are exact. generic reads
+    values as the driver returns them, and marks columns as not proved. Without the option, the
+    database is asked for its kind. ODBC."""
+    odbc_value_bytes: Annotated[int, _session(SIZE_FROM_1)] = 16 * 1024 * 1024
+    """Bytes of the longest value. A value longer than this fails the run, with the name of its
+    column. Buffers grow to this length only if values need it. ODBC."""
     snapshot: str | None = None
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""

@@ -31,6 +31,7 @@ SOURCES = {
     "sqlite": "unloader.sources.sqlite.source:SQLiteSource",
     "mysql": "unloader.sources.mysql.source:MySQLSource",
     "adbc": "unloader.sources.adbc.source:AdbcSource",
+    "odbc": "unloader.sources.odbc.source:OdbcSource",
 }
 
 OPTIONS = {
@@ -42,6 +43,7 @@ OPTIONS = {
     "postgresql": ("enable-row-security", "keep-snapshot", "lock-timeout", "max-db-load"),
     "mysql": ("lock-timeout",),
     "adbc": ("split-by",),
+    "odbc": ("split-by", "odbc-dialect", "odbc-value-bytes"),
 }
 """The options that only some of these sources know, by scheme.
 

@@ -1,4 +1,4 @@
-"""A database behind a driver of any vendor: the parent's catalog and the workers' reader.
+"""A database with a driver of any vendor: the parent's catalog and the workers' reader.
 
 The two differ between drivers only in how they open a `Session`.
 """
@@ -69,8 +69,7 @@ def selector_statement(
     items = ", ".join(dialect.item(each, ascii_only=ascii_only) for each in columns)
     conditions = [*dividing.conditions(dialect.quoted, selector), *row_conditions(extract)]
     found = select(items, dialect.relation(extract), conditions)
-    if dialect.frame:
-        first = ", ".join([dialect.frame] * len(columns))
+    if first := ", ".join(filter(None, map(dialect.frame, columns))):
         return f"SELECT {first} FROM temp.unloader_frame UNION ALL {found}"
     return found
 
@@ -168,6 +167,7 @@ class DialectCatalog(Catalog):
             relation=self.dialect.qualified(info.schema, info.name),
             text=self.dialect.key_text,
             only=self.dialect.key_condition(key, kind),
+            ascii_only=self._session.ascii_only,
         )
 
     def describe_query(self, query: str) -> TableInfo:
@@ -288,7 +288,7 @@ class DialectReader(Reader):
         dialect, ascii_only = self._dialect, self._session.ascii_only
         sql = selector_statement(dialect, extract, piece.selector, ascii_only=ascii_only)
         schema, columns = read_schema(extract.projection.schema), extract.projection.columns
-        skipped = bool(dialect.frame)
+        skipped = any(map(dialect.frame, columns))
         for batch in self._session.batches(sql, batch_bytes):
             rows, skipped = batch.slice(1) if skipped else batch, False
             if rows.num_rows:

@@ -1,8 +1,8 @@
 """What a driver is asked in each kind of database, so that no value changes on its way.
 
 A driver may round, cut or reinterpret values: a dialect that was tried against the database reads
-each value in a form that its drivers leave alone, and `texts` makes the value of it. The types of
-columns, and what is written of them, are those of the source of this program for that database.
+each value in a form that its drivers leave alone, and `texts` makes the value of it. Columns
+have the types and the forms that the database's own source gives them.
 
 Any other database has the dialect `generic`. Values come as its driver returns them, and columns
 are marked as not proved.
@@ -85,8 +85,10 @@ class Dialect:
     """Begins the transaction that has the snapshot."""
     version = ""
     """A query of the name and version of the server."""
-    frame = ""
-    """A SELECT item of the row that comes before the rows of a statement; empty without one."""
+    identity = ""
+    """A query of the number of a session; empty where its statements cannot be ended."""
+    kill = ""
+    """The statement that ends the statement of the session `{}`."""
 
     def __init__(self, quote: str = '"') -> None:
         self.quote = quote
@@ -148,6 +150,14 @@ class Dialect:
         """Return the item of the select list for a column."""
         return column.expression
 
+    def frame(self, column: ReadColumn) -> str:
+        """Return the item of the row before the rows of a statement; empty without such a row."""
+        return ""
+
+    def length(self, column: ReadColumn) -> str:
+        """Return SQL for the bytes of a value of variable length; empty where none is known."""
+        return ""
+
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         """Return how a key of a column is written; None if its values are not for ranges."""
         output = generic_type(column.native_type) or ""
@@ -191,7 +201,16 @@ def _narrow(output: str) -> bool:
 
 
 NARROW = 100
+_KEY_CHARACTERS = 60
+"""Longer keys divide nothing: drivers report a length of 255 bytes for an expression."""
 _INTEGER_OR_DECIMAL = re.compile(r"u?int\d+|decimal128.*")
+
+
+_XML_NAME = re.compile(r"_x([0-9A-F]{4,8})_")
+"""A character that XML does not allow in a name, as PostgreSQL writes it."""
+_LENGTH = re.compile(r"character(?: varying)?\((\d+)\)")
+_LONGEST = 10_485_760
+"""The longest varchar that can be declared."""
 
 
 class PostgreSQL(Dialect):
@@ -222,6 +241,8 @@ class PostgreSQL(Dialect):
     version = (
         "SELECT ('PostgreSQL ' || pg_catalog.current_setting('server_version'))::pg_catalog.text"
     )
+    identity = "SELECT pg_catalog.pg_backend_pid()"
+    kill = "SELECT pg_catalog.pg_cancel_backend({})"
     begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
     def default_schemas(self, session: Session) -> tuple[str, ...]:
@@ -256,12 +277,21 @@ class PostgreSQL(Dialect):
             "AND NOT a.attisdropped ORDER BY a.attnum"
         )
         return tuple(
-            _column(name, native, base, nullable=not required)
+            _column(name, native, base, nullable=not int(required))
             for name, native, required, base in found
         )
 
     def query_columns(self, session: Session, query: str) -> tuple[ColumnInfo, ...]:
-        names = session.schema(f"SELECT * FROM {derived_table(query)} LIMIT 0").names
+        # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+        self.explain(session, query.strip().rstrip(";") + "\n")
+        # The server has the names: a library of ODBC aborts on a type that it does not know.
+        whole = literal(f"SELECT * FROM {derived_table(query)}")
+        found = session.rows(
+            f"SELECT m[1] FROM pg_catalog.regexp_matches(pg_catalog.query_to_xmlschema({whole}, "
+            "false, true, '')::pg_catalog.text, "
+            '\'<xsd:element name="([^"]*)" type="[^"]*" minOccurs\', \'g\') AS m'
+        )
+        names = [_XML_NAME.sub(lambda code: chr(int(code[1], 16)), name) for (name,) in found]
         check_distinct(names)
         # A row of NULLs has the types, and the query is not run.
         items = []
@@ -302,12 +332,25 @@ class PostgreSQL(Dialect):
         if _narrow(output):
             # Its length lets a driver use a short buffer. No value is as long.
             return f"({value})::varchar({NARROW})"
-        # Unlike a cast to text, `concat` keeps the blanks of a `char(n)`.
-        is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
-        shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+        shown = self._shown(value)
         if not ascii_only or output == "binary":
             return shown
-        return f"pg_catalog.encode(pg_catalog.convert_to({shown}, 'UTF8'), 'hex')"
+        digits = f"pg_catalog.encode(pg_catalog.convert_to({shown}, 'UTF8'), 'hex')"
+        declared = _LENGTH.fullmatch(column.source_type)
+        most = 8 * int(declared[1]) if declared else _LONGEST + 1
+        # A character has at most 4 bytes, so the cast cuts nothing.
+        return f"({digits})::varchar({most})" if most <= _LONGEST else digits
+
+    def _shown(self, value: str) -> str:
+        # Unlike a cast to text, `concat` keeps the blanks of a `char(n)`.
+        is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
+        return f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+
+    def length(self, column: ReadColumn) -> str:
+        shown = self._shown(column.expression)
+        if column.output_type == "binary":
+            return f"pg_catalog.octet_length({shown}) / 2"
+        return "" if _narrow(column.output_type) else f"pg_catalog.octet_length({shown})"
 
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         base = postgres.base_type(column)
@@ -318,6 +361,9 @@ class PostgreSQL(Dialect):
 
     def key_text(self, value: str) -> str:
         return f"({value})::pg_catalog.text"
+
+    def key_condition(self, column: str, kind: KeyKind) -> str:
+        return f"pg_catalog.length(({column})::pg_catalog.text) <= {_KEY_CHARACTERS}"
 
     def entering(self, snapshot: Snapshot | None) -> tuple[str, ...]:
         if snapshot is None or snapshot.kind != postgres.EXPORTED:
@@ -361,14 +407,13 @@ def _summaries(rows: Sequence[tuple[Any, ...]]) -> tuple[TableSummary, ...]:
 class SQLite(Dialect):
     """A value comes with the letter of its storage class; texts and blobs in hexadecimal digits.
 
-    SQLite types values, not columns. A real has 21 digits, of which 17 are enough: SQLite computes
-    them with at least 64 bits of mantissa.
+    SQLite types values, not columns. A real has 21 digits, and 17 are enough: SQLite computes them
+    with at least 64 bits of mantissa.
     """
 
     name = "sqlite"
     texts = True
     version = "SELECT 'SQLite ' || sqlite_version()"
-    frame = "v"
 
     def __init__(self) -> None:
         super().__init__()
@@ -376,10 +421,17 @@ class SQLite(Dialect):
             "PRAGMA temp_store = memory",
             "PRAGMA busy_timeout = 5000",
             # Drivers take the type and the length of a result from the first of several SELECTs.
-            f"CREATE TEMP TABLE IF NOT EXISTS unloader_frame (v varchar({2**30}))",
+            "CREATE TEMP TABLE IF NOT EXISTS unloader_frame "
+            f"(short varchar({NARROW}), long varchar({2**30}))",
             "DELETE FROM temp.unloader_frame",
-            "INSERT INTO temp.unloader_frame VALUES ('t')",
+            "INSERT INTO temp.unloader_frame VALUES ('t', 't')",
         )
+
+    def frame(self, column: ReadColumn) -> str:
+        return "short" if _narrow(column.output_type) else "long"
+
+    def length(self, column: ReadColumn) -> str:
+        return "" if _narrow(column.output_type) else f"length({column.expression}) / 2"
 
     def default_schemas(self, session: Session) -> tuple[str, ...]:
         return ("main",)
@@ -439,17 +491,23 @@ class SQLite(Dialect):
         found = sqlite.readings_of(column, relation)
         value = sqlite.value_of(column.name, relation)
         letter = {"UTF-16le": "u", "UTF-16be": "w"}.get(dict(column.attributes)["encoding"], "t")
-        item = (
-            f"CASE typeof({value}) WHEN 'integer' THEN 'i' || {value} "
-            f"WHEN 'real' THEN 'r' || printf('%!.20e', {value}) "
-            f"WHEN 'text' THEN '{letter}' || hex({value}) WHEN 'blob' THEN 'b' || hex({value}) END"
-        )
+
+        def item(reading: Reading) -> str:
+            numbers = (
+                f"CASE typeof({value}) WHEN 'integer' THEN 'i' || {value} "
+                f"WHEN 'real' THEN 'r' || printf('%!.20e', {value})"
+            )
+            if _narrow(reading.output_type):
+                # A value of another class is refused, so its letter is enough.
+                return f"{numbers} WHEN 'text' THEN 't' WHEN 'blob' THEN 'b' END"
+            exact = EXACT if _is_exact(reading.expression) else ""
+            others = (
+                f"WHEN 'text' THEN '{letter}' || hex({value}) WHEN 'blob' THEN 'b' || hex({value})"
+            )
+            return f"{exact}{numbers} {others} END"
+
         return replace(
-            found,
-            readings=tuple(
-                replace(each, expression=f"{EXACT if _is_exact(each.expression) else ''}{item}")
-                for each in found.readings
-            ),
+            found, readings=tuple(replace(each, expression=item(each)) for each in found.readings)
         )
 
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
@@ -460,7 +518,9 @@ class SQLite(Dialect):
         return f"CAST({value} AS TEXT)"
 
     def key_condition(self, column: str, kind: KeyKind) -> str:
-        return f"typeof({column}) = '{'integer' if kind == 'number' else 'text'}'"
+        if kind == "number":
+            return f"typeof({column}) = 'integer'"
+        return f"typeof({column}) = 'text' AND length({column}) <= {_KEY_CHARACTERS}"
 
 
 EXACT = "/* exact text */ "
@@ -479,10 +539,11 @@ class MariaDB(Dialect):
         "SET SESSION sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', "
         "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, "
         "net_write_timeout = 31536000",
-        "SET NAMES utf8mb4",
         "SET SESSION TRANSACTION READ ONLY",
     )
     version = "SELECT concat('MariaDB ', version())"
+    identity = "SELECT connection_id()"
+    kill = "KILL QUERY {}"
 
     def default_schemas(self, session: Session) -> tuple[str, ...]:
         ((schema,),) = session.rows("SELECT database()")
@@ -526,7 +587,11 @@ class MariaDB(Dialect):
         value, output = column.expression, column.output_type
         if _narrow(output):
             return f"CAST({value} AS CHAR({NARROW}))"
-        return f"HEX({value})" if output == "binary" else f"HEX(CONVERT({value} USING utf8mb4))"
+        bytes_of = f"CAST({value} AS BINARY)" if output == "binary" else ""
+        return f"HEX({bytes_of or f'CONVERT({value} USING utf8mb4)'})"
+
+    def length(self, column: ReadColumn) -> str:
+        return "" if _narrow(column.output_type) else f"LENGTH({column.expression})"
 
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         name = mysql.name_of(column.native_type)
@@ -537,6 +602,9 @@ class MariaDB(Dialect):
 
     def key_text(self, value: str) -> str:
         return f"CAST({value} AS CHAR)"
+
+    def key_condition(self, column: str, kind: KeyKind) -> str:
+        return f"char_length({column}) <= {_KEY_CHARACTERS}"
 
     def check_ended(self, session: Session) -> None:
         for _, code, text in session.rows("SHOW WARNINGS"):
@@ -557,7 +625,8 @@ def _of_arrow(kind: str) -> str:
         return f"decimal({match[1]},{match[2]})"
     if kind.startswith("timestamp"):
         return "datetime"
-    known = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
+    # The driver does not report that a number has no sign.
+    known = {"int8": "smallint", "int16": "int", "int32": "bigint", "int64": "decimal(20,0)"}
     known |= {"float": "float", "double": "double", "date32[day]": "date", "bool": "bit"}
     return known.get(kind, "longblob" if "binary" in kind else "longtext")
 

@@ -3,9 +3,10 @@
 Each range but the outermost has two keys as its ends, so a row without a key is in none of them.
 Rows without a key are below all others here: the key `NULLS` ends their range.
 
-Whatever order the database has, no row is lost: between the first range, which a row is above, and
-the last one, which it is below, some two adjoin around it. Keys in a wrong order would read a row
-twice, which the count after the run finds.
+No row is lost in any order of the database. A row is not below the start of the first range, and
+not above the end of the last range. So some key is the first that the row is below, and the range
+that ends there has the row. Keys in a wrong order would read a row twice. The count after the run
+finds that.
 """
 
 from __future__ import annotations
@@ -67,23 +68,27 @@ def with_ranges(
     key: str,
     relation: str,
     text: Callable[[str], str],
-    only: str = "",
+    only: str,
+    ascii_only: bool,
 ) -> TableInfo:
     """Return a table with its number of rows and the keys that divide it.
 
     `key` is the quoted name of the column; `text` returns SQL for the text of a value, and `only`
-    is a condition for values that may be keys. Whole numbers that are dense are divided evenly
-    between the smallest and the largest. Other keys are found by a sort in the database.
+    is a condition for values that may be keys, if not empty. With `ascii_only`, other keys divide
+    nothing. Whole numbers that are dense are divided evenly between the smallest and the largest.
+    Other keys are found by a sort in the database.
     """
     where = f"{key} IS NOT NULL{f' AND {only}' if only else ''}"
     try:
         ((rows, filled),) = ask(f"SELECT count(*), count({key}) FROM {relation}")
-        ends = f"{text(f'min({key})')}, {text(f'max({key})')}"
-        ((low, high),) = ask(f"SELECT {ends} FROM {relation} WHERE {where}")
         most = min(MOST_KEYS, int(filled) - 1)
         keys: list[str] = []
-        span = _span(kind, low, high)
-        if 0 < span <= _SPARSE * int(filled) and most > 0:
+        low, span = "", 0
+        if kind == "number" and most > 0:
+            ends = f"{text(f'min({key})')}, {text(f'max({key})')}"
+            ((low, high),) = ask(f"SELECT {ends} FROM {relation} WHERE {where}")
+            span = _span(low, high)
+        if 0 < span <= _SPARSE * int(filled):
             steps = min(most, span)
             keys = [str(int(low) + span * step // (steps + 1)) for step in range(1, steps + 1)]
             keys = list(dict.fromkeys(each for each in keys if int(each) > int(low)))
@@ -101,17 +106,19 @@ def with_ranges(
             f"{info.label} cannot be divided by its column {column}: {error.message}",
             "name another column of numbers, dates or texts with --split-by, or leave it out",
         ) from error
-    marked = [_MARKS[kind] + each for each in keys if _SAFE[kind].fullmatch(each)]
+    # A driver may have converted other texts.
+    usable = (each for each in keys if each.isascii() or not ascii_only)
+    marked = [_MARKS[kind] + each for each in usable if _SAFE[kind].fullmatch(each)]
     if int(rows) > int(filled):
         marked.insert(0, NULLS)
     sample = KeySample(column=column, keys=tuple(marked)) if marked else None
     return replace(info, rows=int(rows), keys=sample, row_ranges=True, ranges_from="--split-by")
 
 
-def _span(kind: KeyKind, low: Any, high: Any) -> int:
+def _span(low: Any, high: Any) -> int:
     """Return how far apart two whole numbers are; 0 for other values."""
     try:
-        return int(high) - int(low) if kind == "number" else 0
+        return int(high) - int(low)
     except (TypeError, ValueError):
         return 0
 

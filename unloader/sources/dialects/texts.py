@@ -123,7 +123,7 @@ def of_text(
 
 
 def _unhexed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the bytes that hexadecimal digits stand for, as texts or bytes."""
+    """Decode hexadecimal digits into texts or bytes."""
     import pyarrow as pa
 
     filled = pc.fill_null(array, "")
@@ -151,7 +151,7 @@ def of_storage_class(
 ) -> pa.Array:
     """Return values of SQLite that arrive after the letter of their storage class.
 
-    A value of another class than that of the type is refused, unless it is read as exact text.
+    A value whose class is not the class of the type is refused, unless it is read as exact text.
     """
     import pyarrow as pa
 

@@ -1,0 +1,149 @@
+"""Whole runs from databases behind ODBC drivers: hostile rows, lengths, aborts, secrets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from contract.odbc import of_mysql, of_postgres, of_sqlite
+from long_tests import OTHER_ROUTES, also
+from postgres import hostile_rows
+from postgres.hostile_rows import NAME
+from processes import command
+
+CUT = ("--split", "range", "--unit-bytes", "20KiB")
+
+
+def records(to: Path) -> list[list[str]]:
+    """Return the records of all files, without headers, in order."""
+    found: list[list[str]] = []
+    for file in to.glob("*.csv"):
+        found += list(csv.reader(io.StringIO(file.read_text("utf-8"), newline="")))[1:]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("key", ["ts", *also(OTHER_ROUTES, '"Key"')])
+def test_a_hostile_table_is_that_of_the_server(postgres: Any, tmp_path: Path, key: str) -> None:
+    """Rows in ranges of a key, with infinite dates and NULL, equal the rows that COPY returns."""
+    url = postgres.database("odbc_runs")
+    postgres.run(hostile_rows.create(1_500, partitions=3), url=url)
+    wanted, found = tmp_path / "copy", tmp_path / "odbc"
+    for where, to, more in (
+        (url, wanted, ()),
+        # A locale without UTF-8 changes nothing.
+        (of_postgres(url), found, ("--split-by", key, *CUT)),
+    ):
+        command.run(
+            *("run", where, "--table", NAME, "--to", str(to), "--parallelism", "3", *more),
+            env={"LC_ALL": "C"},
+        )
+    assert len(command.manifest_of(found)["units"]) > 3
+    assert records(found) == records(wanted)
+
+
+def test_wide_and_odd_values_of_mariadb(mysql: Any, tmp_path: Path) -> None:
+    """Values longer than the first buffers are whole; the client of the server has the same."""
+    url = mysql.database("odbc_wide")
+    mysql.run(
+        'SET sql_mode = ANSI_QUOTES; CREATE TABLE "a?{`" (id int, "t\'x" longtext, b longblob, '
+        "z date, f float, d double); SET sql_mode = ''; INSERT INTO `a?{``` VALUES "
+        r"(1, repeat('ü\n', 70000), repeat(x'00FF', 5000), '0000-00-00', 16777217, 0.1), "
+        r"(2, 'a\0b\\', x'', '9999-12-31', -1e-30, 5e-324), (NULL, NULL, NULL, NULL, NULL, NULL)",
+        database="odbc_wide",
+    )
+    to = tmp_path / "out"
+    command.run(
+        *("run", of_mysql(url), "--table", '"a?{`"', "--to", str(to), "--format", "parquet"),
+        *("--as-text", "z", "--split-by", "id", "--consistency", "none", *CUT),
+    )
+    found = duckdb.sql(f"SELECT * FROM '{to}/*.parquet' ORDER BY id").fetchall()
+    assert found == [
+        (1, "ü\n" * 70000, b"\x00\xff" * 5000, "0000-00-00", 16777216.0, 0.1),
+        (2, "a\0b\\", b"", "9999-12-31", pytest.approx(-1e-30, rel=1e-7), 5e-324),
+        (None, None, None, None, None, None),
+    ]
+
+
+def test_a_value_above_the_limit_is_named(tmp_path: Path) -> None:
+    """The error has the column, the length and the option; a larger limit reads the value."""
+    path, to = tmp_path / "data.db", tmp_path / "out"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE t (id INTEGER, short TEXT, long BLOB)")
+        connection.execute("INSERT INTO t VALUES (1, 'x', zeroblob(300000))")
+    run = ("run", of_sqlite(path), "--table", "t", "--to", str(to), "--format", "parquet")
+    error = command.error_of(*run, "--odbc-value-bytes", "200KiB", status=6)
+    assert "column long" in error
+    assert "300,000 bytes" in error
+    assert "--odbc-value-bytes" in error
+    command.run(*run, "--odbc-value-bytes", "300000")
+    assert duckdb.sql(f"SELECT octet_length(long) FROM '{to}/*.parquet'").fetchall() == [(300000,)]
+
+
+def test_an_unknown_database_needs_the_generic_dialect(tmp_path: Path) -> None:
+    """Columns are then marked as not proved. A driver that aborts ends a worker, not the run.
+
+    SQLite's driver aborts on a blob that is read as it is.
+    """
+    path, to = tmp_path / "data.db", tmp_path / "out"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE t (id INTEGER, s VARCHAR(20), b BLOB)")
+        connection.executemany(
+            "INSERT INTO t VALUES (?, ?, ?)", [(1, "a", b"\0x"), (2, None, None)]
+        )
+    # SQLite has no such catalog as the standard's.
+    run = ("run", of_sqlite(path), "--odbc-dialect", "generic", "--to", str(to))
+    assert "--query" in command.error_of(*run, "--table", "t", status=4)
+    done = command.ended(*run, "--query", "SELECT id, s FROM t")
+    assert done.returncode == 0, done.stderr
+    assert "not proved" in done.stderr
+    assert records(to) == [["1", "a"], ["2", ""]]
+    assert not any(each["lossless"] for each in command.manifest_of(to)["columns"])
+    done = command.ended(
+        *run, "--query", "SELECT b FROM t", "--overwrite", "--retries", "1", "--retry-delay", "0"
+    )
+    if done.returncode != 0:
+        assert done.returncode in (4, 6, 7), done.stderr
+        assert "unloader: error:" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_ctrl_c_ends_the_statement_of_the_parent(postgres: Any, tmp_path: Path) -> None:
+    """A count that waits is ended in the server."""
+    url = postgres.database("odbc_stop")
+    postgres.run("CREATE TABLE t AS SELECT 1 AS a", url=url)
+    slow = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%count(*)%pg_sleep%' AND NOT "
+    run = command.Running(
+        *("run", of_postgres(url), "--table", "t", "--to", str(tmp_path / "out")),
+        *("--where", "pg_sleep(20) IS NOT NULL"),
+    )
+    run.wait_until(
+        lambda: bool(postgres.run(f"{slow} pid = pg_backend_pid()")), "a count that waits"
+    )
+    run.signal(signal.SIGINT)
+    status, _, log = run.finish()
+    assert status == 130, log
+
+
+def test_a_password_is_refused_in_the_url_and_shown_nowhere(tmp_path: Path) -> None:
+    """The password comes from its usual place."""
+    for text in ("PWD=geheim77", "Password={geheim77}"):
+        shown = command.error_of(
+            *("run", f"odbc:DSN=x;UID=etl;{text}", "--table", "t", "--to", str(tmp_path / "out")),
+            status=2,
+        )
+        assert "geheim77" not in shown
+    done = command.ended(
+        *("--debug", "run", "odbc:DSN=x;UID=etl", "--table", "t", "--to", str(tmp_path / "out")),
+        *("--retries", "0"),
+        env={"UNLOADER_PASSWORD": "geheim77", "PATH": "/usr/bin:/bin"},
+    )
+    assert done.returncode in (3, 4)
+    assert "geheim77" not in done.stderr + done.stdout

@@ -1,0 +1,1 @@
+"""Any database with an ODBC driver."""
