@@ -1,7 +1,9 @@
 """The program as functions: the command line is one caller of them among others.
 
+    request                                         the request of one table or query
     list_tables, schema_tables, describe, plan      what would be read, and in which form
     unload, finished, interrupted, resume           runs
+    batches                                         rows as Arrow batches, without files
     verify, merge, clean                            existing runs
 
 Every function takes plain data, returns plain data and raises only `UnloaderError`s.
@@ -16,24 +18,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
-from unloader.errors import SourceError, UsageError, translated
+from partition_planner.model import WorkUnit
+from unloader.errors import OutputFailed, SourceError, UsageError, translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.manifest.model import answer
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,
+    OutputOptions,
     Request,
     SecretReference,
+    Selection,
     SourceSpec,
     TableName,
     TableSummary,
     ValueOptions,
 )
 from unloader.nouns import listed
+from unloader.request.locations import parse_source
 from unloader.request.names import matching, parse_table, typed
 from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import home_of, places
@@ -43,14 +50,16 @@ from unloader.resolve.resuming import find_broken_run
 from unloader.retention import clear
 from unloader.run import starting
 from unloader.selection.asked import TablesRequest
-from unloader.sources.base import Catalog
+from unloader.sources.base import Catalog, ReadAgain, read_again, unit_batches
 from unloader.sources.readings import OutputNeeds, choose
-from unloader.sources.registry import source_of
+from unloader.sources.registry import KINDS, source_of, url_form
 from unloader.storage.place_names import AnyPlace, path_of
-from writers.model import TextFormat
+from writers.large_rows import LargeRow, collected
+from writers.model import ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     from unloader.selection.listing import TableProblem
+    from unloader.sources.base import RowBatch
     from unloader.transforms.model import MaskingKey
     from unloader.verification.finished import Level
 
@@ -111,6 +120,39 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
 
 def _fields(record: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
+
+
+def request(
+    source: str,
+    to: str = "null:",
+    *,
+    table: str | None = None,
+    query: str | None = None,
+    format: Literal["csv", "parquet"] = "csv",
+    parallelism: int | None = None,
+    password_file: Path | None = None,
+) -> Request:
+    """Return the request of one table or query; `msgspec.structs.replace` sets its other fields.
+
+    Args:
+        source: The URL of the database, without a password.
+        to: The destination as for `--to`.
+        table: The name as for `--table`, without wildcards.
+        query: A SELECT instead of a table.
+        format: CSV of RFC 4180, or Parquet, with the default options.
+        parallelism: Number of workers; None is the number of usable CPUs.
+        password_file: The file with the password; else it is in UNLOADER_PASSWORD.
+    """
+    if (table is None) == (query is None):
+        raise UsageError("a request names a table or a query", "give one of them")
+    return Request(
+        source=parse_source(source, KINDS, url_form, password_file),
+        selection=Selection(table=None if table is None else parse_table(table), query=query),
+        output=OutputOptions(
+            destination=to, format=TextFormat() if format == "csv" else ParquetFormat()
+        ),
+        parallelism=parallelism,
+    )
 
 
 @contextmanager
@@ -259,6 +301,41 @@ def unload(
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     begin = starting.resume_or_start if resume else starting.start
     return answer(begin(asked, planned, observe=observe, stop=stop))
+
+
+def batches(asked: Request, observe: Observer = silent) -> Iterator[RowBatch]:
+    """Yield the rows of a table or query at one snapshot, unit by unit, with the types of Parquet.
+
+    This process reads them, without workers and files, in one session. The snapshot ends with the
+    iterator. A batch takes up to `fetch_bytes` of memory. The number of rows is not compared with
+    the source's count, and a unit that fails is not repeated.
+
+    Raises:
+        UnloaderError: OutputFailed if a unit must be read in another way after its first batch.
+    """
+    output = OutputOptions(destination="null:", format=ParquetFormat())
+    asked = replace(asked, output=output, parallelism=1)
+    with translated(), resolved(TablesRequest.one(asked), observe=observe) as ready:
+        run = ready.tables[0]
+        source = run.extract.source
+        with closing(source_of(source.kind).open_reader(source, run.extract.snapshot)) as reader:
+            for unit in run.plan.units:
+
+                def begun(unit: WorkUnit = unit) -> tuple[Any, Iterator[Any]]:
+                    found = unit_batches(reader, run.extract, unit, batch_bytes=asked.fetch_bytes)
+                    return next(found, None), found
+
+                batch, rest = read_again(begun)
+                try:
+                    while batch is not None:
+                        yield collected(batch) if isinstance(batch, LargeRow) else batch
+                        batch = next(rest, None)
+                except ReadAgain as error:
+                    raise OutputFailed(
+                        f"unit {unit.id} must be read again in another way, but the caller already "
+                        "has some of its rows",
+                        "unload the table to files, where unloader can read the unit again",
+                    ) from error
 
 
 @translated()

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from writers.large_rows import LargeRow
 
+    RowBatch = pa.RecordBatch
+
 
 T = TypeVar("T")
 

@@ -89,6 +89,11 @@ _Key = tuple[str, str]
 _Mapped = tuple[str, int, int]
 
 
+OPEN_HERE: dict[int, str] = {}
+"""The files of the open catalogs of this process. DuckDB opens a file in one process with one
+set of settings, so a reader beside a catalog takes the settings of the catalog."""
+
+
 class DuckDBCatalog(FileCatalog):
     """The parent's connection; while it is open, other processes cannot write the file."""
 
@@ -99,6 +104,7 @@ class DuckDBCatalog(FileCatalog):
     def __init__(self, spec: SourceSpec) -> None:
         self._connection, self._identity = connect(spec, {})
         self.path = database_path(spec)
+        OPEN_HERE[id(self)] = self.path
         version = self.rows("SELECT library_version FROM pragma_version()")[0][0]
         self.server_version = f"DuckDB {version}"
 
@@ -288,6 +294,7 @@ class DuckDBCatalog(FileCatalog):
 
     def close(self) -> None:
         self._connection.close()
+        OPEN_HERE.pop(id(self), None)
 
 
 def _all_rows(

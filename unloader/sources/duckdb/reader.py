@@ -33,7 +33,8 @@ def _opened(spec: SourceSpec) -> _Opened:
         return state_of(path, kept_header_of(path, catalog.HEADER_BYTES), catalog.LOGS)
 
     at_snapshot = FileAtSnapshot(path, state)
-    config = {"threads": "1", "async_threads": "0"}
+    beside = path in catalog.OPEN_HERE.values()
+    config = {} if beside else {"threads": "1", "async_threads": "0"}
     return *catalog.connect(spec, config, kept_header_of), at_snapshot
 
 
