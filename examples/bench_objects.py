@@ -184,13 +184,16 @@ def ratios(runs: list[dict[str, Any]]) -> dict[str, float]:
         ]
         return max(speeds, default=0.0)
 
+    def ratio(one: float, other: float) -> float:
+        return float(f"{one / other:.3g}")
+
     found = {}
     for size in dict.fromkeys(run["size"] for run in runs):
         if (packed := best("packed", size)) and (copy := best("copy", size)):
-            found[f"packed_over_copy_{size}"] = round(packed / copy, 2)
-            found[f"packed_over_inline_{size}"] = round(packed / best("inline", size), 2)
+            found[f"packed_over_copy_{size}"] = ratio(packed, copy)
+            found[f"packed_over_inline_{size}"] = ratio(packed, best("inline", size))
             if size in PUBLISHED:
-                found[f"packed_over_published_{size}"] = round(packed / PUBLISHED[size], 2)
+                found[f"packed_over_published_{size}"] = ratio(packed, PUBLISHED[size])
     return found
 
 
