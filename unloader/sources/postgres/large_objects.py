@@ -108,7 +108,7 @@ class LargeObjects:
             if self._session is None or not self._session.alive:
                 self._session = self._open_session()
             try:
-                return self._session.rows(sql, *arguments)
+                return self._session.rows(sql, *arguments, binary=True)
             except SourceError as error:
                 raise type(error)(f"column {column}: {error.message}", error.hint) from error
 

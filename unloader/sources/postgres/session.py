@@ -185,9 +185,9 @@ class Session(Connection):
                 with suppress(SourceError):
                     self._run(f"SET LOCAL lock_timeout = {self._lock_timeout}")
 
-    def rows(self, sql: str, *arguments: object) -> list[Any]:
+    def rows(self, sql: str, *arguments: object, binary: bool = False) -> list[Any]:
         self._set_path()
-        return self._calling(lambda: self.query(sql, arguments))
+        return self._calling(lambda: self.query(sql, arguments, binary=binary))
 
     def value(self, sql: str, *arguments: object) -> Any:
         rows = self.rows(sql, *arguments)

@@ -32,7 +32,14 @@ from psycopg import capabilities, pq
 from psycopg.abc import Buffer
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PollingStatus, TransactionStatus
+from psycopg.pq import (
+    ConnStatus,
+    DiagnosticField,
+    ExecStatus,
+    Format,
+    PollingStatus,
+    TransactionStatus,
+)
 from psycopg.pq.abc import PGcancel, PGcancelConn, PGconn, PGresult
 from psycopg.pq.misc import find_libpq_full_path
 
@@ -151,8 +158,13 @@ class Connection:
         for _ in self._results(self._pgconn.send_query, _c_text(sql)):
             pass
 
-    def query(self, sql: str, arguments: Sequence[object] = ()) -> list[Any]:
-        """Return named tuples; the values of `$1` and so on are scalars, None, or lists."""
+    def query(
+        self, sql: str, arguments: Sequence[object] = (), *, binary: bool = False
+    ) -> list[Any]:
+        """Return named tuples; the values of `$1` and so on are scalars, None, or lists.
+
+        With `binary` the server sends bytes as they are, and not as hexadecimal digits.
+        """
         converter = Transformer()
         try:
             values = converter.dump_sequence(arguments, [PyFormat.TEXT] * len(arguments))
@@ -160,7 +172,8 @@ class Connection:
             raise ServerError(_HAS_NUL, _NOT_TEXT) from None
         self._begin()
         rows: list[Any] = []
-        for result in self._results(self._pgconn.send_query_params, _c_text(sql), values):
+        formats = (None, None, Format.BINARY if binary else Format.TEXT)
+        for result in self._results(self._pgconn.send_query_params, _c_text(sql), values, *formats):
             converter.set_pgresult(result)
             make = _maker(tuple(name for name, _ in _columns(result)))
             rows = converter.load_rows(0, result.ntuples, make)
