@@ -97,6 +97,11 @@ def test_an_unknown_database_needs_the_generic_dialect(tmp_path: Path) -> None:
         connection.executemany(
             "INSERT INTO t VALUES (?, ?, ?)", [(1, "a", b"\0x"), (2, None, None)]
         )
+    missing = of_sqlite(tmp_path / "missing.db")
+    assert "missing.db does not exist" in command.error_of(
+        *("run", missing, "--table", "t", "--to", str(to)), status=4
+    )
+    assert not (tmp_path / "missing.db").exists()
     # SQLite has no such catalog as the standard's.
     run = ("run", of_sqlite(path), "--odbc-dialect", "generic", "--to", str(to))
     assert "--query" in command.error_of(*run, "--table", "t", status=4)

@@ -11,6 +11,7 @@ longer value stops the unit, which is read again with longer buffers and fewer r
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -225,7 +226,12 @@ class OdbcSession:
         # Texts are in hexadecimal, perhaps after a letter.
         self._length = lengths[level] if dialect == "generic" else 2 * lengths[level] + 1
         settings = _SETTINGS[dialect].format(rows=_FETCHES[level], length=self._length)
-        given = {item.partition("=")[0].strip().lower() for item in text.split(";")}
+        pairs = (item.partition("=") for item in text.split(";"))
+        given = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        path = given.get("database", "") if "sqlite" in given.get("driver", "").lower() else ""
+        if path and not os.path.exists(path):
+            # The driver would create it.
+            raise SourceError(f"the database {path} does not exist", "check the path")
         ours = (each for each in settings.split(";") if each.partition("=")[0].lower() not in given)
         string = ";".join((text.rstrip(";"), *filter(None, ours)))
         self._open: Callable[[], Any] = partial(
