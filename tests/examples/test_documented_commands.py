@@ -40,6 +40,7 @@ PARSED = {
     "age1...": "needs a recipient: tests/system/test_encryption.py",
     "adbc://snowflake": "needs Snowflake: tests/contract/test_contract_adbc.py",
     "--lob-files": "needs Oracle: tests/system/test_lob_files.py",
+    "network": "needs other hosts: tests/system/test_network.py",
     "--sysfs": "needs the record of a machine: tests/unloader/cli/commands/test_topology.py",
 }
 """Parts of command lines that are only parsed, and why."""
