@@ -119,6 +119,22 @@ def test_an_unknown_database_needs_the_generic_dialect(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_a_library_that_aborts_does_not_end_the_parent(postgres: Any, tmp_path: Path) -> None:
+    """arrow-odbc aborts on a number with a negative scale; the error is that of a user."""
+    url = postgres.database("odbc_abort")
+    if int(postgres.run("SHOW server_version_num")) < 150000:
+        pytest.skip("PostgreSQL has no negative scales before version 15")
+    postgres.run(
+        "CREATE TABLE t (a int, n numeric(5,-2)); INSERT INTO t VALUES (1, 12300)", url=url
+    )
+    to = tmp_path / "out"
+    run = ("run", of_postgres(url), "--table", "public.t", "--to", str(to))
+    error = command.error_of(*run, "--odbc-dialect", "generic", status=4)
+    assert "aborted" in error
+    command.run(*run)
+    assert records(to) == [["1", "12300"]]
+
+
 @pytest.mark.long(OTHER_ROUTES)
 def test_ctrl_c_ends_the_statement_of_the_parent(postgres: Any, tmp_path: Path) -> None:
     """A count that waits is ended in the server."""

@@ -12,7 +12,10 @@ longer value stops the unit, which is read again with longer buffers and fewer r
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -88,6 +91,18 @@ def open_catalog(spec: SourceSpec) -> DialectCatalog:
 
 def open_reader(spec: SourceSpec, snapshot: Snapshot | None) -> DialectReader:
     return OdbcReader(spec, snapshot)
+
+
+def describe() -> None:
+    """Describe a query of an unknown database for `OdbcSession.schema`, in another process."""
+    spec, sql = pickle.loads(sys.stdin.buffer.read())
+    found, refusal = b"", None
+    try:
+        with closing(OdbcSession(spec, "generic", 0)) as session:
+            found = session.own_schema(sql).serialize().to_pybytes()
+    except SourceError as error:
+        refusal = (error.message, error.hint)
+    sys.stdout.buffer.write(pickle.dumps((found, refusal)))
 
 
 class OdbcReader(DialectReader):
@@ -224,6 +239,7 @@ class OdbcSession:
         lengths = _lengths(spec)
         level = min(level, len(lengths) - 1)
         # Texts are in hexadecimal, perhaps after a letter.
+        self._spec, self._is_generic = spec, dialect == "generic"
         self._length = lengths[level] if dialect == "generic" else 2 * lengths[level] + 1
         settings = _SETTINGS[dialect].format(rows=_FETCHES[level], length=self._length)
         pairs = (item.partition("=") for item in text.split(";"))
@@ -270,6 +286,32 @@ class OdbcSession:
             self._connection.execute(sql)
 
     def schema(self, sql: str) -> pa.Schema:
+        """Return the columns of a query; for an unknown database, another process finds them.
+
+        The library aborts its process on some types, such as numbers with a negative scale.
+        """
+        if not self._is_generic:
+            return self.own_schema(sql)
+        import pyarrow as pa
+
+        done = subprocess.run(
+            [sys.executable, "-c", f"from {__name__} import describe; describe()"],
+            input=pickle.dumps((self._spec, sql)),
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode == 0 and done.stdout:
+            found, refusal = pickle.loads(done.stdout)
+            if refusal is not None:
+                raise SourceError(*refusal)
+            return pa.ipc.read_schema(pa.py_buffer(found))
+        raise SourceError(
+            f"the driver or its library aborted (status {done.returncode}) while it described the "
+            "columns of a query",
+            "leave out columns of unusual types by a --query that casts them to text",
+        )
+
+    def own_schema(self, sql: str) -> pa.Schema:
         found: list[pa.Schema] = []
 
         def noted(schema: pa.Schema) -> pa.Schema:
