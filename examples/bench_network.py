@@ -182,7 +182,7 @@ def loss_error(per_mille: int) -> dict[str, float]:
 def main() -> None:
     """Make the namespaces, measure, and remove them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from shutil import which
 from typing import Any
 
 import pytest
@@ -106,6 +108,17 @@ def test_fixed_and_adaptive_runs_are_paired() -> None:
     for curve in found["curves"]:
         assert sum(each["rows_per_second"] for each in curve) == found["rows"] == 5_000
         assert max(each["may_work"] for each in curve) <= 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root only")
+def test_the_network_is_measured_beside_iperf3() -> None:
+    """Loss and order agree with netfilter and a relay, whatever the rates are."""
+    if missing := [each for each in ("iperf3", "nft", "tc") if not which(each)]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    ratios = report("bench_network.py", "--seconds", "1", *ONE_RUN)["ratios"]
+    assert all(ratios[f"{each}_vs_iperf3"] > 0 for each in ("tcp", "udp", "limited"))
+    assert ratios["loss_error"] <= 0.1
+    assert ratios["order_error"] <= 0.01
 
 
 def test_all_tables_are_listed_and_described(postgres: Any) -> None:
