@@ -138,18 +138,18 @@ def test_a_slow_link_is_measured_in_both_directions(hosts: Callable[[int], Hosts
     """1,448 bytes of data in a frame of 1,514 bytes are 9.56 of 10 MB/s."""
     net, peer = hosts(2), "10.99.76.2:7077"
     for host, megabits in ((1, 80), (2, 40)):
-        limit = ("tbf", "rate", f"{megabits}mbit", "burst", "16kb", "latency", "50ms")
+        limit = ("tbf", "rate", f"{megabits}mbit", "burst", "128kb", "latency", "50ms")
         net.inside(host, "tc", "qdisc", "add", "dev", "eth", "root", *limit)
     net.start(2, "network", "listen", peer)
     options = ("--duration", "2", "--backlog", "1MiB")
     (flow,) = flows(net.start(1, "network", "messages", "--peer", peer, *options))
-    assert 9.0e6 < flow["bytes_per_second"] < 10.0e6
+    assert 8.5e6 < flow["bytes_per_second"] < 10.0e6
     peer = "10.99.76.2:7078"  # The first listener may still wait for others.
     net.start(2, "network", "listen", peer)
     out, err = net.start(1, "preflight", "--network", peer).communicate(timeout=SECONDS)
     ceiling = json.loads(out)["network"]
     assert ceiling is not None, out
-    assert 4.4e6 < ceiling["bytes_per_second"] < 5.0e6, err
+    assert 4.2e6 < ceiling["bytes_per_second"] < 5.0e6, err
     assert (ceiling["peers"], ceiling["interface"]) == ([peer], "eth")
     assert 0 < ceiling["round_trip_seconds"] < 1
 
@@ -170,7 +170,7 @@ def test_a_host_that_vanishes_ends_the_test(hosts: Callable[[int], Hosts], tmp_p
 @pytest.mark.long("runs in clusters")
 def test_dask_workers_receive_together(hosts: Callable[[int], Hosts]) -> None:
     net, peer = hosts(2), "10.99.76.2:7077"
-    limit = ("root", "tbf", "rate", "80mbit", "burst", "16kb", "latency", "50ms")
+    limit = ("root", "tbf", "rate", "80mbit", "burst", "128kb", "latency", "50ms")
     net.inside(2, "tc", "qdisc", "add", "dev", "eth", *limit)
     net.start(2, "network", "listen", peer)
     options = ("--network", peer, "--cluster", "local:2", "--parallelism", "2")
