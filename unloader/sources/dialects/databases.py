@@ -206,8 +206,6 @@ _KEY_CHARACTERS = 60
 _INTEGER_OR_DECIMAL = re.compile(r"u?int\d+|decimal128.*")
 
 
-_XML_NAME = re.compile(r"_x([0-9A-F]{4,8})_")
-"""A character that XML does not allow in a name, as PostgreSQL writes it."""
 _LENGTH = re.compile(r"character(?: varying)?\((\d+)\)")
 _LONGEST = 10_485_760
 """The longest varchar that can be declared."""
@@ -284,14 +282,16 @@ class PostgreSQL(Dialect):
     def query_columns(self, session: Session, query: str) -> tuple[ColumnInfo, ...]:
         # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
         self.explain(session, query.strip().rstrip(";") + "\n")
-        # The server has the names: a library of ODBC aborts on a type that it does not know.
-        whole = literal(f"SELECT * FROM {derived_table(query)}")
-        found = session.rows(
-            f"SELECT m[1] FROM pg_catalog.regexp_matches(pg_catalog.query_to_xmlschema({whole}, "
-            "false, true, '')::pg_catalog.text, "
-            '\'<xsd:element name="([^"]*)" type="[^"]*" minOccurs\', \'g\') AS m'
-        )
-        names = [_XML_NAME.sub(lambda code: chr(int(code[1], 16)), name) for (name,) in found]
+        relation, names = derived_table(query), list[str]()
+        if session.ascii_only:
+            # The library of ODBC aborts on some types. A row as JSON has all names in order.
+            found = session.rows(
+                "SELECT pg_catalog.json_object_keys(row)::pg_catalog.text FROM (SELECT "
+                "pg_catalog.row_to_json(unloader_row) AS row "
+                f"FROM (SELECT * FROM {relation} LIMIT 1) AS unloader_row) AS rows"
+            )
+            names = [name for (name,) in found]
+        names = names or session.schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_distinct(names)
         # A row of NULLs has the types, and the query is not run.
         items = []
