@@ -107,7 +107,7 @@ class _Case(Struct, frozen=True):
                 overwrite=overwrite,
                 read_index=_read_index,
                 resumed=resumed,
-                names="*" if self.uploads else "",
+                names=("*",) if self.uploads else (),
             )
         )
 

@@ -35,7 +35,9 @@ def claim(place: str, run_id: str, names: str = "t.*.csv") -> Claim:
         files = tuple((0, name) for name in document["files"])
         return Index(run_id=document["run_id"], places=(home,), files=files)
 
-    return Claim(places=(place,), run_id=run_id, overwrite=True, read_index=read_index, names=names)
+    return Claim(
+        places=(place,), run_id=run_id, overwrite=True, read_index=read_index, names=(names,)
+    )
 
 
 def uploaded(run: ObjectRun, name: str, text: str) -> Move:
