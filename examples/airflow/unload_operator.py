@@ -1,7 +1,7 @@
-"""An Airflow operator that runs a job file of unloader: put it into the folder of the DAGs.
+"""An Airflow operator that runs a job of unloader, for Airflow 3.
 
-A retry of the task resumes the interrupted run. The totals of the manifest are the XCom of the
-task, and each line of the run's log is a line of the task's log. It is for Airflow 3.
+Put this file where the DAGs of the site find it. The program `unloader` may be in another
+environment than Airflow, since the operator starts it as a command.
 """
 
 from __future__ import annotations
@@ -9,76 +9,103 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
-from collections.abc import Sequence
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from threading import Thread
+from typing import Any
 
-from airflow.exceptions import AirflowException, AirflowFailException
-from airflow.sdk import BaseHook, BaseOperator, Context
+from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-FOR_GOOD = (2, 3, 5, 8, 10)
-"""Wrong options or configuration, a plan that does not fit, a difference, a failed hook."""
+FOR_GOOD = (1, 2, 3, 5, 8)
+"""Statuses that another attempt does not change: a person has to read the error first."""
+COMPLETE = (0, 9, 10)
+"""All files are published. After 9 and 10 a later step has failed, and the log has the reason."""
+STOP_SECONDS = 60.0
+"""Time for a run to stop in good order; Airflow kills the task itself later."""
 
 
 class UnloadOperator(BaseOperator):
-    """Runs `unloader run JOB`.
+    """Run a job file to its end, and return the totals of its manifest.
 
-    Args:
-        job: Path of the job file; a template.
-        conn_id: A connection whose password the run uses. The job file has the other parts.
-        options: Further options, such as ("--parallelism", "8"); templates.
-        program: The command, if it is not on the PATH of the worker.
+    `job` is the path of the job file. `options` are further options of `unloader run`. `variables`
+    are environment variables, such as those that the job file names; all three are templates.
+    `conn_id` names a connection with the password of the database. `program` is the
+    command `unloader`, with its path where it is not on the PATH of Airflow.
+
+    Each attempt has `--resume-or-start`, so a retry continues the run of the attempt before. Each
+    line that the program writes is a line in the log of the task. Where no attempt can help,
+    AirflowFailException ends the task without further retries; else the error is
+    AirflowException.
     """
 
-    template_fields: Sequence[str] = ("job", "options")
+    template_fields: Sequence[str] = ("job", "options", "variables")
+    template_ext: Sequence[str] = ()
+    ui_color = "#d6e9f8"
 
     def __init__(
         self,
         *,
         job: str,
-        conn_id: str | None = None,
         options: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        conn_id: str | None = None,
         program: str = "unloader",
-        **settings: Any,
+        **others: Any,
     ) -> None:
-        super().__init__(**settings)
-        self.job, self.conn_id, self.options, self.program = job, conn_id, options, program
+        super().__init__(**others)
+        self.job = job
+        self.options = list(options)
+        self.variables = dict(variables or {})
+        self.conn_id = conn_id
+        self.program = program
         self._process: subprocess.Popen[str] | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Run the job to its end; return the directory, the run's id and the totals."""
-        environment = dict(os.environ)
-        if self.conn_id is not None:
-            environment["UNLOADER_PASSWORD"] = BaseHook.get_connection(self.conn_id).password or ""
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Run the job; return its directory, its run id, and the totals of the manifest."""
         command = [self.program, "run", self.job, *self.options]
-        self._process = subprocess.Popen(
-            [*command, "--resume-or-start", "--json", "--progress", "log"],
-            env=environment,
+        command += ["--resume-or-start", "--json", "--progress", "log"]
+        environment = {**os.environ, **self.variables}
+        if self.conn_id:
+            password = BaseHook.get_connection(self.conn_id).password
+            environment["UNLOADER_PASSWORD"] = password or ""
+        with subprocess.Popen(
+            command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        logging = threading.Thread(target=self._log, args=(self._process.stderr,))
-        logging.start()
-        text = self._process.stdout.read()
-        status = self._process.wait()
-        logging.join()
-        answer = json.loads(text or "{}")
-        if status == 0:
-            to = answer["options"]["to"]
-            return {"directory": to, "run_id": answer["run_id"], **answer["totals"]}
-        error = answer.get("error", {})
-        message = f"status {status}: {error.get('message')}. Next: {error.get('hint')}"
-        raise (AirflowFailException if status in FOR_GOOD else AirflowException)(message)
-
-    def _log(self, lines: IO[str]) -> None:
-        for line in lines:
-            self.log.info("%s", line.rstrip())
+            errors="replace",
+            env=environment,
+        ) as process:
+            self._process = process
+            assert process.stdout is not None
+            assert process.stderr is not None
+            answers: list[str] = []
+            reader = Thread(target=lambda: answers.append(process.stdout.read()), daemon=True)
+            reader.start()
+            last = ""
+            for line in process.stderr:
+                last = line.rstrip()
+                self.log.info("%s", last)
+            reader.join()
+            status = process.wait()
+        if status in COMPLETE:
+            answer = json.loads(answers[0])
+            return {
+                "directory": answer["options"]["to"],
+                "run_id": answer["run_id"],
+                **answer["totals"],
+            }
+        # The last line of the log is the error, with what to do next.
+        text = f"unloader ended with status {status}: {last}"
+        raise (AirflowFailException if status in FOR_GOOD else AirflowException)(text)
 
     def on_kill(self) -> None:
-        """Stop the run in good order: finished work units are kept for the next attempt."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(timeout=60)
+        """Ask the run to stop; it keeps its finished work units for the next attempt."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()

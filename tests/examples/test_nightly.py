@@ -1,17 +1,14 @@
-"""The examples for cron, systemd and Airflow work as described, as far as a test can try them."""
+"""The examples for cron and systemd work as described, as far as a test can try them."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import duckdb
@@ -147,67 +144,3 @@ def test_what_systemd_starts(host: Host, units: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert host.manifest()["totals"]["rows"] == 100
-
-
-class Failed(Exception):
-    """Takes the place of `AirflowException`."""
-
-
-class FailedForGood(Failed):
-    """Takes the place of `AirflowFailException`."""
-
-
-@pytest.fixture
-def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    called: list[Any] = []
-
-    def decorator(*functions: Callable[..., Any], **options: Any) -> Any:
-        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any) -> Any:
-                called.append((function.__name__, options))
-                return function(*arguments)
-
-            return call
-
-        return decorate(*functions) if functions else decorate
-
-    sdk, exceptions = ModuleType("airflow.sdk"), ModuleType("airflow.exceptions")
-    vars(sdk).update(dag=decorator, task=decorator)
-    vars(exceptions).update(AirflowException=Failed, AirflowFailException=FailedForGood)
-    modules = {"airflow": ModuleType("airflow"), "airflow.sdk": sdk}
-    for name, module in {**modules, "airflow.exceptions": exceptions}.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    return called
-
-
-def load_dag() -> None:
-    """Import the file as Airflow does."""
-    spec = importlib.util.spec_from_file_location("nightly_dag", NIGHTLY / "airflow_dag.py")
-    assert spec is not None
-    assert spec.loader is not None
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_the_dag(
-    host: Host,
-    airflow: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Totals go to the next task; what no attempt can mend is distinguished. With a stand-in."""
-    job = host.directory / "etc" / "orders.toml"
-    monkeypatch.setenv("PATH", f"{host.directory / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setenv("NIGHTLY_JOB", str(job))
-    load_dag()
-    assert [name for name, _ in airflow] == ["nightly_orders", "unload", "load"]
-    assert airflow[1][1]["retries"] == 3
-    manifest = host.manifest()
-    assert capsys.readouterr().out == f"100 rows in {manifest['options']['to']}\n"
-
-    with pytest.raises(Failed, match="status 6") as refused:
-        load_dag()
-    assert refused.type is Failed
-    job.write_text(job.read_text() + "tabel = 1\n")
-    with pytest.raises(FailedForGood, match="status"):
-        load_dag()
