@@ -54,7 +54,6 @@ from unloader.sources.base import Catalog, ReadAgain, read_again, unit_batches
 from unloader.sources.readings import OutputNeeds, choose
 from unloader.sources.registry import KINDS, source_of, url_form
 from unloader.storage.place_names import AnyPlace, path_of
-from writers.large_rows import LargeRow, collected
 from writers.model import ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -313,6 +312,8 @@ def batches(asked: Request, observe: Observer = silent) -> Iterator[RowBatch]:
     Raises:
         UnloaderError: OutputFailed if a unit must be read in another way after its first batch.
     """
+    from writers.large_rows import LargeRow, collected  # Imports pyarrow.
+
     output = OutputOptions(destination="null:", format=ParquetFormat())
     asked = replace(asked, output=output, parallelism=1)
     with translated(), resolved(TablesRequest.one(asked), observe=observe) as ready:

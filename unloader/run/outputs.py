@@ -164,7 +164,6 @@ class RunOutput:
         self.name = self.destination
         """The place, in messages."""
         self.written = run.written
-        self._name_values = name_values(run)
         self.finished: dict[str, FinishedUnit] = {}
         """Its units that are done, by their ids."""
         self.failure: AttemptFailure | None = None
@@ -201,15 +200,6 @@ class RunOutput:
             number=self.number,
             filter=output.options.filter,
             route=self.route,
-        )
-
-    def _lobs(self, unit: WorkUnit) -> tuple[LobColumn, ...]:
-        """Return the columns of the output with packed files, and their names for a unit."""
-        template = self.run.output.options.file_name
-        values = values_of(self._name_values, unit)
-        return tuple(
-            LobColumn(name=name, file=lob_name(template, values, name))
-            for name in self.run.output.lobs
         )
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -307,6 +297,7 @@ class FileOutput(RunOutput):
         self.resumed = resumed
         output = run.output.options
         self._one = output.file_per == "table"
+        self._name_values = name_values(run)
         self._units = {unit.id: unit for unit in run.plan.units}
         self._stripes = shares(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
@@ -314,8 +305,21 @@ class FileOutput(RunOutput):
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
         units = run.plan.units[:1] if self._one else run.plan.units
         self._first_names = {unit.id: self._names(unit)(0) for unit in units}
-        lobs = [lob.file for unit in run.plan.units for lob in self._lobs(unit)]
+        template, shared = output.file_name, self._name_values
+        self._lobs = {
+            unit.id: tuple(
+                LobColumn(name=name, file=lob_name(template, values_of(shared, unit), name))
+                for name in run.output.lobs
+            )
+            for unit in run.plan.units
+        }
+        """The columns of each unit with packed files."""
+        lobs = [lob.file for each in self._lobs.values() for lob in each]
         check_distinct((*self._first_names.values(), *lobs))
+        patterns = (
+            any_name(template, shared),
+            *(lob_name(template, shared, name, pattern=True) for name in run.output.lobs),
+        )
         # Files are read again before they have final names: to compare or to join them.
         reads_staged = run.request.verify in COMPARING or self._one
         claim = Claim(
@@ -327,7 +331,7 @@ class FileOutput(RunOutput):
             home=home,
             mode=output.mode,
             owner_group=output.owner_group,
-            names=() if reads_staged else self._patterns(),
+            names=() if reads_staged else patterns,
         )
         self._observe: Observer = silent
         self.storage = storage_at(claim.places[0]).take(claim)
@@ -336,18 +340,12 @@ class FileOutput(RunOutput):
         template = self.run.output.options.file_name
         return names_of(template, self._name_values, None if self._one else unit)
 
-    def _patterns(self) -> tuple[str, ...]:
-        """Return what the names of all files are like."""
-        template, values = self.run.output.options.file_name, self._name_values
-        lobs = (lob_name(template, values, name, pattern=True) for name in self.run.output.lobs)
-        return any_name(template, values), *lobs
-
     def begin(self, observe: Observer, stop: Stop) -> None:
         self._observe = observe
         for text in self.storage.notices:
             observe(Notice(text=text))
         names = self._first_names.items()
-        lobs = ((unit, lob.file) for unit in self._units for lob in self._lobs(self._units[unit]))
+        lobs = ((unit, lob.file) for unit, found in self._lobs.items() for lob in found)
         self.storage.check_names((self._stripes[unit], name) for unit, name in (*names, *lobs))
         if not self.run.output.options.direct_io:
             return
@@ -401,7 +399,7 @@ class FileOutput(RunOutput):
             finals=finals,
         )
         task = self._task(f"{unit.id}-a{attempt}", spec, writes_header=not self._one)
-        return replace(task, lobs=self._lobs(unit))
+        return replace(task, lobs=self._lobs[unit.id])
 
     def record(self, unit: FinishedUnit) -> Event | None:
         directory = self._stripes[unit.unit]
@@ -502,7 +500,7 @@ class FileOutput(RunOutput):
             unit = self._units[finished.unit]
             number = self._stripes[unit.id]
             finals = []
-            lobs = {lob.name: lob.file for lob in self._lobs(unit)}
+            lobs = {lob.name: lob.file for lob in self._lobs[unit.id]}
             # Packed files come after the files of rows, whose numbers they do not change.
             for part, file in enumerate(finished.files):
                 name = lobs[file.column] if file.column else self._names(unit)(part)
