@@ -39,6 +39,7 @@ PARSED = {
     "ducklake:": "needs DuckDB with its extension: tests/system/test_ducklake.py",
     "age1...": "needs a recipient: tests/system/test_encryption.py",
     "adbc://snowflake": "needs Snowflake: tests/contract/test_contract_adbc.py",
+    "odbc:Driver": "needs the host of a database: tests/contract/test_contract_odbc.py",
     "--lob-files": "needs Oracle: tests/system/test_lob_files.py",
     "network": "needs other hosts: tests/system/test_network.py",
     "--sysfs": "needs the record of a machine: tests/unloader/cli/commands/test_topology.py",
@@ -140,7 +141,7 @@ class World:
         line = re.sub(r"(?<=[ ,=:'])(?:s3:/|~)?/(?=[a-z.])", f"{self.root}/", f" {line}")
         line = line.replace("duckdb:///data/", f"duckdb://{self.root}/data/")
         line = re.sub(
-            r"(?:oracle|mysql)://\S+|'adbc://[^']*'|(?<= )\$?(SOURCE|U)(?=\s|$)",
+            r"(?:oracle|mysql)://\S+|'adbc://[^']*'|'odbc:DSN[^']*'|(?<= )\$?(SOURCE|U)(?=\s|$)",
             lambda _: source,
             line,
         )
