@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from socket import create_server
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -293,20 +294,21 @@ def test_values_of_many_megabytes_and_columns_of_a_query(
 
 
 @pytest.fixture(scope="module")
-def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Path]]:
+def tls() -> Iterator[tuple[Any, Path]]:
     """A server that speaks TLS on a port, and the file with its certificate."""
     if reason := mysql_server.missing():
         pytest.skip(reason)
-    directory = tmp_path_factory.mktemp("tls")
-    pem = self_signed(directory / "localhost.pem", "localhost")
-    for each in (pem, directory, *directory.parents[:2]):
-        each.chmod(0o755)
-    with create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = [f"--ssl-cert={pem}", f"--ssl-key={pem}", "--bind-address=127.0.0.1"]
-    options.append(f"--port={port}")
-    with mysql_server.started(*options) as server:
-        yield server, pem
+    # The server is another user, who cannot enter the directories of pytest.
+    with TemporaryDirectory(dir="/tmp") as directory:
+        pem = self_signed(Path(directory) / "localhost.pem", "localhost")
+        for each in (pem, pem.parent):
+            each.chmod(0o755)
+        with create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        options = [f"--ssl-cert={pem}", f"--ssl-key={pem}", "--bind-address=127.0.0.1"]
+        options.append(f"--port={port}")
+        with mysql_server.started(*options) as server:
+            yield server, pem
 
 
 @pytest.mark.parametrize(
