@@ -67,13 +67,16 @@ OF_LAKE_TABLES = {
     "branch": ("--save-mode", "append"),
     "partition-by": (),
 }
-OF_POSTGRES = ("enable-row-security", "keep-snapshot", "lock-timeout")
+SOURCE_OF = {
+    **dict.fromkeys(("enable-row-security", "keep-snapshot", "lock-timeout"), "postgresql://u@h/d"),
+    **dict.fromkeys(("split-by", "odbc-dialect", "odbc-value-bytes"), "odbc:DSN=d;UID=u"),
+}
+"""Sources of the options that not all sources have."""
 
 
 def around(option: Option) -> list[str]:
     """Return the arguments without which the option means nothing."""
-    source = "postgresql://u@h/d" if option.name in OF_POSTGRES else "oracle://u@h/s"
-    found = [source]
+    found = [SOURCE_OF.get(option.name, "oracle://u@h/s")]
     if option.name == "query-name":
         found += ["--query", "SELECT 1"]
     elif option.name not in ("table", "query"):

@@ -119,9 +119,11 @@ def test_the_number_of_statements_is_fixed(
     for method in ("query", "execute"):
         run = getattr(Connection, method)
 
-        def counting(connection: Connection, sql: str, *more: Any, run: Any = run) -> Any:
+        def counting(
+            connection: Connection, sql: str, *more: Any, run: Any = run, **as_: Any
+        ) -> Any:
             counted.append(sql)
-            return run(connection, sql, *more)
+            return run(connection, sql, *more, **as_)
 
         monkeypatch.setattr(Connection, method, counting)
     listing = catalog.list_tables()
