@@ -11,6 +11,7 @@ from datetime import date
 
 import pyarrow as pa
 
+from unloader.errors import OutputFailed
 from writers.schema import pc
 from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS
 
@@ -29,6 +30,16 @@ _EPOCH, _CYCLE_DAYS = date(1970, 1, 1).toordinal(), 146_097
 
 class MomentRefused(Exception):
     """A text that the Arrow type has no value for; its arguments are the text and the reason."""
+
+
+def unfit(refused: dict[str, str]) -> OutputFailed:
+    """Return the error of the columns whose values do not fit, by name, each with its reason."""
+    reported = "; ".join(f"column {name}: {reason}" for name, reason in refused.items())
+    return OutputFailed(
+        f"values do not fit the output type: {reported}",
+        f"write them as exact text with --as-text {','.join(refused)}, or leave them out "
+        "with --exclude",
+    )
 
 
 def parse_moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed
-from unloader.sources.moments import MomentRefused, parse_moments
+from unloader.sources.moments import MomentRefused, parse_moments, unfit
 from writers.schema import pc
 
 if TYPE_CHECKING:
@@ -74,12 +74,7 @@ def conformed(
                 ) from error
             refused[field.name] = str(error).splitlines()[0]
     if refused:
-        reported = "; ".join(f"column {name}: {reason}" for name, reason in refused.items())
-        raise OutputFailed(
-            f"values do not fit the output type: {reported}",
-            f"write them as exact text with --as-text {','.join(refused)}, or leave them out "
-            "with --exclude",
-        )
+        raise unfit(refused)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unloader.errors import OutputFailed, SourceError
-from unloader.sources.moments import MomentRefused, parse_moments
+from unloader.sources.moments import MomentRefused, parse_moments, unfit
 from writers import built_library
 from writers.held_values import LEAST_BYTES, HeldValue, may_be_large
 from writers.large_rows import LargeRow
@@ -242,12 +242,7 @@ def _conformed(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
                 ) from error
             refused[field.name] = str(error).splitlines()[0]
     if refused:
-        reported = "; ".join(f"column {name}: {reason}" for name, reason in refused.items())
-        raise OutputFailed(
-            f"values do not fit the output type: {reported}",
-            f"write them as exact text with --as-text {','.join(refused)}, or leave them out "
-            "with --exclude",
-        )
+        raise unfit(refused)
     return pa.RecordBatch.from_arrays(found, schema=schema)
 
 

@@ -26,7 +26,7 @@ from partition_planner.model import Piece, Selector
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Reader, Text
-from unloader.sources.moments import MomentRefused, parse_moments
+from unloader.sources.moments import MomentRefused, parse_moments, unfit
 from unloader.sources.postgres import relations
 from unloader.sources.postgres.binary_rows import BinaryRows, raw_columns
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
@@ -226,13 +226,8 @@ class CopyParser:
                     refused[field.name] = ", which ".join(error.args)
             arrays.append(array)
         if refused:
-            names = [name for name in self._schema.names if name in refused]
-            reported = "; ".join(f"column {name}: {refused[name]}" for name in names)
-            raise OutputFailed(
-                f"values do not fit the output type: {reported}",
-                f"write them as exact text with --as-text {','.join(names)}, or leave them out "
-                "with --exclude",
-            )
+            ordered = {name: refused[name] for name in self._schema.names if name in refused}
+            raise unfit(ordered)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _table(self, data: pa.Buffer) -> tuple[pa.Table, dict[str, str]]:
