@@ -181,7 +181,9 @@ def loss_error(per_mille: int) -> dict[str, float]:
 
 def main() -> None:
     """Make the namespaces, measure, and remove them."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")

@@ -156,7 +156,9 @@ class Connection:
                 room[: end - begin] = room[begin:end]
                 begin, end = 0, end - begin
                 try:
-                    got = self.link.recv_into(room[end:])
+                    # Within a message the kernel wakes this thread once for a whole piece.
+                    most, flags = (min(rest, _PIECE - end), socket.MSG_WAITALL) if rest else (0, 0)
+                    got = self.link.recv_into(room[end:], most, flags)
                 except BlockingIOError:
                     # A slow sender gets few receipts, and `_wait` limits their time.
                     if self.sends and not self.ended.is_set():
