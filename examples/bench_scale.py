@@ -9,11 +9,14 @@ largest level. The other tool is DuckDB's COPY with as many threads (a file for 
 any order), or as many `psql \\copy` at a time as there are workers. Oracle has none. A server has
 the upper half of the CPUs and its clients the lower half.
 
-Each level unloads all rows, and half of them. A straight line through both times gives what a
-run costs whatever the number of rows: `fixed_s_at_N`. `fixed_cpu_s_per_worker_at_N` is what the
-CPU of that grows by from one worker to N, for each further worker. `csv_vs_copy_at_N` is our speed
-over the other tool's, start included; `cpu_per_row_at_N_vs_1` is the growth of CPU for a row,
-without the fixed part. Every round runs all of them in turn, and medians over the rounds count.
+Times are from the first row to the last: from the start of the first work unit to the end of the
+last one, and for COPY the time of its statement. Each level unloads all rows, and half of them. A
+straight line through both gives what a run costs whatever the number of rows: `fixed_s_at_N`.
+`start_s_at_N` is the same for the rest of the process: imports, plan, publication.
+`fixed_cpu_s_per_worker_at_N` is what the fixed CPU grows by from one worker to N, for each further
+worker. `csv_vs_copy_at_N` is our speed over the other tool's, `csv_whole_vs_copy_at_N` the same for
+whole processes. `cpu_per_row_at_N_vs_1` is the growth of CPU for a row, without the fixed part.
+Every round runs all of them in turn, and medians over the rounds count.
 
 CPU is user and system time of the process tree. Rows are counted again in all files by DuckDB.
 """
@@ -52,12 +55,15 @@ SHORT = 2
 """The short run has this part of the partitions: fewer of them would leave workers without one."""
 
 COPY = """
-import sys, duckdb
-database, threads, sql = sys.argv[1:]
+import sys, time, duckdb
+database, threads, sql, output = sys.argv[1:]
 connection = duckdb.connect(database, read_only=True)
 connection.execute(f"SET threads = {threads}")
 connection.execute("SET preserve_insertion_order = false")
+begun = time.perf_counter()
 connection.execute(sql)
+with open(output + "/seconds", "w") as file:
+    file.write(str(time.perf_counter() - begun))
 """
 
 
@@ -82,6 +88,13 @@ class Taken:
 
     wall: float
     cpu: float
+    rows: float
+    """From the first row to the last."""
+
+    @property
+    def start(self) -> float:
+        """What the process takes before and after."""
+        return self.wall - self.rows
 
 
 Key = tuple[str, str, int, str]
@@ -232,7 +245,16 @@ def of_tool(source: Source, directory: Path, form: str, level: int) -> Contender
     output = directory / f"{source.tool}-{form}"
     if source.tool == "copy":
         sql = f"COPY {TABLE} TO '{output}' ({FORMATS[form]}, PER_THREAD_OUTPUT, OVERWRITE)"
-        command = (sys.executable, "-c", COPY, str(source.database), str(level), sql)
+        database = str(source.database)
+        command: tuple[str, ...] = (
+            sys.executable,
+            "-c",
+            COPY,
+            database,
+            str(level),
+            sql,
+            str(output),
+        )
     elif source.tool == "psql" and form == "csv":
         copy = f"\\copy {{}} TO '{output}/{{}}.csv' (FORMAT csv, HEADER)"
         psql = shlex.join([*source.psql, "-Xq", "-c", copy])
@@ -252,14 +274,29 @@ def measured(
     for number in range(options.runs + 1):
         for key in all_runs if number % 2 else reversed(all_runs):
             contender = all_runs[key]
-            one = Taken(*timed(contender, source.clients))
-            say(f"round {number}: {' '.join(map(str, key))} {one.wall:.2f} s, CPU {one.cpu:.2f} s")
+            wall, cpu = timed(contender, source.clients)
+            one = Taken(wall, cpu, seconds_of_rows(contender.directory) or wall)
+            say(
+                f"round {number}: {' '.join(map(str, key))} {one.rows:.2f} s of {wall:.2f} s, "
+                f"CPU {cpu:.2f} s"
+            )
             if number:
                 taken[key].append(one)
             else:
                 check(contender, source, key[-1])
             shutil.rmtree(contender.directory)
     return taken
+
+
+def seconds_of_rows(directory: Path) -> float | None:
+    """Return the time from the first row to the last, or None where no file tells it."""
+    if (told := directory / "seconds").exists():
+        return float(told.read_text())
+    if not (manifest := directory / "_manifest.json").exists():
+        return None
+    units = json.loads(manifest.read_bytes())["units"]
+    ends = [float(unit["started_s"] + unit["seconds"]) for unit in units]
+    return max(ends) - min(float(unit["started_s"]) for unit in units)
 
 
 def check(contender: Contender, source: Source, length: str) -> None:
@@ -276,7 +313,7 @@ def check(contender: Contender, source: Source, length: str) -> None:
 
 def middle(runs: list[Taken], quantity: str) -> float:
     """Return the median of one quantity."""
-    return statistics.median(getattr(each, quantity) for each in runs)
+    return float(statistics.median(getattr(each, quantity) for each in runs))
 
 
 def fixed(taken: dict[Key, list[Taken]], source: Source, form: str, level: int, of: str) -> float:
@@ -298,12 +335,13 @@ def levels(
             for name in filter(None, ("ours", source.tool)):
                 if runs := taken.get((name, form, level, "long")):
                     line[f"{name}_rows_per_second"] = round(
-                        source.rows["long"] / middle(runs, "wall")
+                        source.rows["long"] / middle(runs, "rows")
                     )
                     line[f"{name}_cpu_s_per_million_rows"] = round(
                         middle(runs, "cpu") * 1e6 / source.rows["long"], 3
                     )
-            line["fixed_s"] = round(fixed(taken, source, form, level, "wall"), 3)
+            line["fixed_s"] = round(fixed(taken, source, form, level, "rows"), 3)
+            line["start_s"] = round(fixed(taken, source, form, level, "start"), 3)
             line["fixed_cpu_s"] = round(fixed(taken, source, form, level, "cpu"), 3)
             lines.append(line)
     return lines
@@ -315,7 +353,7 @@ def ratios(
     """Return the ratios by level; names without a format are of the first format."""
     found = {}
     for form in options.format:
-        start = "" if form == options.format[0] else f"{form}_"
+        prefix = "" if form == options.format[0] else f"{form}_"
 
         def per_row(level: int, form: str = form) -> float:
             whole = middle(taken["ours", form, level, "long"], "cpu")
@@ -324,20 +362,21 @@ def ratios(
         for level in options.levels:
             if theirs := taken.get((source.tool, form, level, "long")):
                 mine = taken["ours", form, level, "long"]
-                found[f"{form}_vs_{source.tool}_at_{level}"] = middle(theirs, "wall") / middle(
-                    mine, "wall"
-                )
+                for name, of in ((form, "rows"), (f"{form}_whole", "wall")):
+                    ratio = middle(theirs, of) / middle(mine, of)
+                    found[f"{name}_vs_{source.tool}_at_{level}"] = ratio
                 one = taken[source.tool, form, 1, "long"]
                 found[f"{form}_{source.tool}_cpu_at_{level}_vs_1"] = middle(theirs, "cpu") / middle(
                     one, "cpu"
                 )
-            found[f"{start}fixed_s_at_{level}"] = fixed(taken, source, form, level, "wall")
+            for name, of in (("fixed", "rows"), ("start", "start")):
+                found[f"{prefix}{name}_s_at_{level}"] = fixed(taken, source, form, level, of)
             if level > 1:
-                found[f"{start}cpu_per_row_at_{level}_vs_1"] = per_row(level) / per_row(1)
+                found[f"{prefix}cpu_per_row_at_{level}_vs_1"] = per_row(level) / per_row(1)
                 growth = fixed(taken, source, form, level, "cpu") - fixed(
                     taken, source, form, 1, "cpu"
                 )
-                found[f"{start}fixed_cpu_s_per_worker_at_{level}"] = growth / (level - 1)
+                found[f"{prefix}fixed_cpu_s_per_worker_at_{level}"] = growth / (level - 1)
     return {name: round(value, 4) for name, value in found.items()}
 
 

@@ -93,6 +93,7 @@ def test_levels_of_workers_are_compared() -> None:
     )  # fmt: skip
     assert {"csv_vs_copy_at_1", "csv_vs_copy_at_2", "cpu_per_row_at_2_vs_1"} <= set(found["ratios"])
     assert {"fixed_s_at_2", "fixed_cpu_s_per_worker_at_2"} <= set(found["ratios"])
+    assert {"csv_whole_vs_copy_at_2", "start_s_at_2"} <= set(found["ratios"])
     assert [each["workers"] for each in found["levels"]] == [1, 2]
     assert all(each["copy_rows_per_second"] > 0 for each in found["levels"])
 
