@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
-import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from sysconfig import get_platform
 from typing import Any
 
 from writers.errors import FormatError
@@ -38,13 +38,17 @@ def find(name: str, override: str) -> Path | None:
 
 
 def advice() -> str:
+    """Return what brings the libraries, as a clause: in a clone, or for an installed package."""
     checkout = Path(__file__).parents[1]
+    compiler = "install a C++ compiler (g++ or clang++), then"
     if (checkout / "setup.py").exists():
-        install = f"run: pip install --editable {shlex.quote(str(checkout))}"
-    else:
-        # pip keeps the package that it built without a compiler, and would install it again.
-        install = "reinstall unloader with: pip install --force-reinstall --no-cache-dir"
-    return f"install a C++ compiler (g++ or clang++), then {install}"
+        return f"{compiler} run: pip install --editable {shlex.quote(str(checkout))}"
+    # pip keeps the package that it built without a compiler, and would install it again.
+    return (
+        f"install the wheel of unloader for this machine ({get_platform()}); if you have none, "
+        f"{compiler} reinstall unloader from its sdist or a clone with: "
+        "pip install --force-reinstall --no-cache-dir"
+    )
 
 
 def reason(library: Callable[[], object]) -> str | None:
@@ -65,6 +69,21 @@ def check_choice(encoder: str, why_not: Callable[[], str | None], choice: str) -
         )
 
 
+def open_library(name: str, override: str) -> ctypes.CDLL:
+    """Return a library without its functions, or raise Unusable; takes what `find` takes."""
+    path = find(name, override)
+    if path is None:
+        if os.environ.get(override) == "":
+            raise Unusable(f"{override} is empty, which switches it off")
+        package, _, library = name.rpartition(".")
+        folder = Path(__file__).parents[1].joinpath(*package.split("."))
+        raise Unusable(f"{folder} has no {library}.so")
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Unusable(f"it cannot be loaded ({error})") from None
+
+
 def load(
     name: str, override: str, prefix: str, abi_version: int, functions: Mapping[str, Signature]
 ) -> ctypes.CDLL:
@@ -74,23 +93,13 @@ def load(
     `name` is a module's, `override` as for `find`, and `abi_version` what its function of that name
     must return. `functions` have their names without the prefix.
     """
-    path = find(name, override)
-    if path is None:
-        if os.environ.get(override) == "":
-            raise Unusable(f"{override} is empty, which switches it off")
-        package, _, library = name.rpartition(".")
-        folder = Path(__file__).parents[1].joinpath(*package.split("."))
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        raise Unusable(f"{folder} has no {library} that was built for Python {python}")
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise Unusable(f"it cannot be loaded ({error})") from None
+    loaded = open_library(name, override)
     version_of = getattr(loaded, f"{prefix}abi_version", None)
     version = version_of() if version_of is not None else None
     if version != abi_version:
         raise Unusable(
-            f"{path.name} has the interface version {version}, but this package needs {abi_version}"
+            f"{Path(loaded._name).name} has the interface version {version}, "
+            f"but this package needs {abi_version}"
         )
     for name, (result, arguments) in functions.items():
         function = getattr(loaded, f"{prefix}{name}")

@@ -81,3 +81,22 @@ def test_postgresql_needs_the_reader_of_copy_data(postgres: Any, tmp_path: Path)
         [path.read_bytes() for path in (tmp_path / each).glob("*.csv")] for each in ("slow", "fast")
     )
     assert slow == fast
+
+
+def test_formats_lists_the_libraries_and_what_to_do(tmp_path: Path) -> None:
+    """A library that is missing, or that does not load, is not usable, and a line has the way out."""
+    assert "Next:" not in command.ended("formats").stdout
+    damaged = tmp_path / "_sums.so"
+    damaged.write_text("not a library")
+    env = {
+        **os.environ,
+        "UNLOADER_NATIVE_FETCH_LIBRARY": "",
+        "UNLOADER_NATIVE_SUMS_LIBRARY": str(damaged),
+    }
+    found = json.loads(command.ended("formats", "--json", env=env).stdout)["native_libraries"]
+    why = {each["name"]: each["why_not"] for each in found}
+    assert len(why) == 6
+    assert "switches it off" in why.pop("fetch from Oracle")
+    assert "cannot be loaded" in why.pop("checksums")
+    assert set(why.values()) == {None}
+    assert "Next: install a C++ compiler" in command.ended("formats", env=env).stdout

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw, Struct, ValidationError, convert, to_builtins
 from msgspec.json import Decoder, Encoder, decode, encode
@@ -332,24 +332,42 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     return found
 
 
+class NativeLibrary(NamedTuple):
+    """A library in C++ that a run is slower without."""
+
+    title: str
+    module: str
+    variable: str
+    """The environment variable that names another file, or is empty for none."""
+    cpu_without: float
+    """How many times the CPU a run without it takes at most. Measured with tables of 2 to 3
+    million rows and 2 to 6 columns on two processors."""
+
+
 _NATIVE = "UNLOADER_NATIVE_"
-_LIBRARIES = {
-    "text": ("text encoder", "writers.native._encoder", "LIBRARY", "6"),
-    "pages": ("Parquet encoder", "writers.parquet.native._pages", "PAGES_LIBRARY", "1.4"),
-    "sums": ("checksums", "writers.content._sums", "SUMS_LIBRARY", "1.2"),
-    "postgresql": (
-        *("reader of COPY data", "unloader.sources.postgres.libpq._copy"),
-        *("COPY_LIBRARY", "4"),
+NATIVE_LIBRARIES = {
+    "text": NativeLibrary("text encoder", "writers.native._encoder", f"{_NATIVE}LIBRARY", 6),
+    "pages": NativeLibrary(
+        *("Parquet encoder", "writers.parquet.native._pages", f"{_NATIVE}PAGES_LIBRARY", 1.4)
     ),
-    "mysql": ("reader of MySQL rows", "unloader.sources.mysql._rows", "ROWS_LIBRARY", "8"),
+    "sums": NativeLibrary("checksums", "writers.content._sums", f"{_NATIVE}SUMS_LIBRARY", 1.2),
+    "fetch": NativeLibrary(
+        *("fetch from Oracle", "unloader.sources.oracle.native._fetch"),
+        *(f"{_NATIVE}FETCH_LIBRARY", 3),
+    ),
+    "postgresql": NativeLibrary(
+        *("reader of COPY data", "unloader.sources.postgres.libpq._copy"),
+        *(f"{_NATIVE}COPY_LIBRARY", 4),
+    ),
+    "mysql": NativeLibrary(
+        *("reader of MySQL rows", "unloader.sources.mysql._rows", f"{_NATIVE}ROWS_LIBRARY", 8)
+    ),
 }
-"""Of each library: its name for users, its module, the variable that names another file, and how
-many times the CPU a run without it takes at most. Measured with tables of 2 to 3 million rows and
-2 to 6 columns on two processors."""
+"""By output and kind of source. The fetch from Oracle reports its reasons itself."""
 
 
 def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
-    """Return one line if libraries are missing, with what that costs and how to build them."""
+    """Return one line if libraries are missing, with what that costs and how to get them."""
     wanted = [run.extract.source.kind]
     for output in run.outputs:
         is_native = output.options.encoder != "plain"
@@ -358,10 +376,12 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
         elif is_native:
             wanted.append("text")
     missing = []
-    for library in dict.fromkeys(each for each in wanted if each in _LIBRARIES):
-        title, name, override, times = _LIBRARIES[library]
-        if _library(name, f"{_NATIVE}{override}") is None:
-            missing.append(f"{title} (up to {times} times the CPU without it)")
+    for each in dict.fromkeys(name for name in wanted if name in NATIVE_LIBRARIES):
+        library = NATIVE_LIBRARIES[each]
+        if _library(library.module, library.variable) is None:
+            missing.append(
+                f"{library.title} (up to {library.cpu_without:g} times the CPU without it)"
+            )
     if not missing:
         return ()
     return (f"native libraries are not built: {', '.join(missing)}; {built_library.advice()}",)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from unloader.request.names import parse_table
 from unloader.request.options import fields_of
 from unloader.sources.duckdb import reference as duckdb_reference
 from unloader.sources.registry import schemes, source_of
-from writers import registry
+from writers import built_library, registry
 from writers.model import Compression, ParquetFormat, TextFormat
 
 
@@ -46,29 +47,37 @@ from writers.model import Compression, ParquetFormat, TextFormat
 )
 def formats(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
-    # Imported on use: it loads Arrow, which no help page needs.
+    # Imported on use: they load Arrow, which no help page needs.
+    from unloader.resolve.resolved import NATIVE_LIBRARIES
     from writers.native import encoder
     from writers.parquet.native import pages
     from writers.text import dialects
 
     codecs, known = registry.codecs(), dialects.DIALECTS
-    reasons = {"text": encoder.why_not(), "parquet": pages.why_not()}
     tables = {kind: _installed(library) for kind, library in LIBRARIES.items()}
-    encoders = {
-        f"{name}_encoder": {"name": "plain" if reason else "native", "why_not_native": reason}
-        for name, reason in reasons.items()
-    }
+    # These two also compare the version of their interface. Others need drivers for that.
+    whole = {"text": encoder.library, "pages": pages.library}
+    libraries = [
+        {
+            "name": each.title,
+            "why_not": built_library.reason(
+                whole.get(key) or partial(built_library.open_library, each.module, each.variable)
+            ),
+            "cpu_without": each.cpu_without,
+        }
+        for key, each in NATIVE_LIBRARIES.items()
+    ]
     document = {
         "formats": registry.FORMATS,
         "compression": codecs,
         "dialects": {name: to_builtins(each) for name, each in known.items()},
         "tables": tables,
-        **encoders,
+        "native_libraries": libraries,
     }
 
     heads = ("dialect", "delimiter", "enclosure", "enclose", "escape", "null", "eol", "header")
     ends = {"\r\n": "crlf", "\n": "lf"}
-    parts = (
+    parts = [
         render.table(("format",), ((name,) for name in registry.FORMATS)),
         render.table(
             ("compression", "formats", "levels", "library for text"),
@@ -100,16 +109,16 @@ def formats(**values: Any) -> None:
                 for name, found in tables.items()
             ),
         ),
-        render.facts(
+        render.table(
+            ("native library", "CPU without it", "usable"),
             (
-                f"{name} encoder",
-                f"plain, which is slower; the native encoder cannot be used: {reason}"
-                if reason
-                else "native (compiled)",
-            )
-            for name, reason in reasons.items()
+                (each["name"], f"up to {each['cpu_without']:g} times", each["why_not"] or True)
+                for each in libraries
+            ),
         ),
-    )
+    ]
+    if any(each["why_not"] for each in libraries):
+        parts.append(f"Next: {built_library.advice()}.")
     render.answer(values, document, "\n\n".join(parts))
 
 
