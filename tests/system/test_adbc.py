@@ -81,6 +81,25 @@ def test_a_hostile_table_is_that_of_the_server(
     assert str(first.to_pylist()) == str(second.to_pylist())
 
 
+def test_a_database_of_another_encoding_has_its_texts(postgres: Any, tmp_path: Path) -> None:
+    """Bytes of LATIN1 may be valid UTF-8 of other letters; names and conditions are texts, too.
+
+    A materialized view cannot be locked by LOCK TABLE.
+    """
+    pytest.importorskip("adbc_driver_postgresql")
+    url = postgres.database("adbc_latin", "LATIN1")
+    postgres.run(
+        "SET client_encoding = 'UTF8'; CREATE MATERIALIZED VIEW mü AS "
+        "SELECT 'Ã©' AS spalteü UNION ALL SELECT 'é'",
+        url=url,
+    )
+    to = tmp_path / "out"
+    run = ("run", source(url), "--table", "mü", "--to", str(to), "--where", "spalteü = 'Ã©'")
+    command.run(*run, "--format", "parquet")
+    table = pq.read_table(to)
+    assert table.to_pydict() == {"spalteü": ["Ã©"]}
+
+
 def test_all_workers_read_one_moment(url: str, tmp_path: Path) -> None:
     """Rows of several workers are of one state while another program commits."""
     writer = Program(

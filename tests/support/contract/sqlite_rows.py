@@ -14,10 +14,11 @@ EDGES: list[tuple[object, ...]] = [
     (5, -1, 1.7976931348623157e308, "ü\U0001f600\n\"',;\r\n", bytes(range(256))),
     (TOP, 2**53 + 1, 0.1 + 0.2, "NULL", b"\xff"),
 ]
-MIXED: list[tuple[object, ...]] = [("", None), (1, "1.50"), (0.5, "z")]
+MIXED: list[tuple[object, ...]] = [("", None), (1, "1.50"), (0.5, "z"), (-0.0, None)]
 MIXED_EXPECTED: list[tuple[object, ...]] = [
     ("", None, "!"),
     ("1", "1.5", "1!"),
     ("0.5", "z", "0.5!"),
+    ("-0", None, "0.0!"),
 ]
 """Of the view `SELECT a, n, a || '!'` over `a` without a type and `n NUMERIC`."""

@@ -87,6 +87,10 @@ def _driver_and_options(spec: SourceSpec) -> tuple[str, dict[str, str]]:
             options["uri"] = f"{user[1]}:{quote(password, safe='')}{uri[user.end(1) :]}"
         else:
             options["password"] = password
+    if name == "postgresql" and "://" in options.get("uri", ""):
+        # The driver reads names of the catalog when it connects. Later settings in the URI win.
+        uri, _, settings = options["uri"].partition("?")
+        options["uri"] = f"{uri}?client_encoding=UTF8{settings and '&'}{settings}"
     module = f"adbc_driver_{name}"
     if name.isidentifier() and find_spec(module) is not None:
         return import_module(module)._driver_path(), options
@@ -169,7 +173,14 @@ class AdbcSession:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with _errors("the database refused"), closing(self._executed(sql)) as reader:
             table = reader.read_all()
-            return list(zip(*(each.to_pylist() for each in table.columns), strict=True))
+            found = list(zip(*(each.to_pylist() for each in table.columns), strict=True))
+        if any(isinstance(value, bytes) for row in found for value in row):
+            raise SourceError(
+                "the ADBC driver does not know the types of the database: texts arrive as bytes",
+                "for PostgreSQL, switch quote_all_identifiers off for the role or the database, or "
+                "add options=-c%20quote_all_identifiers%3Doff to the uri",
+            )
+        return found
 
     def execute(self, sql: str) -> None:
         with _errors("the database refused"):

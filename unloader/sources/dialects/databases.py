@@ -217,6 +217,7 @@ class PostgreSQL(Dialect):
     texts = True
     opening = (
         "SET application_name = 'unloader'",
+        "SET client_encoding = 'UTF8'",
         "SET statement_timeout = 0",
         "SET idle_in_transaction_session_timeout = 0",
         "SET default_transaction_read_only = on",
@@ -371,10 +372,11 @@ class PostgreSQL(Dialect):
         return (self.begin, f"SET TRANSACTION SNAPSHOT {literal(snapshot.value)}")
 
     def hold(self, session: Session, extract: Extract) -> None:
-        """Lock a table against TRUNCATE and ALTER TABLE, which empty it for older snapshots."""
-        if extract.query is not None:
-            return
-        session.execute(f"LOCK TABLE {self.relation(extract)} IN ACCESS SHARE MODE")
+        """Lock tables against TRUNCATE and ALTER TABLE, which empty them for older snapshots.
+
+        EXPLAIN takes the locks of a SELECT, also for materialized views and for tables of a query.
+        """
+        self.explain(session, f"SELECT 1 FROM {self.relation(extract)}")
         # The catalog is the snapshot's, and the function answers for the present.
         changed = session.rows(
             "SELECT c.relname::pg_catalog.text FROM pg_catalog.pg_locks l LEFT JOIN "
@@ -385,7 +387,8 @@ class PostgreSQL(Dialect):
         )
         if changed:
             raise SnapshotGone(
-                f"{extract.table.label} was truncated, rewritten or replaced after the snapshot",
+                f"{changed[0][0] or extract.table.label} was truncated, rewritten or replaced "
+                "after the snapshot",
                 "run again",
             )
 
@@ -491,11 +494,15 @@ class SQLite(Dialect):
         found = sqlite.readings_of(column, relation)
         value = sqlite.value_of(column.name, relation)
         letter = {"UTF-16le": "u", "UTF-16be": "w"}.get(dict(column.attributes)["encoding"], "t")
+        # Texts of SQLite have no sign of a zero. Columns of reals store no negative zero.
+        is_real = dict(column.attributes).get(sqlite.READING) == "real"
+        negative = f"{value} = 0 AND atan2({value}, -1) < 0"
+        minus = "" if is_real else f"CASE WHEN {negative} THEN '-' ELSE '' END || "
 
         def item(reading: Reading) -> str:
             numbers = (
-                f"CASE typeof({value}) WHEN 'integer' THEN 'i' || {value} "
-                f"WHEN 'real' THEN 'r' || printf('%!.20e', {value})"
+                f"CASE typeof({value}) WHEN 'integer' THEN 'i' || {value} WHEN 'real' THEN 'r' || "
+                f"{minus}printf('%!.20e', {value})"
             )
             if _narrow(reading.output_type):
                 # A value of another class is refused, so its letter is enough.
