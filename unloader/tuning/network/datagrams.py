@@ -300,7 +300,10 @@ class Receiver(threading.Thread):
                 continue
             due = now + _ACK_NS // 10
             for session in list(self.sessions.values()):
-                if now - session.acked > _ACK_NS and session.incoming.counts.received:
+                if now / 1e9 - session.heard > SILENCE_SECONDS:
+                    # It has ended, and a listener that stays keeps its counts only.
+                    session.incoming.gaps.clear()
+                elif now - session.acked > _ACK_NS and session.incoming.counts.received:
                     session.acknowledge()
 
     def _read(self, data: memoryview, size: int, address: Address, now: int) -> None:

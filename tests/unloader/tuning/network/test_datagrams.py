@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from select import select
@@ -59,6 +60,7 @@ class Relay(threading.Thread):
         self.port = int(self.outer.getsockname()[1])
         self.mangle = mangle
         self.data = 0
+        self.answered = 0.0
         self.client: tuple[str, int] | None = None
 
     def run(self) -> None:
@@ -81,6 +83,7 @@ class Relay(threading.Thread):
         while True:
             try:
                 packet = self.inner.recv(65536)
+                self.answered = time.monotonic()
                 if self.client is not None:
                     self.outer.sendto(packet, self.client)
             except ConnectionRefusedError:
@@ -106,6 +109,23 @@ def through(start: Started, mangle: Mangle, *options: str) -> tuple[dict[str, An
     found = answer(sender), answer(listener)
     relay.close()
     return found
+
+
+def test_a_sender_that_has_ended_gets_no_more_packets(start: Started) -> None:
+    """A listener that goes on for others sends its counts to it for three seconds more."""
+    port = free_port()
+    listener = start("listen", f"127.0.0.1:{port}", "--json")
+    relay = Relay(port, lambda at, packet: [packet])
+    relay.start()
+    other = start("send", f"127.0.0.1:{port}", "--duration", "8", "--rate", "1MB", "--json")
+    short = start("send", f"127.0.0.1:{relay.port}", "--count", "100", "--rate", "1MB", "--json")
+    answer(short)
+    ended = time.monotonic()
+    answer(other)
+    assert time.monotonic() - ended > 4, "the other test has to be longer"
+    assert relay.answered - ended < 3.5
+    assert sorted(flow["missing"] for flow in answer(listener)["flows"]) == [0, 0]
+    relay.close()
 
 
 def test_every_packet_arrives_on_a_good_network(start: Started, tmp_path: Path) -> None:
