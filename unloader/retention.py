@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -50,6 +51,7 @@ from unloader.storage.directories.directory_publishing import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Cleaning
+from writers.files.read_back import listed
 
 if TYPE_CHECKING:
     from unloader.selection.asked import TablesRequest
@@ -304,7 +306,11 @@ def _remove_files(manifest: Manifest, places: Sequence[Path]) -> None:
             descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 for name in _names_of(manifest, number):
-                    if "/" not in name and name not in (".", ".."):
+                    folder, slash, _ = name.partition("/")
+                    if slash and folder not in (".", ".."):
+                        with suppress(FileNotFoundError):
+                            shutil.rmtree(folder, dir_fd=descriptor)
+                    elif name not in (".", ".."):
                         with suppress(FileNotFoundError):
                             os.unlink(name, dir_fd=descriptor)
             finally:
@@ -318,10 +324,21 @@ def _check_files(
     places: Sequence[Path],
     beside: frozenset[str] = frozenset(),
 ) -> None:
-    expected = set(_names_of(manifest, places.index(directory)))
-    written, files = os.lstat(places[0] / MANIFEST).st_mtime_ns, manifest.files
+    number, files = places.index(directory), manifest.files
+    expected, written = set(_names_of(manifest, number)), os.lstat(places[0] / MANIFEST).st_mtime_ns
+    sizes = {name: files[name].bytes for name in expected - {MANIFEST}}
     with os.scandir(directory) as entries:
         found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+    for index in sorted(name for name in expected if "/" in name):
+        folder = index.partition("/")[0]
+        if stat.S_ISDIR(found.pop(folder).st_mode if folder in found else 0):
+            for within, _, names in os.walk(directory / folder):
+                paths = [Path(within, name) for name in names]
+                found |= {str(each.relative_to(directory)): os.lstat(each) for each in paths}
+        if index in found:
+            lines = listed(directory / index)
+            sizes |= {f"{folder}/{each.name}": each.bytes for each in lines}
+    expected |= sizes.keys()
     for name in sorted(found.keys() - expected - beside):
         raise OSError(f"{directory / name} is not a file of the run")
     for name in sorted(expected - found.keys()):
@@ -329,7 +346,7 @@ def _check_files(
     for name in sorted(expected - {MANIFEST}):
         status = found[name]
         # The manifest was written after every file. A checksum would mean to read all of them.
-        changed = status.st_size != files[name].bytes or status.st_mtime_ns > written
+        changed = status.st_size != sizes[name] or status.st_mtime_ns > written
         if changed or not stat.S_ISREG(status.st_mode):
             raise OSError(f"{directory / name} was changed after the run")
 

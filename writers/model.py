@@ -242,12 +242,21 @@ class FinalNames(Struct, frozen=True, kw_only=True):
     """Returns the name of a file by its number, from 0; picklable."""
 
 
+class LobNames(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The names of files with one value each, see `writers.lob_files`."""
+
+    template: tuple[str, ...] = ()
+    """Texts and names of key columns in turn, a text first and last; empty numbers the files."""
+
+
 class LobColumn(Struct, frozen=True, kw_only=True):
-    """A column whose values go to a packed file, see `writers.lob_files`."""
+    """A column whose values go to other files, see `writers.lob_files`."""
 
     name: str
     file: str
-    """The final name of the packed file."""
+    """The final name of the packed file, or of the folder."""
+    folder: LobNames | None = None
+    """How the files of the folder are named; None is a packed file."""
 
 
 class UploadedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -285,9 +294,19 @@ class WrittenFile(
     directory: int = 0
     """The number of its directory, where there are several."""
     column: str = ""
-    """The column whose values the file holds (`writers.lob_files`); empty for a file of rows."""
+    """The column whose values the file holds (`writers.lob_files`); empty for a file of rows. Of
+    files with one value each it is the index."""
+    values: int = 0
+    """Files that it lists, if it is an index."""
+    value_bytes: int = 0
+    """Bytes of these files."""
     upload: UncompletedUpload | None = None
     """What makes an object of it, before it is published."""
+
+    @property
+    def all_bytes(self) -> int:
+        """The bytes of the file, and of the files that it lists."""
+        return self.bytes + self.value_bytes
 
 
 class ContentSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -87,6 +87,8 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
     file_per: str
     file_name: str
     lob_files: tuple[str, ...] = ()
+    lob_layout: str = "packed"
+    lob_name: str = ""
     overwrite: bool
     overlap_buffer: int
     overlap_buffers: int

@@ -127,7 +127,11 @@ def read_index(data: bytes, place: str) -> Index:
     return Index(
         run_id=found.run_id,
         places=(place, *(str(each) for each in directories_of(found, path_of(place))[1:])),
-        files=tuple((file.directory, name) for name, file in found.files.items()),
+        files=tuple(
+            dict.fromkeys(
+                (file.directory, name.partition("/")[0]) for name, file in found.files.items()
+            )
+        ),
     )
 
 

@@ -38,6 +38,8 @@ from writers.model import (
 
 FilePer = Literal["unit", "table"]
 
+LobLayout = Literal["packed", "files"]
+
 SaveMode = Literal["create", "append", "overwrite"]
 """What becomes of a table of a lakehouse: it is new, it gets more rows, or others."""
 
@@ -154,6 +156,23 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     column. The row has the name of the file, the offset and the length of the value, such as
     ORDERS_0001_PHOTO.lob.1.2048/. SQL*Loader reads this form in an LLS field. Separate several with
     commas, or repeat the option."""
+    lob_layout: Annotated[LobLayout, _file(planned=True)] = "packed"
+    """With files, each value of --lob-files has a file, in a folder for each work unit and column.
+    The row has the path of the file, such as ORDERS_0001_PHOTO/0000/00000001.lob. A value of NULL
+    has no file. The folder has an index with the checksums."""
+    lob_name: Annotated[
+        str,
+        _file(
+            Kind("TEMPLATE"),
+            default_text="a number",
+            planned=True,
+            empty=True,
+            example="'{ORDER_ID}.jpg'",
+        ),
+    ] = ""
+    """Template of the names for --lob-layout files, from the names of key columns in braces, such
+    as '{CUSTOMER}/{ORDER_ID}.jpg'. Other characters than ASCII letters, digits and -_.~+,=@ in a
+    value become %XX. Two rows with one name end the run."""
     file_size_bytes: Annotated[int, _cut(SIZE, name="file-size")] = 0
     """Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A Parquet file
     ends after a whole row group, so it may be larger by one row group (--row-group-bytes)."""

@@ -37,7 +37,7 @@ class OutputTask(Struct, frozen=True, kw_only=True):
     route: str = ""
     """The name of the output in errors, if the run has several."""
     lobs: tuple[LobColumn, ...] = ()
-    """Columns whose values go to packed files."""
+    """Columns whose values go to other files."""
 
 
 class UnitTask(Struct, frozen=True, kw_only=True):

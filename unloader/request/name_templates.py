@@ -123,6 +123,31 @@ def lob_name(template: str, values: Values, column: str, *, pattern: bool = Fals
     return f"{stem.replace('.', '_')}{dot}{extension}"
 
 
+def lob_template_parts(template: str) -> tuple[str, ...]:
+    """Return texts and names of key columns of `--lob-name` in turn; empty for no template.
+
+    Raises UsageError if it has no field, or a text that would make no plain name.
+    """
+    if not template:
+        return ()
+    parts = tuple(_FIELD.split(template))
+    _checked_fields(template, parts[1::2], "--lob-name", "{ORDER_ID}")
+    names = _FIELD.sub("x", template).split("/")
+    texts = "".join(parts[::2])
+    if len(parts) == 1 or any(not each or each.startswith(".") for each in names):
+        raise UsageError(
+            f"--lob-name {template} needs the name of a key column in braces, and plain names "
+            "between its slashes",
+            "write it such as '{CUSTOMER}/{ORDER_ID}.jpg'",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9\-_.~+,=@/]*", texts):
+        raise UsageError(
+            f"--lob-name {template} has a character that the names of files do not have",
+            "use ASCII letters, digits and -_.~+,=@/ beside the fields",
+        )
+    return parts
+
+
 def any_name(template: str, values: Values) -> str:
     """Return what all names of a run are like, with `*` for any text: unit, partition and part."""
     kept = ("schema", "table", "ext", "date")

@@ -15,7 +15,16 @@ from msgspec.structs import replace
 
 from partition_planner.model import KeySample, TableInfo
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import COMPARING, Lossless, Projection, ReadColumn, Request, Widths
+from unloader.model import (
+    COMPARING,
+    Lossless,
+    OutputOptions,
+    Projection,
+    ReadColumn,
+    Request,
+    Widths,
+)
+from unloader.request.name_templates import lob_template_parts
 from unloader.request.names import Folding, choose_columns, means_a_column, one_column
 from unloader.resolve.resolved import ResolvedOutput, marked, projection_of_output
 from unloader.secrets.keys import masking_keys, with_proof
@@ -118,7 +127,9 @@ def columns_of(
             own_columns = replace(transformed, columns=known)
         own_names = [column.name for column in own_columns.columns]
         lobs = tuple(one_column(own_names, name, folding) for name in options.lob_files)
+        lob_name: tuple[str, ...] | None = None
         if lobs:
+            lob_name = _lob_template(options, own_columns, lobs, folding)
             own_columns = transformed = _packed(own_columns, lobs)
         shape = _format_of(each, own_columns, catalog)
         if transformed is not None:
@@ -134,6 +145,7 @@ def columns_of(
                 transformed=transformed,
                 origins=origins,
                 lobs=lobs,
+                lob_name=lob_name,
             )
         )
     if request.routes is None and outputs[0].transformed is None:
@@ -232,7 +244,25 @@ def _packed(projection: Projection, lobs: Sequence[str]) -> Projection:
     return replace(projection, columns=columns, schema=schema_text(schema))
 
 
-_PLACE = "the place of the value in a packed file"
+_PLACE = "the place of the value in another file"
+
+
+def _lob_template(
+    options: OutputOptions, projection: Projection, lobs: Sequence[str], folding: Folding
+) -> tuple[str, ...] | None:
+    """Return how files with one value each are named; None for packed files."""
+    from writers.lob_files import check_keys
+
+    if options.lob_layout == "packed":
+        return None
+    names = [column.name for column in projection.columns]
+    template = [*lob_template_parts(options.lob_name)]
+    template[1::2] = (one_column(names, field, folding) for field in template[1::2])
+    try:
+        check_keys(read_schema(projection.schema), template, lobs)
+    except FormatError as error:
+        raise UsageError(error.message, error.hint) from error
+    return tuple(template)
 
 
 def _check_order(

@@ -72,7 +72,9 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     origins: tuple[OutputColumn, ...] = ()
     """The columns that a transform leaves, each with its origin and its mask."""
     lobs: tuple[str, ...] = ()
-    """Names of the columns whose values go to packed files."""
+    """Names of the columns whose values go to other files."""
+    lob_name: tuple[str, ...] | None = None
+    """How files with one value each are named (`LobNames.template`); None is packed files."""
 
     def spec(self, directory: str) -> OutputSpec:
         return self.options.spec(directory, self.format, self.compression)

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +37,15 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import JOURNAL, Claim, Move, RunStorage
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
-from writers.model import ContentSums, FinalNames, LobColumn, OutputSpec, TextFormat
+from writers.model import (
+    ContentSums,
+    FinalNames,
+    LobColumn,
+    LobNames,
+    OutputSpec,
+    TextFormat,
+    WrittenFile,
+)
 from writers.objects.location import is_location
 
 # The journal of a run: what became of each attempt, a JSON object a line. `started` is written
@@ -108,6 +116,11 @@ def compacted(progress: Progress) -> bytes:
         if unit not in progress.finished
     )
     return b"".join((*others, *map(staged_line, progress.finished.values())))
+
+
+def _moved(file: WrittenFile) -> str:
+    """Return the staged name that gets a final name: a file's, or the folder's of an index."""
+    return file.path.partition("/")[0]
 
 
 Stop = Callable[[], bool]
@@ -308,12 +321,12 @@ class FileOutput(RunOutput):
         template, shared = output.file_name, self._name_values
         self._lobs = {
             unit.id: tuple(
-                LobColumn(name=name, file=lob_name(template, values_of(shared, unit), name))
+                self._lob(name, lob_name(template, values_of(shared, unit), name))
                 for name in run.output.lobs
             )
             for unit in run.plan.units
         }
-        """The columns of each unit with packed files."""
+        """The columns of each unit whose values go to other files."""
         lobs = [lob.file for each in self._lobs.values() for lob in each]
         check_distinct((*self._first_names.values(), *lobs))
         patterns = (
@@ -339,6 +352,13 @@ class FileOutput(RunOutput):
     def _names(self, unit: WorkUnit) -> Callable[[int], str]:
         template = self.run.output.options.file_name
         return names_of(template, self._name_values, None if self._one else unit)
+
+    def _lob(self, column: str, file: str) -> LobColumn:
+        template = self.run.output.lob_name
+        if template is None:
+            return LobColumn(name=column, file=file)
+        folder = file.rpartition(".")[0]
+        return LobColumn(name=column, file=folder, folder=LobNames(template=template))
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         self._observe = observe
@@ -374,7 +394,7 @@ class FileOutput(RunOutput):
         kept = replace(found, finished=finished)
         files = [file for each in finished.values() for file in each.files]
         self.storage.discard_others(
-            {(file.directory, file.path) for file in files if file.upload is None},
+            {(file.directory, _moved(file)) for file in files if file.upload is None},
             {file.upload.id for file in files if file.upload is not None},
         )
         self.storage.keep(JOURNAL, compacted(kept))
@@ -418,7 +438,7 @@ class FileOutput(RunOutput):
             return None
         number = self._stripes[unit.unit]
         units, size = self._filled.get(number, (0, 0))
-        size += sum(file.bytes for file in unit.files)
+        size += sum(file.all_bytes for file in unit.files)
         self._filled[number] = (units + 1, size)
         directory = self.storage.places[number]
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
@@ -451,6 +471,7 @@ class FileOutput(RunOutput):
                     written=file,
                     header=header,
                     part=TABLE if self._one else f"unit {unit.unit}",
+                    opened=partial(self.storage.staged_file, self._stripes[unit.unit]),
                 )
                 for unit in units
                 for file in unit.files
@@ -494,6 +515,7 @@ class FileOutput(RunOutput):
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
         check_stop(stop, _BEFORE)
+        self._check_lob_names(units)
         moves: list[Move] = []
         published = []
         for finished in self._final(units, stop):
@@ -503,9 +525,10 @@ class FileOutput(RunOutput):
             lobs = {lob.name: lob.file for lob in self._lobs[unit.id]}
             # Packed files come after the files of rows, whose numbers they do not change.
             for part, file in enumerate(finished.files):
-                name = lobs[file.column] if file.column else self._names(unit)(part)
-                moves.append(Move(place=number, staged=file.path, final=name, upload=file.upload))
-                finals.append(replace(file, path=name, directory=number, upload=None))
+                name, staged = lobs.get(file.column) or self._names(unit)(part), _moved(file)
+                moves.append(Move(place=number, staged=staged, final=name, upload=file.upload))
+                path = name + file.path.removeprefix(staged)
+                finals.append(replace(file, path=path, directory=number, upload=None))
             published.append(replace(finished, files=tuple(finals)))
         # From here on a signal comes too late.
         check_stop(stop, _BEFORE)
@@ -517,6 +540,21 @@ class FileOutput(RunOutput):
         for text in told:
             self._observe(Notice(text=text))
         return document
+
+    def _check_lob_names(self, units: Sequence[FinishedUnit]) -> None:
+        """Raise OutputFailed if two rows name the file of a large object alike."""
+        if not self.run.output.lob_name:
+            return
+        from writers.files.read_back import repeated_name
+        from writers.lob_files import repeated
+
+        for column in self.run.output.lobs:
+            files = [file for unit in units for file in unit.files if file.column == column]
+            indexes = [self.storage.staged_file(each.directory, each.path) for each in files]
+            name = repeated_name(indexes, sum(each.values for each in files))
+            if name is not None:
+                error = repeated(column, name)
+                raise OutputFailed(error.message, error.hint)
 
     def abandon(self, manifest: Callable[[], Manifest] | None) -> None:
         self.storage.abandon(None if manifest is None else manifest_bytes(manifest()))

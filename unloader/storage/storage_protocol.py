@@ -137,7 +137,7 @@ class Index(Struct, frozen=True, kw_only=True):
     places: tuple[str, ...]
     """The first one has the manifest."""
     files: tuple[tuple[int, str], ...]
-    """Number of the place, and name."""
+    """Number of the place, and name; of a folder of large objects the name of the folder."""
 
 
 ReadIndex = Callable[[bytes, str], Index]
@@ -176,7 +176,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Move(NamedTuple):
-    """A staged file and its final name, both at one place."""
+    """A staged file or folder of large objects, and its final name, both at one place."""
 
     place: int
     staged: str
@@ -324,7 +324,7 @@ class RunStorage(Protocol):
     def discard_others(
         self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
     ) -> None:
-        """Remove all staged files and uploads except these; uploads are given by their ids."""
+        """Remove all staged files, folders and uploads except these; uploads are given by ids."""
 
     def keep(self, name: str, data: bytes) -> None:
         """Write or replace one of `RECORDS` as a whole, synced; a WriteError changes nothing."""
@@ -525,7 +525,7 @@ class EarlierRuns:
     def __init__(self, storage: Storage, places: Sequence[str], read_index: ReadIndex) -> None:
         self._storage, self._places, self._read_index = storage, tuple(places), read_index
         self.files: list[set[str]] = [set() for _ in self._places]
-        """For each place the names of the files of finished runs."""
+        """For each place the names of the files and folders of finished runs."""
         self.replaced: list[set[str]] = []
         """The same names, and the names of manifests."""
         self._run_ids = ["" for _ in self._places]
@@ -552,7 +552,8 @@ class EarlierRuns:
                     )
                 with suppress(FileNotFoundError):
                     # A manifest that another program has changed may not lead out of the place.
-                    there = set(self._storage.names(self._places[number]))
+                    folders, files = self._storage.look(self._places[number])
+                    there = {*folders, *files}
                     self.files[number] |= {name for n, name in index.files if n == at} & there
         self.replaced = [
             names | {MANIFEST} if run_id else names

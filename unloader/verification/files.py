@@ -28,7 +28,7 @@ from unloader.sources import readings
 from unloader.storage.storage_protocol import RunStorage
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.files.checksums import checksum_name
-from writers.files.read_back import Readable, read_back
+from writers.files.read_back import Readable, listed, read_back
 from writers.model import (
     PLAIN,
     Compression,
@@ -195,6 +195,18 @@ def check_file(
         raise VerifyMismatch(f"{path} has {', '.join(differences)}", _DAMAGED)
 
 
+def check_values(
+    index: WrittenFile, opened: Callable[[str], Readable], advance: Advance = lambda size: None
+) -> None:
+    """Read the files again that an undamaged index lists; `opened` opens files by their paths."""
+    folder, algorithm = index.path.rpartition("/")[0], checksum_name(index.checksum)
+    for each in listed(opened(index.path)):
+        checksum = f"{algorithm}:{each.digest}"
+        path = f"{folder}/{each.name}"
+        written = WrittenFile(path=path, rows=0, bytes=each.bytes, checksum=checksum)
+        check_file(opened(path), written, advance=advance)
+
+
 def damaged_units(
     storage: RunStorage, finished: Mapping[str, FinishedUnit], tick: Callable[[], None]
 ) -> dict[str, str]:
@@ -208,6 +220,8 @@ def damaged_units(
                 else:
                     path = storage.staged_file(file.directory, file.path)
                     check_file(path, file, advance=advance)
+                    if "/" in file.path:
+                        check_values(file, partial(storage.staged_file, file.directory), advance)
             except StoreFailed as error:
                 # A store that does not answer now reports nothing about its files.
                 if not isinstance(error, Superseded):
@@ -230,6 +244,8 @@ class CheckedFile(Struct, frozen=True, kw_only=True):
     """Whether it begins with one, where the format has one."""
     part: str = ""
     """The part of the fetched rows that it holds, or a piece of."""
+    opened: Callable[[str], Readable] | None = None
+    """Opens another file of the same place by its path; for an index of large objects."""
 
 
 def read_files(
@@ -250,7 +266,7 @@ def read_files(
     if fetched is not None and fetched.left_out:
         known = "; ".join(fetched.not_compared())
         observe(Notice(text=f"columns whose values the files do not show in full: {known}"))
-    size = sum(file.written.bytes for file in files)
+    size = sum(file.written.all_bytes for file in files)
 
     def watch(done: int, read: int) -> None:
         check()
@@ -261,6 +277,8 @@ def read_files(
             packed = file.written.column != ""
             shape = None if packed else spec
             check_file(file.path, file.written, shape, header=file.header, advance=advance)
+            if file.opened is not None and "/" in file.written.path:
+                check_values(file.written, file.opened, advance)
             if fetched is None or packed:
                 return None
             from writers.content.reading import file_sums

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -431,17 +432,14 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
         for unit in manifest.units
         for file in unit.files
     }
-    files = [
-        CheckedFile(
-            path=storage_at(str(directories[file.directory])).file(
-                str(directories[file.directory]), name
-            ),
-            written=file,
-            part=parts[name],
-        )
-        for name, file in written.items()
-        if name not in missing
-    ]
+    files = []
+    for name, file in written.items():
+        home = str(directories[file.directory])
+        opened = partial(storage_at(home).file, home)
+        if name not in missing:
+            files.append(
+                CheckedFile(path=opened(name), written=file, part=parts[name], opened=opened)
+            )
     compared = fetched
     if missing and fetched is not None:
         unknown = {parts[name] for name in missing}

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -24,6 +25,9 @@ from writers.model import PLAIN, Compression, Encryption, TextFormat
 
 PART_SUFFIX = ".part"
 """The end of the name of every file that is not published yet."""
+
+INDEX = "_index.txt"
+"""The file in a folder of large objects that lists the others, see `writers.lob_files`."""
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -45,6 +49,19 @@ def text_extension(
     return name + SUFFIX if encryption.recipients else name
 
 
+def shown(path: str | Path) -> str:
+    """Return the path of a file, or of the index of a folder of large objects."""
+    return f"{path}/{INDEX}" if os.path.isdir(path) else str(path)
+
+
+def remove(path: str | Path) -> None:
+    """Remove a file, or a folder of large objects with everything in it."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
 def check_moves(
     staging: Path, moves: Sequence[tuple[str, str]], directory: Path, replaceable: Collection[str]
 ) -> None:
@@ -60,7 +77,7 @@ def check_moves(
                 "choose file names that differ for each work unit.",
             )
         finals.add(final)
-        if not os.path.isfile(f"{staging}/{staged}"):
+        if not os.path.isfile(shown(f"{staging}/{staged}")):
             raise WriteError(
                 f"the staged file {staging / staged} is missing, so {directory / final} cannot "
                 f"be published.",
@@ -135,7 +152,8 @@ def remove_staged(staging: Path, stems: Collection[str]) -> None:
         dots = (place for place, letter in enumerate(name) if letter == ".")
         if name.endswith(PART_SUFFIX) and any(name[:dot] in stems for dot in dots):
             try:
-                (staging / name).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    remove(staging / name)
             except OSError as exc:
                 raise write_error("remove", staging / name, exc) from exc
 

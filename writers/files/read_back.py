@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import io
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -72,6 +74,55 @@ def decrypted(file: Readable, encryption: Encryption) -> Readable:
         return cast("IO[bytes]", io.BufferedReader(raw, 1 << 20))
 
     return RemoteFile(name=str(file), open=opened)
+
+
+class Listed(NamedTuple):
+    """A line of the index of a folder of large objects, see `writers.lob_files`."""
+
+    name: str
+    """Relative to the folder."""
+    bytes: int
+    digest: str
+
+
+def listed(index: Readable) -> Iterator[Listed]:
+    """Yield the lines of an index in their order; OSError if it cannot be read."""
+    with io.BufferedReader(open_bytes(index), _CHUNK_BYTES) as file:
+        for line in file:
+            try:
+                digest, size, name = line.decode("ascii").rstrip("\n").split(" ")
+                yield Listed(name, int(size), digest)
+            except ValueError as error:
+                raise OSError(errno.EINVAL, "a line has another form", str(index)) from error
+
+
+_NAMES_AT_A_TIME = 4_000_000
+
+
+def repeated_name(indexes: Sequence[Readable], names: int) -> str | None:
+    """Return a name that two lines of indexes have; None if all are different.
+
+    `names` is about the number of lines. Of 4 million names at a time a hash of 8 bytes is kept.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    shares = 1 + names // _NAMES_AT_A_TIME
+    for share in range(shares):
+
+        def own(share: int = share) -> Iterator[str]:
+            all_names = (each.name for index in indexes for each in listed(index))
+            return (name for name in all_names if hash(name) % shares == share)
+
+        counted = pa.array(array("q", map(hash, own())), pa.int64()).value_counts()
+        several = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+        suspects, seen = set(several.to_pylist()), set[str]()
+        for name in own() if suspects else ():
+            if hash(name) in suspects:
+                if name in seen:
+                    return name
+                seen.add(name)
+    return None
 
 
 class ReadBack(Struct, frozen=True, kw_only=True):

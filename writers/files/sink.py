@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, perf_counter, thread_time
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -176,6 +176,23 @@ class Sink:
         self._write_seconds = self._write_cpu_seconds = self._write_delay_seconds = 0.0
         self._own_cpu_seconds = 0.0
         self._producer_blocked, self._compressor_blocked = Blocked(), Blocked()
+
+    @classmethod
+    def of(
+        cls, spec: OutputSpec, path: Path | Location, compression: Compression, **more: Any
+    ) -> Self:
+        """Return the sink of a file of an output; `more` are other arguments than the output's."""
+        own = {
+            "buffer_bytes": spec.buffer_bytes,
+            "buffers": spec.buffers,
+            "checksum": spec.checksum,
+            "direct_io": spec.direct_io,
+            "min_free_bytes": spec.min_free_bytes,
+            "recipients": spec.encryption.recipients,
+            "synced_from_bytes": spec.synced_from_bytes,
+            "stays_cached": spec.stays_cached,
+        }
+        return cls(path, compression=compression, **{**own, **more})
 
     @property
     def upload(self) -> UncompletedUpload | None:
@@ -471,19 +488,9 @@ class StagedFiles:
     def sink(self) -> Sink:
         """Return the file being written; open the next one if necessary."""
         if self._sink is None:
-            self._sink = Sink(
-                Path(self._spec.stream) if self._spec.stream else self._place(len(self._done)),
-                compression=self._compression,
-                buffer_bytes=self._spec.buffer_bytes,
-                buffers=self._spec.buffers,
-                checksum=self._spec.checksum,
-                direct_io=self._spec.direct_io,
-                min_free_bytes=self._spec.min_free_bytes,
-                recipients=self._spec.encryption.recipients,
-                synced_from_bytes=self._spec.synced_from_bytes,
-                stays_cached=self._spec.stays_cached,
-                held=self._spec.finals is not None,
-            )
+            path = Path(self._spec.stream) if self._spec.stream else self._place(len(self._done))
+            held = self._spec.finals is not None
+            self._sink = Sink.of(self._spec, path, self._compression, held=held)
         return self._sink
 
     @property

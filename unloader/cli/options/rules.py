@@ -18,7 +18,13 @@ from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.redaction import PARQUET_KEY_VARIABLE
 from unloader.request.locations import looks_like_source
-from unloader.request.name_templates import check_directory, check_template, home_template, is_dated
+from unloader.request.name_templates import (
+    check_directory,
+    check_template,
+    home_template,
+    is_dated,
+    lob_template_parts,
+)
 from unloader.request.option import Circumstance
 from unloader.request.options import options_of
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
@@ -91,8 +97,10 @@ _CONFLICTS: Mapping[str, tuple[str, str]] = {
     "--replace-where without --save-mode overwrite": ("", "give it, or leave --replace-where out"),
     **{f"--{name.replace('_', '-')} to --verify source": _OWN_COLUMNS for name in TRANSFORMING},
     "--lob-files to --verify source": _OWN_COLUMNS,
+    "--lob-layout files without --lob-files": ("", "give --lob-files as well, or leave it out"),
+    "--lob-name without --lob-layout files": ("", "give --lob-layout files as well"),
     "--lob-files to encrypted files": (
-        "values in packed files are not encrypted",
+        "values in other files are not encrypted",
         "leave --lob-files out: values of any size are encrypted with their rows",
     ),
     "whole units to --query": (
@@ -206,6 +214,7 @@ _USUAL = {
     "bind": ("none",),
     "memory_policy": ("local",),
     "file_per": ("unit",),
+    "lob_layout": ("packed",),
 }
 """Words that change nothing."""
 
@@ -257,6 +266,8 @@ def _single(values: Mapping[str, Any], given: frozenset[str]) -> Iterator[UsageE
     template, per_unit = values["file_name"], values["file_per"] == "unit"
     if template is not None:
         check_template(template, per_unit=per_unit, parts=per_unit and bool(values["file_size"]))
+    if values.get("lob_name"):
+        lob_template_parts(values["lob_name"])
 
 
 def _circumstances(values: Mapping[str, Any]) -> frozenset[str]:

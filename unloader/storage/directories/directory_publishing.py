@@ -56,7 +56,7 @@ from unloader.storage.storage_protocol import (
     STATUS,
     Leftover,
 )
-from writers.files.publish import PART_SUFFIX, exchange, make_twin, rename_if_free
+from writers.files.publish import PART_SUFFIX, exchange, make_twin, remove, rename_if_free, shown
 from writers.files.regular import open_regular, read_regular
 from writers.files.syncing import Steps
 
@@ -132,7 +132,7 @@ def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
     """Remove the run's files from a `_run`, except its lock and `kept`; never raises."""
     for entry in (*staged_files(room), *_replaced_files(room)):
         with suppress(OSError):
-            os.unlink(entry.path)
+            remove(entry.path)
     for name in (STAGED, REPLACED):
         with suppress(OSError):
             os.rmdir(f"{room}/{name}")
@@ -155,7 +155,7 @@ def _is_staged(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry of a `_run`, or of its `staged`, is a staged file."""
     with suppress(OSError):
         is_part = entry.name.endswith(PART_SUFFIX) and entry.name not in _PARTS
-        return is_part and entry.is_file(follow_symlinks=False)
+        return is_part and not entry.is_symlink() and (entry.is_file() or entry.is_dir())
     return False
 
 
@@ -195,6 +195,7 @@ class Placed(NamedTuple):
     """Relative to `_run`."""
     final: str
     bytes: int
+    """Of a folder of large objects: the size of its index."""
 
 
 class Share(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -546,7 +547,8 @@ def _remove_old(share: Share) -> list[str]:
     old, messages = share.beside, []
     try:
         for name in share.replaced:
-            (old / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                remove(old / name)
         others = set(os.listdir(old)) - {RUN}
     except OSError as error:
         # Its record stays in it: the next command there tries again.
@@ -565,7 +567,7 @@ def _remove_old(share: Share) -> list[str]:
 
 def _check_size(directory: Path, file: Placed) -> None:
     try:
-        found = os.lstat(f"{directory}/{file.final}").st_size
+        found = os.lstat(shown(f"{directory}/{file.final}")).st_size
     except FileNotFoundError:
         raise OutputFailed(
             f"the staged file of {directory / file.final} is missing, so the run cannot be "

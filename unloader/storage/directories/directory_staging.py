@@ -110,6 +110,13 @@ class Access(Struct, frozen=True, kw_only=True):
                 "leave --mode out, or choose another --to",
             )
 
+    def give_all(self, path: Path) -> None:
+        """Set permissions and owner of a file, or of a folder and everything in it."""
+        for folder, folders, names in os.walk(path, topdown=False) if path.is_dir() else ():
+            for name in (*folders, *names):
+                self.give(Path(folder, name))
+        self.give(path)
+
     def give(self, path: Path) -> None:
         """Set permissions and owner of a file or a directory, synced."""
         try:

@@ -78,7 +78,9 @@ from writers.errors import WriteError
 from writers.files.publish import (
     PART_SUFFIX,
     check_moves,
+    remove,
     remove_staged,
+    shown,
     write_atomically,
     write_new,
 )
@@ -234,7 +236,7 @@ class RunDirectories(RunStorage):
             with directory.refused("clear"):
                 for entry in staged_files(directory.room):
                     if (number, entry.name) not in stay:
-                        os.unlink(entry.path)
+                        remove(entry.path)
 
     def _show(self, data: bytes) -> None:
         try:
@@ -275,7 +277,7 @@ class RunDirectories(RunStorage):
         write_atomically(path, manifest, synced=False)
         for each in (path, *(self.staged_file(*move[:2]) for move in moves)):
             if self._access is not None:
-                self._access.give(each)
+                self._access.give_all(each)
         unsynced = [self.staged_file(*move[:2]) for move in moves if move[:2] in self._unsynced]
         with ExitStack() as opened:
             # After a power cut the files in the record must be found by their names, with their
@@ -324,7 +326,9 @@ class RunDirectories(RunStorage):
             sources = [(f"{apart}{move.staged}", move.final) for move in ours]
             if directory is self.first:
                 sources.append((MANIFEST, MANIFEST))
-            files = [Placed(each, final, os.stat(room / each).st_size) for each, final in sources]
+            files = [
+                Placed(each, final, os.stat(shown(room / each)).st_size) for each, final in sources
+            ]
             # Files of others in a shared directory must not move. And a new directory of one of
             # many tables with one file and the manifest needs no twin: readers cannot see half of
             # it, and this takes fewer steps.

@@ -8,8 +8,10 @@ The first step marks the lock of the first place: from then on the run is comple
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -20,16 +22,19 @@ from unloader.storage.objects.object_lock import ObjectHolder
 from unloader.storage.objects.object_staging import PUBLICATION, Room, is_plain
 from unloader.storage.storage_protocol import MANIFEST, Move
 from writers.errors import StoreFailed, WriteError
+from writers.files.publish import INDEX
+from writers.files.read_back import RemoteFile, listed
 from writers.model import UncompletedUpload
 from writers.objects import s3_requests
-from writers.objects.bucket import together
+from writers.objects.bucket import Found, together
 
 
 class Placed(NamedTuple):
     place: int
     staged: str
-    """Its key."""
+    """Its key; of a folder of large objects the prefix of its keys, with a slash at the end."""
     bytes: int
+    """Of a folder: the size of its index."""
     final: str
     upload: UncompletedUpload | None = None
     """The upload that is completed, if the file is not staged."""
@@ -60,7 +65,10 @@ class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
                     raise ValueError(f"{file.upload.name} was not uploaded to {file.final}")
                 continue
             within = rooms[file.place].staging(self.folder).prefix
-            if not (file.staged.startswith(within) and is_plain(file.staged[len(within) :])):
+            if not (
+                file.staged.startswith(within)
+                and is_plain(file.staged[len(within) :].removesuffix("/"))
+            ):
                 raise ValueError(f"{file.staged} was not staged by this run")
 
 
@@ -96,12 +104,15 @@ def new_publication(
         staging, staged, uploads = room.staging(me.folder), room.staged(me.folder), set()
         if any(move.upload is not None for move in mine):
             uploads = {each.id for each in s3_requests.pending_uploads(room.location, deep=False)}
-        taken = room.finals().keys() - earlier[number]
+        taken = set(room.names()) - earlier[number]
         for move in mine:
             key, what, where = staging.below(move.staged).key, f"{move.staged} is", str(staging)
             if move.upload is not None:
                 what, where = f"the upload of {move.final} is", room.name
-            if key not in staged if move.upload is None else move.upload.id not in uploads:
+            shown = key
+            if f"{key}/{INDEX}" in staged:
+                key, shown = f"{key}/", f"{key}/{INDEX}"
+            elif key not in staged if move.upload is None else move.upload.id not in uploads:
                 raise WriteError(
                     f"{what} not in {where} any more.",
                     "find out which program removed it, then unload again.",
@@ -112,7 +123,7 @@ def new_publication(
                     "move that object away, or choose another --to or --file-name.",
                 )
             taken.add(move.final)
-            size = staged[key] if move.upload is None else move.upload.bytes
+            size = staged[shown] if move.upload is None else move.upload.bytes
             files.append(Placed(number, key, size, move.final, move.upload))
     return Publication(
         run_id=me.run_id,
@@ -137,18 +148,32 @@ def carry_out(publication: Publication, rooms: Sequence[Room]) -> None:
             if MANIFEST in names:
                 room.bucket.delete([room.final(MANIFEST)])
 
+        def copy(room: Room, source: Found, target: str) -> None:
+            room.bucket.copy(source.key, source.bytes, target)
+
         def name_file(file: Placed) -> None:
             room = rooms[file.place]
             if file.upload is None:
-                room.bucket.copy(file.staged, file.bytes, room.final(file.final))
+                copy(room, Found(file.staged, file.bytes), room.final(file.final))
             else:
                 replaces = file.final in publication.replaced[file.place]
                 s3_requests.complete(
                     room.location.below(file.final), file.upload, replaces=replaces
                 )
 
+        def steps(file: Placed) -> Iterator[Callable[[], None]]:
+            if not _is_folder(file):
+                yield partial(name_file, file)
+                return
+            room = rooms[file.place]
+            for each in _in_folder(room, file.staged)[0]:
+                name = each.key.removeprefix(file.staged)
+                yield partial(copy, room, each, f"{room.final(file.final)}/{name}")
+
         try:
-            together(name_file, publication.files)
+            together(
+                lambda step: step(), [each for file in publication.files for each in steps(file)]
+            )
         except FileNotFoundError as error:
             raise OutputFailed(
                 f"a staged file or an upload is missing: {error.filename}",
@@ -162,6 +187,9 @@ def carry_out(publication: Publication, rooms: Sequence[Room]) -> None:
             ) from None
         found = [room.finals() for room in rooms]
         for file in publication.files:
+            if _is_folder(file):
+                _in_folder(rooms[file.place], f"{rooms[file.place].final(file.final)}/")
+                continue
             size = found[file.place].get(file.final)
             if size != file.bytes:
                 raise StoreFailed(
@@ -178,7 +206,30 @@ def carry_out(publication: Publication, rooms: Sequence[Room]) -> None:
             ) from None
     for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
         stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
-        room.bucket.delete(room.final(name) for name in names if name not in stay)
+        old = room.keys_of(name for name in names if name not in stay)
+        for file in publication.files:
+            if _is_folder(file) and file.place == number and file.final in names:
+                old += _in_folder(room, f"{room.final(file.final)}/")[1]
+        room.bucket.delete(old)
+
+
+def _is_folder(file: Placed) -> bool:
+    return file.upload is None and file.staged.endswith("/")
+
+
+def _in_folder(room: Room, prefix: str) -> tuple[list[Found], list[str]]:
+    """Return the objects of a folder that its index lists, the index last, and the other keys.
+
+    FileNotFoundError: an object is missing or has another size.
+    """
+    there = {each.key: each for each in room.bucket.within(prefix)}
+    key, mine = f"{prefix}{INDEX}", list[Found]()
+    for each in listed(RemoteFile(name=key, open=partial(room.bucket.open, key))):
+        found = there.pop(prefix + each.name, None)
+        if found is None or found.bytes != each.bytes:
+            raise FileNotFoundError(errno.ENOENT, "a large object is missing", prefix + each.name)
+        mine.append(found)
+    return [*mine, there.pop(key)], list(there)
 
 
 def is_published(home: Room, manifest: bytes) -> bool:
@@ -197,7 +248,7 @@ def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
         names = {each.final for each in publication.files if each.place == number}
         has_manifest = room.bucket.size(room.final(MANIFEST)) is not None
         names = names - set(earlier) if has_manifest else names | set(earlier)
-        room.bucket.delete(room.final(name) for name in names)
+        room.bucket.delete(room.keys_of(names))
 
 
 def sweep(rooms: Sequence[Room]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import combinations
@@ -72,6 +72,10 @@ class Room:
         """Return the sizes of the staged files of a run by their keys."""
         return dict(self.bucket.within(self.staging(folder).prefix))
 
+    def staged_as(self, folder: str, key: str) -> str:
+        """Return the name of a staged file, or of the folder of large objects that has it."""
+        return key.removeprefix(self.staging(folder).prefix).partition("/")[0]
+
     def final(self, name: str) -> str:
         return f"{self.location.prefix}{name}"
 
@@ -79,6 +83,15 @@ class Room:
         """Return the sizes of all objects at the place by their final names."""
         found = self.bucket.look(self.location.prefix)[1]
         return {each.key.rpartition("/")[2]: each.bytes for each in found}
+
+    def keys_of(self, names: Iterable[str]) -> list[str]:
+        """Return the keys of files with these final names, and of everything in such folders."""
+        names = list(names)
+        folders = {*names} & {*(self.bucket.look(self.location.prefix)[0] if names else ())}
+        inner = [
+            each.key for name in folders for each in self.bucket.within(f"{self.final(name)}/")
+        ]
+        return [*map(self.final, names), *inner]
 
     def names(self) -> list[str]:
         """Return the names of everything one level below the place."""

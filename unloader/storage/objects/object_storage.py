@@ -184,7 +184,7 @@ class ObjectRun(RunStorage):
     def _foreign(self, place: int) -> set[str]:
         room = self._rooms[place]
         with refused("read", room):
-            return room.finals().keys() - self._earlier.files[place]
+            return set(room.names()) - self._earlier.files[place]
 
     def staged_file(self, place: int, name: str) -> RemoteFile:
         location = self._rooms[place].staging(self._folder).below(name)
@@ -208,7 +208,9 @@ class ObjectRun(RunStorage):
                 room.bucket.delete(
                     key
                     for key in room.staged(self._folder)
-                    if key.rpartition("/")[2].startswith(tuple(f"{stem}." for stem in stems))
+                    if room.staged_as(self._folder, key).startswith(
+                        tuple(f"{stem}." for stem in stems)
+                    )
                 )
 
     def discard_others(
@@ -222,7 +224,7 @@ class ObjectRun(RunStorage):
                 room.bucket.delete(
                     key
                     for key in room.staged(self._folder)
-                    if (number, key.rpartition("/")[2]) not in stay
+                    if (number, room.staged_as(self._folder, key)) not in stay
                 )
 
     def _abort_uploads(self, kept: Collection[str]) -> None:

@@ -90,6 +90,8 @@ def around(option: Option) -> list[str]:
         found[-1:] = ["iceberg://lake/ns.t", "--format", "parquet", *mode]
     found += ["--slow-between", "8:00-9:00"] if option.name == "slow-parallelism" else []
     found += ["--sample", "5%"] if option.name == "sample-by" else []
+    found += ["--lob-files", "P"] if option.name in ("lob-layout", "lob-name") else []
+    found += ["--lob-layout", "files"] if option.name == "lob-name" else []
     named = option.name == "parquet-key-name"
     found += ["--format", "parquet"] if named or "parquet" in option.formats else []
     found += ["--parquet-key-file", "key"] if named else []
