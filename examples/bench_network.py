@@ -3,9 +3,10 @@
 
     sudo python examples/bench_network.py --json
     sudo python examples/bench_network.py --seconds 5 --runs 5
+    sudo python examples/bench_network.py --soak 3600
 
-It needs root, ip, iperf3 and nft. All traffic stays on loopback and in two network namespaces that
-it makes and removes.
+It needs root, ip, iperf3 and nft. All traffic stays on loopback and in network namespaces that it
+makes and removes.
 
 - `tcp_vs_iperf3` and `udp_vs_iperf3`: our received bytes per second over the rate of iperf3. Each
   program has its own best size. The median of runs in turn.
@@ -14,6 +15,13 @@ it makes and removes.
   netfilter counts. It drops 0.1, 1 and 5 % of the packets.
 - `order_error`: the relative error of our packets out of order and of their average offset. A relay
   holds packets back and counts them.
+- `spread_error`: four hosts send to each other. The largest difference between the packets that a
+  host reports from all others and those that netfilter counts there.
+- `overrun_error`: the difference between missing packets and those that the kernel drops because
+  the buffer of the receiver is too small. The report must name the buffer.
+- `soak_growth`: with `--soak`, by how much the memory of one listener grows from its second to its
+  last test, relative. Tests of a minute with 1 % loss follow each other, and `soak_loss_error` is
+  the relative error of their missing packets.
 
 CPU seconds are the time of both sides for 10^9 bytes, with the start of the programs.
 """
@@ -33,11 +41,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 ADDRESS, PORT = "10.99.77.2", 7077
-SPACES = ("unloader-bench-a", "unloader-bench-b")
+SPACES = ("unloader-bench-a", "unloader-bench-b", "unloader-bench-c", "unloader-bench-d")
+SWITCH = "unloader-bench-switch"
 OURS = (sys.executable, "-m", "unloader", "network")
+CHAIN = "add table ip t; add chain ip t c { type filter hook input priority 0; }; add rule ip t c"
+"""Of nft; a rule follows."""
+LARGE = "udp length > 1000"
 UDP_SIZES = (1448, 8000, 32_000, 65_507)
 
 
@@ -107,8 +120,9 @@ def order_error(every: int = 50, places: int = 3) -> float:
     ):
         outer.bind(("127.0.0.1", 0))
         inner.connect(("127.0.0.1", PORT))
-        outer.settimeout(5)
-        inner.settimeout(5)
+        for each in (outer, inner):
+            each.settimeout(5)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         client = list[Any]()
         late = list[int]()
 
@@ -147,7 +161,7 @@ def order_error(every: int = 50, places: int = 3) -> float:
             for thread in threads:
                 thread.start()
             send = ("send", f"127.0.0.1:{outer.getsockname()[1]}", "--count", "20000")
-            options = ("--rate", "5MB", "--packet-size", "1000", "--json")
+            options = ("--rate", "2MB", "--packet-size", "1000", "--json")
             flow = json.loads(ran(*OURS, *send, *options))["flows"][0]
             listener.terminate()
         for thread in threads:
@@ -159,23 +173,100 @@ def order_error(every: int = 50, places: int = 3) -> float:
 
 def loss_error(per_mille: int) -> dict[str, float]:
     """Return our loss and the loss that netfilter counts, in percent."""
-    rules = (
-        "add table ip t; add chain ip t c { type filter hook input priority 0; };"
-        "add rule ip t c udp length > 1000 counter;"
-        f"add rule ip t c udp length > 1000 numgen random mod 1000 < {per_mille} counter drop"
-    )
-    ran(*inside(1, "nft", rules))
+    lossy = f"numgen random mod 1000 < {per_mille} counter drop"
+    ran(*inside(1, "nft", f"{CHAIN} {LARGE} counter; add rule ip t c {LARGE} {lossy}"))
     target = f"{ADDRESS}:{PORT}"
     # Single packets: netfilter counts a group of packets as one packet.
     send = ("send", target, "--count", "20000", "--rate", "10MB", "--burst", "1")
     flow = ours(("listen", target), send)
-    text = ran(*inside(1, "nft", "list", "ruleset"))
-    ran(*inside(1, "nft", "delete table ip t"))
-    seen, dropped = map(int, re.findall(r"counter packets (\d+)", text))
+    seen, dropped = counters(1)
     return {
         "netfilter": 100 * dropped / seen,
         "reported": 100 * flow["missing"] / flow["sent"],
         "packets": seen,
+    }
+
+
+def spread_error(count: int = 2000) -> int:
+    """Return the difference in packets between four hosts and netfilter."""
+    ran("ip", "netns", "add", SWITCH)
+    ran("ip", "-n", SWITCH, "link", "add", "switch", "up", "type", "bridge")
+    targets = [f"10.99.76.{at + 1}:{PORT}" for at in range(len(SPACES))]
+    for at, space in enumerate(SPACES):
+        veth = ("ip", "link", "add", "eth", "netns", space, "type", "veth", "peer", "name")
+        ran(*veth, f"p{at}", "netns", SWITCH)
+        ran("ip", "-n", SWITCH, "link", "set", f"p{at}", "up", "master", "switch")
+        ran("ip", "-n", space, "addr", "add", f"10.99.76.{at + 1}/24", "dev", "eth")
+        ran("ip", "-n", space, "link", "set", "eth", "up")
+        ran(*inside(at, "nft", f"{CHAIN} {LARGE} counter"))
+    options = ("--polite", "--count", str(count), "--rate", "1MB", "--burst", "1", "--json")
+    hosts = [
+        subprocess.Popen(
+            inside(at, *OURS, "send", *targets, "--bind", own, *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for at, own in enumerate(targets)
+    ]
+    errors = []
+    for at, host in enumerate(hosts):
+        flows = json.loads(host.communicate(timeout=120)[0])["flows"]
+        arrived = [flow["received"] for flow in flows if flow["direction"] == "in"]
+        errors.append(abs(sum(arrived) - counters(at)[0]) if len(arrived) == 3 else 3 * count)
+    return max(errors)
+
+
+def counters(space: int) -> list[int]:
+    """Return the packets that netfilter has counted by rule, and end the rules."""
+    text = ran(*inside(space, "nft", "list", "ruleset"))
+    ran(*inside(space, "nft", "delete table ip t"))
+    return [int(each) for each in re.findall(r"counter packets (\d+)", text)]
+
+
+def full_buffers() -> int:
+    """Return the packets that the kernel of the receiver has dropped for want of room."""
+    lines = ran(*inside(1, "cat", "/proc/net/snmp")).splitlines()
+    names, figures = (each.split() for each in lines if each.startswith("Udp:"))
+    return int(figures[names.index("RcvbufErrors")])
+
+
+def overrun_error() -> float:
+    """Return the error of missing packets where the buffer of the receiver is too small."""
+    before, target = full_buffers(), f"{ADDRESS}:{PORT}"
+    send = ("send", target, "--rate", "0", "--duration", "2", "--burst", "1")
+    flow = ours(("listen", target, "--buffer", "8k"), send)
+    dropped = full_buffers() - before
+    if not dropped or not flow["overruns"]:
+        return 1.0
+    return abs(int(flow["missing"]) - dropped) / dropped
+
+
+def soak(seconds: float) -> dict[str, float]:
+    """Repeat a test of a minute with one listener, and return how much it grows."""
+    ran(*inside(1, "nft", f"{CHAIN} {LARGE} numgen random mod 1000 < 10 counter drop"))
+    target, begun, sizes, missing = f"{ADDRESS}:{PORT}", time.monotonic(), list[int](), 0
+    options = ("--rate", "3MB", "--burst", "1", "--json")
+    listen = ("listen", target, "--duration", str(min(3600, seconds + 60)), "--quiet")
+    with subprocess.Popen(inside(1, *OURS, *listen), stdout=subprocess.DEVNULL) as listener:
+        # A second sender keeps the listener between two tests.
+        keep = ("send", target, "--duration", str(min(3600, seconds + 30)), "--packet-size", "128")
+        keeper = subprocess.Popen(
+            inside(0, *OURS, *keep, "--rate", "10k", "--quiet"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while (left := seconds - (time.monotonic() - begun)) > 1:
+            send = ("send", target, "--duration", str(min(60, left)), *options)
+            missing += json.loads(ran(*inside(0, *OURS, *send)))["flows"][0]["missing"]
+            status = Path(f"/proc/{listener.pid}/status").read_text()
+            sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
+        keeper.terminate()
+        listener.terminate()
+    (dropped,) = counters(1)
+    return {
+        "soak_growth": sizes[-1] / sizes[min(1, len(sizes) - 1)] - 1,
+        "soak_loss_error": abs(missing - dropped) / dropped,
     }
 
 
@@ -186,6 +277,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--soak", type=float, default=0, help="seconds; default: none")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if os.geteuid():
@@ -197,7 +289,7 @@ def main() -> None:
             *("ip", "link", "add", "v0", "netns", SPACES[0], "type", "veth"),
             *("peer", "name", "v1", "netns", SPACES[1]),
         )
-        for at, space in enumerate(SPACES):
+        for at, space in enumerate(SPACES[:2]):
             ran("ip", "-n", space, "addr", "add", f"10.99.77.{at + 1}/24", "dev", f"v{at}")
             ran("ip", "-n", space, "link", "set", f"v{at}", "up")
         lost = [loss_error(per_mille) for per_mille in (1, 10, 50)]
@@ -221,9 +313,11 @@ def main() -> None:
                 figures[name].append(round(rate))
                 cpu[name].append(round(used / (rate * seconds) * 1e9, 3))
         slow = limited(seconds)
+        checks = {"spread_error": spread_error(), "overrun_error": overrun_error()}
+        checks |= soak(options.soak) if options.soak else {}
     finally:
-        for space in SPACES:
-            subprocess.run(("ip", "netns", "del", space), check=False)
+        for space in (*SPACES, SWITCH):
+            subprocess.run(("ip", "netns", "del", space), check=False, stderr=subprocess.DEVNULL)
     ratios = {
         f"{kind}_vs_iperf3": statistics.median(
             a / b for a, b in zip(figures[kind], figures[f"iperf_{kind}"], strict=True)
@@ -233,6 +327,7 @@ def main() -> None:
     ratios["limited_vs_iperf3"] = slow
     ratios["order_error"] = order_error()
     ratios["loss_error"] = max(abs(each["netfilter"] - each["reported"]) for each in lost)
+    ratios |= checks
     found = {"ratios": ratios, "bytes_per_second": figures, "loss": lost}
     found |= {"iperf_udp_size": size, "udp_size": our_size, "cpu_seconds_per_gb": cpu}
     print(json.dumps(found if options.json else ratios, indent=2))

@@ -116,10 +116,13 @@ def test_the_network_is_measured_beside_iperf3() -> None:
     """Loss and order agree with netfilter and a relay, whatever the rates are."""
     if missing := [each for each in ("iperf3", "nft", "tc") if not which(each)]:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    ratios = report("bench_network.py", "--seconds", "1", *ONE_RUN)["ratios"]
+    ratios = report("bench_network.py", "--seconds", "1", "--soak", "2", *ONE_RUN)["ratios"]
     assert all(ratios[f"{each}_vs_iperf3"] > 0 for each in ("tcp", "udp", "limited"))
     assert ratios["loss_error"] <= 0.1
     assert ratios["order_error"] <= 0.01
+    assert ratios["spread_error"] == 0
+    assert ratios["overrun_error"] <= 0.01
+    assert ratios["soak_loss_error"] == 0
 
 
 def test_all_tables_are_listed_and_described(postgres: Any) -> None:
