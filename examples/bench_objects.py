@@ -10,6 +10,7 @@ test server of this repository. That server is a program in Python, so its figur
 
   inline    `unloader run`: a value is a part of its row, as hexadecimal digits
   packed    `unloader run --lob-files`: values are in files beside the rows
+  files     `unloader run --lob-files --lob-layout files`: each value is a file
   copy      `psql`: COPY (FORMAT binary) into one file, with PostgreSQL only
 
 A way ends when its files are complete and synced. `seconds` of unloader are from the start of its
@@ -155,6 +156,9 @@ def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                             yield record(source, "inline", size, workers, figures)
                             figures = unloaded(url, size, workers, to, "--lob-files", "v")
                             yield record(source, "packed", size, workers, figures)
+                            layout = ("--lob-files", "v", "--lob-layout", "files")
+                            figures = unloaded(url, size, workers, to, *layout)
+                            yield record(source, "files", size, workers, figures)
 
 
 def record(

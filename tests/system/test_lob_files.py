@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 import sqlite3
 import sys
@@ -259,6 +260,17 @@ def test_texts_have_the_encoding_of_the_rows(tmp_path: Path) -> None:
     assert "column doc" in error
     assert "U+20AC" in error
     assert command.final_names(tmp_path / "no") == []
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_codecs_are_measured_without_the_values(url: Callable[[str], str], form: str) -> None:
+    """No codec compresses the values, so the sample has their places."""
+    source = ("codecs", url("duckdb"), "--table", "t", "--format", form, "--json")
+    inline = json.loads(command.run(*source))
+    packed = json.loads(command.run(*source, "--lob-files", '"p.h/o,to",doc'))
+    assert inline["sample"]["rows"] == packed["sample"]["rows"]
+    assert inline["sample"]["bytes"] > 10 * packed["sample"]["bytes"]
+    assert 0 < packed["sample"]["bytes"] < 100 * packed["sample"]["rows"]
 
 
 def test_a_killed_run_is_continued(url: Callable[[str], str], tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.transforms.model import TransformOptions
 from unloader.tuning.measuring_tasks import ENTRY, measure_together
 from writers.codecs.choice import CANDIDATES, PRESETS, CodecFigures, Workload, choose, pick, predict
-from writers.model import Candidate, Choice, Compression, OutputSpec, Preset
+from writers.model import Candidate, Choice, Compression, LobColumn, OutputSpec, Preset
 from writers.registry import name_of
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class SampleTask(Struct, frozen=True, kw_only=True):
     """A directory on each disk that the run would write to."""
     transform: TransformOptions | None = None
     """Steps on the rows before they are encoded."""
+    lobs: tuple[LobColumn, ...] = ()
+    """Columns whose values no codec compresses: the rows have their places."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -234,6 +236,7 @@ def measured_sample(
             fetch_bytes=ready.request.fetch_bytes,
             disks=disks_of(ready.request.output),
             transform=ready.output.options.transform,
+            lobs=tuple(LobColumn(name=name, file=name) for name in ready.output.lobs),
         )
         try:
             (found,) = measure_together(

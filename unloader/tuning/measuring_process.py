@@ -42,6 +42,7 @@ from writers.codecs.measuring import encode_sample, measure_disk, measure_parque
 from writers.files.regular import write_error
 from writers.files.sink import Sink
 from writers.large_rows import LargeRow
+from writers.lob_files import LobFiles
 from writers.model import Compression, TextFormat
 
 if TYPE_CHECKING:
@@ -229,6 +230,13 @@ def _measured(task: SampleTask, rows: _Rows) -> MeasuredSample:
             keys = masking_keys(task.transform.keys)
             with closing(Transformer(task.transform, batches[0].schema, keys)) as transformer:
                 batches = list(transformer.apply(batches))
+        if task.lobs and batches:
+            dropping = replace(task.spec, stream=os.devnull)
+            lobs = LobFiles(dropping, batches[0].schema, "", task.lobs)
+            try:
+                batches = [lobs.packed(batch) for batch in batches]
+            finally:
+                lobs.abort()
         if isinstance(task.spec.format, TextFormat):
             encode_sample(batches[:1], task.spec)  # It loads what encoding needs.
             seconds, text = encode_sample(batches, task.spec)
