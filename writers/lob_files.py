@@ -24,6 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from urllib.parse import quote
 from zlib import crc32
 
@@ -33,6 +34,7 @@ from pyarrow import types
 
 from writers.codecs.compression import BytesLike
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
+from writers.files.checksums import open_digest
 from writers.files.publish import INDEX, PART_SUFFIX
 from writers.files.regular import write_error
 from writers.files.sink import Sink, StagedFiles
@@ -263,7 +265,9 @@ class _FolderColumn:
         # All files are synced together. A file that is synced alone costs a wait for the disk.
         self._spec = replace(spec, synced_from_bytes=1 << 62, file_size_bytes=0, encryption=PLAIN)
         self._staged, self.lob, self._keys, self._encoding = staged, lob, tuple(keys), encoding
-        self._written, self._values, self._write_s, self._write_cpu_s = 0, 0, 0.0, 0.0
+        self._written, self._values = 0, 0
+        self._write_s = self._write_cpu_s = self._own_cpu_s = 0.0
+        self._waits = spec.direct_io or spec.min_free_bytes > 0 or is_location(spec.directory)
         self._disk: int | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._sending: deque[tuple[str, Future[tuple[int, str]]]] = deque()
@@ -285,7 +289,7 @@ class _FolderColumn:
         return StageSeconds(
             write_s=self._write_s,
             write_cpu_s=self._write_cpu_s,
-            own_cpu_s=self._write_cpu_s,
+            own_cpu_s=self._own_cpu_s,
             uncompressed_bytes=self._written,
         )
 
@@ -342,7 +346,8 @@ class _FolderColumn:
             self._settle(_AT_A_TIME)
         else:
             self._settle(0)
-            self._record(name, self._write(name, data))
+            is_small = not self._waits and size is not None and size <= _SMALL_BYTES
+            self._record(name, (self._write_small if is_small else self._write)(name, data))
         return path
 
     def _settle(self, most: int) -> None:
@@ -351,13 +356,36 @@ class _FolderColumn:
             name, future = self._sending.popleft()
             self._record(name, future.result())
 
+    def _write_small(self, name: str, data: Iterable[BytesLike]) -> tuple[int, str]:
+        """Write a file without a sink: measured with values of 1 KB, a fifth of its CPU time."""
+        began, path, rest = perf_counter(), f"{self._folder}/{name}", memoryview(b"".join(data))
+        size, digest = rest.nbytes, open_digest(self._spec.checksum)
+        digest.update(rest)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            try:
+                descriptor = os.open(path, flags, 0o666)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                descriptor = os.open(path, flags, 0o666)
+            try:
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            finally:
+                os.close(descriptor)
+        except FileExistsError:
+            raise repeated(self.lob.name, name) from None
+        except OSError as error:
+            raise write_error("write", path, error) from error
+        self._write_s += perf_counter() - began
+        return size, f"{self._spec.checksum}:{digest.hexdigest()}"
+
     def _write(self, name: str, data: Iterable[BytesLike]) -> tuple[int, str]:
         place = self._folder / name
         if isinstance(place, Path):
             if os.path.lexists(place):
                 raise repeated(self.lob.name, name)
-            if not place.parent.exists():
-                _make(place.parent)
+            _make(place.parent)
         sink = Sink.of(self._spec, place, Compression())
         try:
             for piece in data:
@@ -369,6 +397,7 @@ class _FolderColumn:
         stages = sink.stages()
         self._write_s += stages.write_s
         self._write_cpu_s += stages.write_cpu_s
+        self._own_cpu_s += stages.own_cpu_s
         return found
 
     def _record(self, name: str, written: tuple[int, str]) -> None:
