@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _LENGTHS = (4 * 1024, 128 * 1024, 4 * 1024**2)
 """Bytes of a value in the first buffers; the last ones have the length of the option."""
 _ROWS = 65_000
+_BUFFERS, _GATHERED = 4, 16
+"""Batches whose size the buffers of a driver have, and batches of a few rows that are joined: a
+fetch of 200 columns takes milliseconds, and its Arrow arrays 200 KB for a row."""
 _FETCHES = (2_000, 100, 10, 2)
 """Rows that PostgreSQL's driver fetches together, by the length of values."""
 _CATALOG_BYTES = 64 * 1024
@@ -361,16 +364,20 @@ class OdbcSession:
     def batches(self, sql: str, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         sizes = {"max_text_size": self._length, "max_binary_size": self._length}
         try:
-            yield from self._read(
-                sql, "reading rows", batch_size=_ROWS, max_bytes_per_batch=batch_bytes, **sizes
+            found = self._read(
+                sql,
+                "reading rows",
+                batch_size=_ROWS,
+                max_bytes_per_batch=_BUFFERS * batch_bytes,
+                **sizes,
             )
+            yield from _gathered(found, batch_bytes)
         except SourceError as error:
             if _NARROW_BUFFER not in error.message:
                 raise
             # No row was read yet: the buffer of a single row is longer than a batch may be.
-            yield from self._read(
-                sql, "reading rows", batch_size=1, max_bytes_per_batch=None, **sizes
-            )
+            found = self._read(sql, "reading rows", batch_size=1, max_bytes_per_batch=None, **sizes)
+            yield from _gathered(found, batch_bytes)
 
     def cancel(self) -> None:
         if self._kill:
@@ -380,6 +387,23 @@ class OdbcSession:
     def close(self) -> None:
         # The library closes a connection that nothing refers to.
         self._connection = None
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Join batches up to a number of bytes: buffers of wide tables have few rows, or one."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        del batch
+        if len(held) >= _GATHERED or size >= most_bytes:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            held, size = [], 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 _LISTS = (
