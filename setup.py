@@ -10,6 +10,7 @@ version of Python on a machine.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -27,6 +28,8 @@ LIBRARIES = {
     "unloader.sources.mysql._rows": Path("unloader/sources/mysql/src"),
 }
 """The name of each library, and the folder of its sources."""
+RELATIVE_LINK = re.compile(r"\[([^\[\]]+)\]\((?!\w+:)[^()]+\)")
+"""A link of README.md to another page of the clone, which a package index does not have."""
 SHARED = LIBRARIES["writers.native._encoder"]
 STATIC = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL", "-s"]
 """The library then needs no C++ runtime where it runs, which may be older than that of here."""
@@ -68,6 +71,7 @@ class Wheel(bdist_wheel):
 
 
 setup(
+    long_description=RELATIVE_LINK.sub(r"\1", Path("README.md").read_text("utf-8")),
     ext_modules=[
         Extension(
             name,

