@@ -51,6 +51,7 @@ from unloader.storage.directories.directory_publishing import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Cleaning
+from writers.files.publish import INDEX
 from writers.files.read_back import listed
 
 if TYPE_CHECKING:
@@ -306,11 +307,11 @@ def _remove_files(manifest: Manifest, places: Sequence[Path]) -> None:
             descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 for name in _names_of(manifest, number):
-                    folder, slash, _ = name.partition("/")
-                    if slash and folder not in (".", ".."):
+                    folder, _, index = name.partition("/")
+                    if index == INDEX and folder not in (".", ".."):
                         with suppress(FileNotFoundError):
                             shutil.rmtree(folder, dir_fd=descriptor)
-                    elif name not in (".", ".."):
+                    elif "/" not in name and name not in (".", ".."):
                         with suppress(FileNotFoundError):
                             os.unlink(name, dir_fd=descriptor)
             finally:

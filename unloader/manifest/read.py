@@ -22,6 +22,7 @@ from unloader.manifest.model import FORMAT_VERSION, Manifest, TablesManifest
 from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, Index, Storage
+from writers.files.publish import INDEX
 
 _RESTORE = "restore it, or unload again to another directory"
 
@@ -127,10 +128,10 @@ def read_index(data: bytes, place: str) -> Index:
     return Index(
         run_id=found.run_id,
         places=(place, *(str(each) for each in directories_of(found, path_of(place))[1:])),
+        # A folder of large objects is known by its index.
         files=tuple(
-            dict.fromkeys(
-                (file.directory, name.partition("/")[0]) for name, file in found.files.items()
-            )
+            (file.directory, name.removesuffix(INDEX) if name.endswith(f"/{INDEX}") else name)
+            for name, file in found.files.items()
         ),
     )
 

@@ -137,7 +137,7 @@ class Index(Struct, frozen=True, kw_only=True):
     places: tuple[str, ...]
     """The first one has the manifest."""
     files: tuple[tuple[int, str], ...]
-    """Number of the place, and name; of a folder of large objects the name of the folder."""
+    """Number of the place, and name; of large objects the name of their folder and a slash."""
 
 
 ReadIndex = Callable[[bytes, str], Index]
@@ -553,8 +553,9 @@ class EarlierRuns:
                 with suppress(FileNotFoundError):
                     # A manifest that another program has changed may not lead out of the place.
                     folders, files = self._storage.look(self._places[number])
-                    there = {*folders, *files}
-                    self.files[number] |= {name for n, name in index.files if n == at} & there
+                    there = {*files, *(f"{each}/" for each in folders)}
+                    listed = {name for n, name in index.files if n == at} & there
+                    self.files[number] |= {name.rstrip("/") for name in listed}
         self.replaced = [
             names | {MANIFEST} if run_id else names
             for run_id, names in zip(self._run_ids, self.files, strict=True)

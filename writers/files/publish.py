@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import shutil
 import stat
 from collections.abc import Collection, Sequence
@@ -54,12 +55,30 @@ def shown(path: str | Path) -> str:
     return f"{path}/{INDEX}" if os.path.isdir(path) else str(path)
 
 
+def is_staged_folder(name: str) -> bool:
+    """Return whether a name is one that `writers.lob_files` gives to a staged folder."""
+    return re.fullmatch(rf".+\.lob\d+{re.escape(PART_SUFFIX)}", name) is not None
+
+
 def remove(path: str | Path) -> None:
-    """Remove a file, or a folder of large objects with everything in it."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
+    """Remove a file, or a folder of large objects with everything in it; else OSError.
+
+    The index goes last: a folder whose removal was interrupted is recognised by it.
+    """
+    if not os.path.isdir(path) or os.path.islink(path):
         os.unlink(path)
+        return
+    if is_staged_folder(os.path.basename(path)) or os.path.isfile(f"{path}/{INDEX}"):
+        with os.scandir(path) as entries:
+            others = [each for each in entries if each.name != INDEX]
+        for each in others:
+            if each.is_dir(follow_symlinks=False):
+                shutil.rmtree(each.path)
+            else:
+                os.unlink(each.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}/{INDEX}")
+    os.rmdir(path)
 
 
 def check_moves(

@@ -6,7 +6,8 @@ for each moment. It forks, so that a moment costs milliseconds.
     python publications/broken_publications.py DIRECTORY SETTING...
 
 Settings: `overwrite`, `two` directories, `foreign` file in the way of an exchange, `noexchange`,
-`many`: one file in a new directory of a run that has many, `fail` instead of being killed.
+`many`: one file in a new directory of a run that has many, `fail` instead of being killed,
+`folders` of large objects in place of some files.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from publications.staged_runs import as_bytes, manifest_of, taken
 from unloader.storage.directories.directory_publishing import TWIN
 from unloader.storage.directories.directory_recovery import complete
 from unloader.storage.storage_protocol import RUN, Move
+from writers.files.publish import INDEX
 
 OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
 NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}
+FOLDERS = ("a.csv", "b.csv", "f.csv")
 FOREIGN = "mine.txt"
 UNREACHED = 77
 """Status of a child whose publication was over before the call that was to fail."""
@@ -40,16 +43,26 @@ def do_run(
     before: Callable[[], None],
     *,
     many: bool = False,
+    folders: bool = False,
 ) -> None:
     """Do a whole run that leaves these files, each with the run's name as text."""
     files = {name: number % len(paths) for name, number in files.items()}
+    listed = {
+        f"{name}/{INDEX}" if folders and name in FOLDERS else name: files[name] for name in files
+    }
     with taken(paths, overwrite=True, run_id=run, home="home" if many else "") as directories:
+        moves = []
         for name, number in files.items():
-            (directories.all[number].staged / f"{name}.part").write_text(f"{run}\n")
-        moves = [Move(number, f"{name}.part", name) for name, number in files.items()]
+            is_folder = folders and name in FOLDERS
+            path = directories.all[number].staged / f"{name}{'.lob0' if is_folder else ''}.part"
+            if is_folder:
+                path.mkdir()
+                (path / run).write_text("value")
+            (path / INDEX if is_folder else path).write_text(f"{run}\n")
+            moves.append(Move(number, path.name, name))
         before()
         directories.commit(
-            moves, as_bytes(manifest_of(files, run, paths if len(paths) > 1 else ()))
+            moves, as_bytes(manifest_of(listed, run, paths if len(paths) > 1 else ()))
         )
 
 
@@ -66,6 +79,10 @@ def seen(paths: list[Path]) -> list[list[str]]:
 
 
 def _text(path: Path) -> str:
+    if path.is_dir():
+        text = (path / INDEX).read_text()
+        assert sorted(each.name for each in path.iterdir()) == sorted((INDEX, text.strip()))
+        return text.strip()
     text = path.read_text()
     return str(json.loads(text)["run_id"]) if path.suffix == ".json" else text.strip()
 
@@ -73,13 +90,13 @@ def _text(path: Path) -> str:
 def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
     """Interrupt one publication at a moment; return the state after each step."""
     paths = [root / "x" / "out", root / "y" / "out"][: 2 if "two" in settings else 1]
-    many = "many" in settings
+    many, folders = "many" in settings, "folders" in settings
     for path in paths:
         (path.parent if many else path).mkdir(parents=True)
         if "foreign" in settings:
             (path / FOREIGN).write_text("mine")
     if "overwrite" in settings:
-        do_run(paths, OLD, "old", lambda: None)
+        do_run(paths, OLD, "old", lambda: None, folders=folders)
     library = ctypes.CDLL(None)
 
     def break_off() -> None:
@@ -93,7 +110,8 @@ def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
     child = os.fork()
     if not child:
         try:
-            do_run(paths, {"a.csv": 0} if many else NEW, "new", break_off, many=many)
+            files = {"a.csv": 0} if many else NEW
+            do_run(paths, files, "new", break_off, many=many, folders=folders)
             os._exit(UNREACHED if "fail" in settings and not library.has_failed() else 0)
         except Exception as error:
             os._exit(6 if "Next: " in str(error) else 1)

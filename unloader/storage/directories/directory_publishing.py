@@ -56,7 +56,15 @@ from unloader.storage.storage_protocol import (
     STATUS,
     Leftover,
 )
-from writers.files.publish import PART_SUFFIX, exchange, make_twin, remove, rename_if_free, shown
+from writers.files.publish import (
+    PART_SUFFIX,
+    exchange,
+    is_staged_folder,
+    make_twin,
+    remove,
+    rename_if_free,
+    shown,
+)
 from writers.files.regular import open_regular, read_regular
 from writers.files.syncing import Steps
 
@@ -155,7 +163,9 @@ def _is_staged(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry of a `_run`, or of its `staged`, is a staged file."""
     with suppress(OSError):
         is_part = entry.name.endswith(PART_SUFFIX) and entry.name not in _PARTS
-        return is_part and not entry.is_symlink() and (entry.is_file() or entry.is_dir())
+        is_file = entry.is_file(follow_symlinks=False)
+        is_folder = is_staged_folder(entry.name) and entry.is_dir(follow_symlinks=False)
+        return is_part and (is_file or is_folder)
     return False
 
 
@@ -592,4 +602,6 @@ def _aside(share: Share) -> Steps[Path]:
 def _move_if_there(source: Path, target: Path) -> None:
     # Between two mounts the kernel refuses also a rename of a missing file.
     if os.path.lexists(source):
+        if os.path.isdir(source) and os.path.isdir(target):
+            remove(target)  # Left over by an earlier run. A file would be replaced by the rename.
         os.rename(source, target)

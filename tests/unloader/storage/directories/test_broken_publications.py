@@ -89,7 +89,7 @@ def check_aftermath(found: list[dict[str, Any]], runs: dict[str, Any], settings:
     assert begun
 
 
-@pytest.mark.parametrize("settings", [("overwrite",), *also(BROKEN, ((),))])
+@pytest.mark.parametrize("settings", [("overwrite", "folders"), *also(BROKEN, ((),))])
 def test_a_reader_sees_all_of_one_run(
     library: Path, quick: Path, settings: tuple[str, ...]
 ) -> None:
@@ -124,6 +124,7 @@ def test_a_reader_of_each_directory_sees_all_of_one_run(library: Path, quick: Pa
         *also(
             BROKEN,
             (("overwrite",), "noexchange"),
+            (("overwrite", "folders"), "foreign"),
             ((), "foreign"),
             ((), "noexchange"),
             (("overwrite",), "foreign"),
@@ -169,7 +170,15 @@ def test_a_call_that_fails_leaves_nothing_of_one_of_many(library: Path, quick: P
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     "settings",
-    [("overwrite", "two"), *also(BROKEN, (("overwrite",),), (("overwrite", "two", "foreign"),))],
+    [
+        ("overwrite", "two"),
+        *also(
+            BROKEN,
+            (("overwrite",),),
+            (("overwrite", "folders", "foreign"),),
+            (("overwrite", "two", "foreign"),),
+        ),
+    ],
 )
 def test_a_call_that_fails_takes_all_back(
     library: Path, quick: Path, settings: tuple[str, ...]
