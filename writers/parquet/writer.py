@@ -318,16 +318,27 @@ class RowGroups:
 
 
 def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in one separate piece of memory.
+    """Return a batch in one separate piece of memory, or as it is if Arrow has allocated it.
 
     Drivers make columns in memory that they let grow, many times as many pieces as there are
     batches; kept among the pieces of batches to come they tore up the C library's heap, which grew
     by 2 bytes a row (measured) for as long as a unit lasted.
     """
+    if all(_is_of_arrow(each) for column in batch.columns for each in column.buffers()):
+        return batch
     try:
         return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
     except pa.ArrowException:  # Such a message does not hold dictionaries.
         return batch
+
+
+def _is_of_arrow(buffer: pa.Buffer | None) -> bool:
+    """Return whether Arrow has allocated the memory: a driver's is imported, and not mutable."""
+    return (
+        buffer is None
+        or buffer.is_mutable
+        or (buffer.parent is not None and buffer.parent.is_mutable)
+    )
 
 
 def _all(measures: list[Callable[[int, int], int] | int]) -> Callable[[int, int], int]:
