@@ -71,6 +71,40 @@ def test_wide_and_odd_values_of_mariadb(mysql: Any, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["postgresql", *also(OTHER_ROUTES, "sqlite")])
+def test_a_long_value_lengthens_the_buffers_of_its_column_only(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """Buffers of 8 MB for each of 60 columns would be 480 MB. The long value is in a late row."""
+    columns = [f"c{number}" for number in range(60)]
+    names = ", ".join(f"{each} text" for each in columns)
+    short = ", ".join(["'short'"] * 60)
+    if kind == "sqlite":
+        path = tmp_path / "data.db"
+        url = of_sqlite(path)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"CREATE TABLE t (id INTEGER, {names})")
+            rows = ((number, *["short"] * 60) for number in range(2_100))
+            connection.executemany(f"INSERT INTO t VALUES (?{', ?' * 60})", rows)
+            connection.execute("UPDATE t SET c7 = ? WHERE id = 2099", ("ü" * 400_000,))
+    else:
+        postgres = request.getfixturevalue("postgres")
+        url = postgres.database("odbc_long")
+        postgres.run(
+            f"CREATE TABLE t (id int, {names}); INSERT INTO t SELECT g, {short} FROM "
+            "generate_series(0, 2098) g; INSERT INTO t (id, c7) VALUES (2099, repeat('ü', 400000))",
+            url=url,
+        )
+        url = of_postgres(url)
+    to = tmp_path / "out"
+    command.run("run", url, "--table", "t", "--to", str(to), "--format", "parquet")
+    found = duckdb.sql(
+        f"SELECT count(*), sum(length(c7)), max(c7) = repeat('ü', 400000) FROM '{to}/*.parquet'"
+    )
+    assert found.fetchall() == [(2_100, 400_000 + 5 * 2_099, True)]
+    assert command.manifest_of(to)["totals"]["peak_worker_rss_bytes"] < 250e6
+
+
 def test_a_value_above_the_limit_is_named(tmp_path: Path) -> None:
     """The error has the column, the length and the option; a larger limit reads the value."""
     path, to = tmp_path / "data.db", tmp_path / "out"

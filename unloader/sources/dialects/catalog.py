@@ -27,7 +27,16 @@ from unloader.request.names import one_column, resolve
 from unloader.selection.listing import ListedTable, Listing
 from unloader.sources.base import Capabilities, Catalog, Held, Reader
 from unloader.sources.dialects import dividing, texts
-from unloader.sources.dialects.databases import EXACT, STATEMENT, Dialect, Session, SQLite
+from unloader.sources.dialects.databases import (
+    EXACT,
+    LENGTHS,
+    LONG,
+    STATEMENT,
+    Dialect,
+    Session,
+    SQLite,
+    TooLong,
+)
 from unloader.sources.postgres.statement import EXPORTED
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
@@ -37,7 +46,7 @@ from unloader.sources.statement import (
     select,
     select_count,
 )
-from writers.schema import read_schema
+from writers.schema import pc, read_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,14 +71,22 @@ def opened(connect: Connect, snapshot: Snapshot | None = None) -> tuple[Session,
 
 
 def selector_statement(
-    dialect: Dialect, extract: Extract, selector: Selector, *, ascii_only: bool
+    dialect: Dialect,
+    extract: Extract,
+    selector: Selector,
+    *,
+    ascii_only: bool,
+    most: Callable[[str], int] = lambda _: LENGTHS[0],
 ) -> str:
+    """Return the query of a selector; `most` returns the bytes that values of a column have."""
     columns = extract.projection.columns
     # No alias: a driver may cut, fold or refuse a name, and columns are taken in their order.
-    items = ", ".join(dialect.item(each, ascii_only=ascii_only) for each in columns)
+    items = ", ".join(
+        dialect.item(each, ascii_only=ascii_only, most=most(each.name)) for each in columns
+    )
     conditions = [*dividing.conditions(dialect.quoted, selector), *row_conditions(extract)]
     found = select(items, dialect.relation(extract), conditions)
-    if first := ", ".join(filter(None, map(dialect.frame, columns))):
+    if first := ", ".join(filter(None, (dialect.frame(each, most(each.name)) for each in columns))):
         return f"SELECT {first} FROM temp.unloader_frame UNION ALL {found}"
     return found
 
@@ -286,9 +303,11 @@ class DialectReader(Reader):
             self._session, self._dialect = self._open()
         self._is_clean = False
         dialect, ascii_only = self._dialect, self._session.ascii_only
-        sql = selector_statement(dialect, extract, piece.selector, ascii_only=ascii_only)
+        sql = selector_statement(
+            dialect, extract, piece.selector, ascii_only=ascii_only, most=self._most
+        )
         schema, columns = read_schema(extract.projection.schema), extract.projection.columns
-        skipped = any(map(dialect.frame, columns))
+        skipped = any(dialect.frame(each, LENGTHS[0]) for each in columns)
         for batch in self._session.batches(sql, batch_bytes):
             rows, skipped = batch.slice(1) if skipped else batch, False
             if rows.num_rows:
@@ -297,7 +316,14 @@ class DialectReader(Reader):
         dialect.check_ended(self._session)
         self._is_clean = True
 
+    def _most(self, column: str) -> int:
+        """Return the bytes for which the buffer of a column is made."""
+        return LENGTHS[0]
+
     def _convert(self, array: pa.Array, kind: pa.DataType, column: Any) -> pa.Array:
+        may_be_long = self._session.ascii_only and column.output_type in ("string", "binary")
+        if may_be_long and self._dialect.marks_long and pc.any(pc.equal(array, LONG)).as_py():
+            raise TooLong(f"column {column.name} holds a long value")
         if isinstance(self._dialect, SQLite):
             exact = column.expression.startswith(EXACT)
             return texts.of_storage_class(array, kind, column, exact=exact)

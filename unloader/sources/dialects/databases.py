@@ -34,7 +34,16 @@ if TYPE_CHECKING:
 STATEMENT = "statement"
 """The kind of a snapshot without a snapshot: one statement reads the only table, at its moment."""
 
+LENGTHS = (4 * 1024, 128 * 1024, 4 * 1024**2)
+"""Bytes of a value in the first buffers of a driver, and in the buffers of the next readings."""
+LONG = "!"
+"""Arrives instead of a value that is longer than the buffer of its column."""
+
 NOT_PROVED = "not proved: the values are as the driver returns them"
+
+
+class TooLong(SourceError):
+    """A value is longer than the buffer of its column."""
 
 
 class Session(Protocol):
@@ -77,6 +86,8 @@ class Dialect:
     folding: Folding = "any"
     texts = False
     """Values arrive as texts, which `texts` reads."""
+    marks_long = False
+    """Texts in hexadecimal have a limit for each column, and `LONG` instead of a longer value."""
     opening: tuple[str, ...] = ()
     """What each session runs first."""
     exports = ""
@@ -146,11 +157,11 @@ class Dialect:
             readings=(usual, replace(usual, output_type="string", as_text=True)),
         )
 
-    def item(self, column: ReadColumn, *, ascii_only: bool) -> str:
-        """Return the item of the select list for a column."""
+    def item(self, column: ReadColumn, *, ascii_only: bool, most: int) -> str:
+        """Return the item of the select list for a column, whose values have `most` bytes."""
         return column.expression
 
-    def frame(self, column: ReadColumn) -> str:
+    def frame(self, column: ReadColumn, most: int) -> str:
         """Return the item of the row before the rows of a statement; empty without such a row."""
         return ""
 
@@ -215,6 +226,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     folding: Folding = "lower"
     texts = True
+    marks_long = True
     opening = (
         "SET application_name = 'unloader'",
         "SET client_encoding = 'UTF8'",
@@ -328,19 +340,24 @@ class PostgreSQL(Dialect):
         kept = tuple(each for each in found.readings if each.serves != {"encoded"})
         return replace(found, readings=kept)
 
-    def item(self, column: ReadColumn, *, ascii_only: bool) -> str:
+    def item(self, column: ReadColumn, *, ascii_only: bool, most: int) -> str:
         value, output = column.expression, column.output_type
         if _narrow(output):
             # Its length lets a driver use a short buffer. No value is as long.
             return f"({value})::varchar({NARROW})"
         shown = self._shown(value)
-        if not ascii_only or output == "binary":
+        if not ascii_only:
             return shown
-        digits = f"pg_catalog.encode(pg_catalog.convert_to({shown}, 'UTF8'), 'hex')"
+        digits, length = shown, 2 * most
+        if output != "binary":
+            digits = f"pg_catalog.encode(pg_catalog.convert_to({shown}, 'UTF8'), 'hex')"
         declared = _LENGTH.fullmatch(column.source_type)
-        most = 8 * int(declared[1]) if declared else _LONGEST + 1
-        # A character has at most 4 bytes, so the cast cuts nothing.
-        return f"({digits})::varchar({most})" if most <= _LONGEST else digits
+        if declared and 8 * int(declared[1]) <= length:
+            # A character has at most 4 bytes, so the cast cuts nothing.
+            return f"({digits})::varchar({8 * int(declared[1])})"
+        is_long = f"pg_catalog.octet_length({digits}) OPERATOR(pg_catalog.>) {length}"
+        marked = f"CASE WHEN {is_long} THEN '{LONG}' ELSE {digits} END"
+        return f"({marked})::varchar({length})" if length <= _LONGEST else marked
 
     def _shown(self, value: str) -> str:
         # Unlike a cast to text, `concat` keeps the blanks of a `char(n)`.
@@ -416,22 +433,33 @@ class SQLite(Dialect):
 
     name = "sqlite"
     texts = True
+    marks_long = True
     version = "SELECT 'SQLite ' || sqlite_version()"
 
     def __init__(self) -> None:
         super().__init__()
+        marks = ["'t'"] * (2 + len(LENGTHS))
         self.opening = (
             "PRAGMA temp_store = memory",
             "PRAGMA busy_timeout = 5000",
             # Drivers take the type and the length of a result from the first of several SELECTs.
             "CREATE TEMP TABLE IF NOT EXISTS unloader_frame "
-            f"(short varchar({NARROW}), long varchar({2**30}))",
+            f"(short varchar({NARROW}), long varchar({2**30}), "
+            f"{', '.join(f'long{most} varchar({2 * most + 1})' for most in LENGTHS)})",
             "DELETE FROM temp.unloader_frame",
-            "INSERT INTO temp.unloader_frame VALUES ('t', 't')",
+            f"INSERT INTO temp.unloader_frame VALUES ({', '.join(marks)})",
         )
 
-    def frame(self, column: ReadColumn) -> str:
-        return "short" if _narrow(column.output_type) else "long"
+    def item(self, column: ReadColumn, *, ascii_only: bool, most: int) -> str:
+        if not ascii_only or _narrow(column.output_type):
+            return column.expression
+        length = f"length(CAST({quoted(column.name)} AS BLOB))"
+        return f"CASE WHEN {length} > {most} THEN '{LONG}' ELSE {column.expression} END"
+
+    def frame(self, column: ReadColumn, most: int) -> str:
+        if _narrow(column.output_type):
+            return "short"
+        return f"long{most}" if most in LENGTHS else "long"
 
     def length(self, column: ReadColumn) -> str:
         return "" if _narrow(column.output_type) else f"length({column.expression}) / 2"
@@ -542,6 +570,7 @@ class MariaDB(Dialect):
 
     name = "mariadb"
     texts = True
+    marks_long = True
     opening = (
         "SET SESSION sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', "
         "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, "
@@ -590,15 +619,21 @@ class MariaDB(Dialect):
     def readings(self, column: ColumnInfo, relation: str) -> ColumnReadings:
         return mysql.readings_of(column)
 
-    def item(self, column: ReadColumn, *, ascii_only: bool) -> str:
+    def item(self, column: ReadColumn, *, ascii_only: bool, most: int) -> str:
         value, output = column.expression, column.output_type
         if _narrow(output):
             return f"CAST({value} AS CHAR({NARROW}))"
-        bytes_of = f"CAST({value} AS BINARY)" if output == "binary" else ""
-        return f"HEX({bytes_of or f'CONVERT({value} USING utf8mb4)'})"
+        shown = self._bytes(column)
+        either = f"IF(LENGTH({shown}) > {most}, '{LONG}', HEX({shown}))"
+        return f"CAST({either} AS CHAR({2 * most}))"
+
+    def _bytes(self, column: ReadColumn) -> str:
+        value = column.expression
+        is_binary = column.output_type == "binary"
+        return f"CAST({value} AS BINARY)" if is_binary else f"CONVERT({value} USING utf8mb4)"
 
     def length(self, column: ReadColumn) -> str:
-        return "" if _narrow(column.output_type) else f"LENGTH({column.expression})"
+        return "" if _narrow(column.output_type) else f"LENGTH({self._bytes(column)})"
 
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         name = mysql.name_of(column.native_type)

@@ -34,14 +34,14 @@ from unloader.errors import (
 from unloader.model import Extract, Snapshot, SourceSpec, TableSummary
 from unloader.sources.base import ReadAgain
 from unloader.sources.dialects.catalog import DialectCatalog, DialectReader
-from unloader.sources.dialects.databases import DIALECTS, Dialect, Session
+from unloader.sources.dialects.databases import DIALECTS, LENGTHS, Dialect, Session, TooLong
+from unloader.sources.dialects.dividing import conditions
 from unloader.sources.registry import missing_driver, password_of
+from unloader.sources.statement import row_conditions, select
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LENGTHS = (4 * 1024, 128 * 1024, 4 * 1024**2)
-"""Bytes of a value in the first buffers; the last ones have the length of the option."""
 _ROWS = 65_000
 _BUFFERS, _GATHERED = 4, 16
 """Batches whose size the buffers of a driver have, and batches of a few rows that are joined: a
@@ -54,7 +54,7 @@ _LOGIN_SECONDS = 30
 
 _SETTINGS = {
     "postgresql": "UseDeclareFetch=1;Fetch={rows};MaxVarcharSize={length};"
-    "MaxLongVarcharSize={length};UnknownSizes=2;LFConversion=0;Protocol=7.4-1;BI=0;"
+    "MaxLongVarcharSize={length};UnknownSizes=0;LFConversion=0;Protocol=7.4-1;BI=0;"
     "ByteaAsLongVarBinary=1;TrueIsMinus1=0",
     "mariadb": "NO_CACHE=1;FORWARDONLY=1;CHARSET=utf8mb4;NO_PROMPT=1",
     "sqlite": "StepAPI=1;NoTXN=1",
@@ -78,10 +78,6 @@ _LOST = ("gone away", "terminating connection", "closed the connection", "Lost c
 _REFUSED = ("28000", "28P01", "3D000", "42000", "IM002", "01000")
 _TOO_LONG = "too large to be written into the allocated buffer"
 _NARROW_BUFFER = "limited to a size of"
-
-
-class _TooLong(SourceError):
-    """A value is longer than the buffer of its column."""
 
 
 def load() -> None:
@@ -113,6 +109,9 @@ class OdbcReader(DialectReader):
 
     def __init__(self, spec: SourceSpec, snapshot: Snapshot | None) -> None:
         self._level = 0
+        """The length of the longest buffers; of all, where `LONG` does not mark long values."""
+        self._level_of = dict[str, int]()
+        """The length of the buffers of a column; not 0 where a value was longer."""
         self._levels = _lengths(spec)
         self._connect = partial(_connected, spec)
         super().__init__(partial(self._connected_at_level), snapshot)
@@ -125,36 +124,55 @@ class OdbcReader(DialectReader):
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from super().batches(extract, piece, batch_bytes=batch_bytes)
-        except _TooLong as error:
-            if self._level + 1 < len(self._levels):
+        except TooLong as error:
+            lengths = dict[str, int]()
+            if self._dialect.marks_long:
+                # Only the buffers of columns with long values grow.
+                lengths = self._longest(extract, piece)
+                for name, length in lengths.items():
+                    level = sum(each < length for each in self._levels[:-1])
+                    self._level_of[name] = max(level, self._level_of.get(name, 0))
+                self._level = max(self._level_of.values())
+                if max(lengths.values()) <= self._levels[-1]:
+                    raise ReadAgain from error
+            elif self._level + 1 < len(self._levels):
                 self._level += 1
                 raise ReadAgain from error
+            lengths = lengths or self._longest(extract, piece)
+            held = f"a column of {extract.table.label} holds a long value"
+            if lengths:
+                name = max(lengths, key=lambda each: lengths[each])
+                where = f"column {name} of {extract.table.label}"
+                held = f"{where} holds a value of {lengths[name]:,} bytes"
             raise OutputFailed(
-                f"{self._longest(extract)}, which is longer than --odbc-value-bytes "
-                f"{self._levels[-1]}",
+                f"{held}, which is longer than --odbc-value-bytes {self._levels[-1]}",
                 "raise --odbc-value-bytes, or leave the column out with --exclude",
             ) from error
 
-    def _longest(self, extract: Extract) -> str:
-        """Return a sentence about the column with the longest value."""
+    def _most(self, column: str) -> int:
+        return self._levels[self._level_of.get(column, 0)]
+
+    def _longest(self, extract: Extract, piece: Piece) -> dict[str, int]:
+        """Return the bytes of the longest value of each column of variable length, in a unit."""
         self._session.close()
         self._session, dialect = self._open()
         known = [(each.name, dialect.length(each)) for each in extract.projection.columns]
         items = {name: sql for name, sql in known if sql}
         if not items:
-            return f"a column of {extract.table.label} holds a long value"
-        select = ", ".join(f"max({sql})" for sql in items.values())
-        (row,) = self._session.rows(f"SELECT {select} FROM {dialect.relation(extract)}")
-        lengths = {name: int(value or 0) for name, value in zip(items, row, strict=True)}
-        name = max(lengths, key=lambda each: lengths[each])
-        where = f"column {name} of {extract.table.label}"
-        return f"{where} holds a value of {lengths[name]:,} bytes"
+            return {}
+        found = select(
+            ", ".join(f"max({sql})" for sql in items.values()),
+            dialect.relation(extract),
+            [*conditions(dialect.quoted, piece.selector), *row_conditions(extract)],
+        )
+        (row,) = self._session.rows(found)
+        return {name: int(value or 0) for name, value in zip(items, row, strict=True)}
 
 
 def _lengths(spec: SourceSpec) -> tuple[int, ...]:
     """Return the lengths of values in bytes, for the first reading and for each repetition."""
     most = spec.session.odbc_value_bytes
-    return (*(each for each in _LENGTHS if each < most), most)
+    return (*(each for each in LENGTHS if each < most), most)
 
 
 def _driver() -> Any:
@@ -206,7 +224,7 @@ def _errors(doing: str, *, connecting: bool = False) -> Iterator[None]:
         state, native, words = match.groups() if match else ("", "", text)
         message = f"{doing}: {' '.join(words.split())}{f' (SQLSTATE {state})' if state else ''}"
         if _TOO_LONG in text:
-            raise _TooLong(message) from error
+            raise TooLong(message) from error
         if state in _FULL or native in _FULL or "too many" in words.lower():
             raise SessionsRefused(message) from error
         lost = state.startswith(_NO_CONNECTION) or any(each in words for each in _LOST)
