@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import signal
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -183,6 +185,35 @@ def test_an_object_store_has_the_same_files(s3: S3Server, tmp_path: Path) -> Non
         found = {name: data for name, data in s3.objects("folders/").items() if name[0] != "_"}
         assert found == tree(tmp_path / "out")
         command.run("verify", place)
+
+
+DIES_WHILE_COPYING = """
+import os, sys
+from unloader.cli import main
+from writers.objects.bucket import Bucket
+copy, left = Bucket.copy, [12]
+def last(*arguments):
+    left.append(left.pop() - 1)
+    return copy(*arguments) if left[0] else os.kill(os.getpid(), 9)
+Bucket.copy = last
+main()
+"""
+
+
+@pytest.mark.long("runs into object stores")
+def test_a_publication_that_dies_between_objects_is_completed(s3: S3Server, tmp_path: Path) -> None:
+    """All objects of the new run are there then, and none of the old run or of its staging."""
+    url, place = database(tmp_path / "t.db", numbered(40)), s3.place("dead")
+    command.run(*options(url, place))
+    database(tmp_path / "t.db", numbered(30, "'y'::BLOB"))
+    run = (sys.executable, "-c", DIES_WHILE_COPYING, *options(url, place, "--overwrite"))
+    assert subprocess.run(run, check=False, capture_output=True).returncode == -signal.SIGKILL
+    assert 0 < list(s3.objects("dead/t_0001_p").values()).count(b"y") < 30
+    command.run("resume", place)
+    command.run(*options(url, tmp_path / "out"))
+    found = s3.objects("dead/")
+    assert found.pop("_manifest.json")
+    assert found == tree(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
