@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import signal
 import sqlite3
@@ -167,6 +168,36 @@ def test_a_library_that_aborts_does_not_end_the_parent(postgres: Any, tmp_path: 
     assert "aborted" in error
     command.run(*run)
     assert records(to) == [["1", "12300"]]
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_samples_by_key_are_those_of_every_source(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """docs/subsets.md defines the keys of a sample; a limit gives its number of rows."""
+    values = ", ".join(f"({number}, {number}.50, 'k{number}')" for number in range(200))
+    sql = f"CREATE TABLE t (id bigint, n numeric(9,2), s varchar(9)); INSERT INTO t VALUES {values}"
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres")
+        url = server.database("odbc_samples")
+        server.run(sql, url=url)
+        url = of_postgres(url)
+    else:
+        server = request.getfixturevalue("mysql")
+        url = of_mysql(server.database("odbc_samples"))
+        server.run(sql, database="odbc_samples")
+
+    def run(name: str, *options: str) -> list[int]:
+        to = tmp_path / name
+        command.run("run", url, "--table", "t", "--to", str(to), *options)
+        return sorted(int(record[0]) for record in records(to))
+
+    limit = int(0.1 * 2**32)
+    for column, text in (("n", "{}.5"), ("s", "k{}")):
+        keys = {each: hashlib.sha256(text.format(each).encode()).hexdigest() for each in range(200)}
+        wanted = [each for each, digest in keys.items() if int(digest[:8], 16) < limit]
+        assert run(column, "--sample", "10%", "--sample-by", column) == wanted
+    assert len(run("limit", "--limit-rows", "7")) == 7
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -95,7 +95,8 @@ def describe_query(catalog: Catalog, query: str) -> TableInfo:
 def check_able(catalog: Catalog, option: str) -> None:
     if not catalog.capabilities.samples:
         raise UsageError(
-            f"--{option} does not apply to this source, which cannot choose rows", "leave it out"
+            f"--{option} does not apply to this source, which cannot choose rows",
+            "leave it out, or choose rows with --where or --query",
         )
 
 

@@ -17,6 +17,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    SampledKeys,
     Snapshot,
     SourceSpec,
     TableName,
@@ -41,6 +42,7 @@ from unloader.sources.postgres.statement import EXPORTED
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
     check_condition,
+    limit_clause,
     query_table,
     row_conditions,
     select,
@@ -88,7 +90,7 @@ def selector_statement(
     found = select(items, dialect.relation(extract), conditions)
     if first := ", ".join(filter(None, (dialect.frame(each, most(each.name)) for each in columns))):
         return f"SELECT {first} FROM temp.unloader_frame UNION ALL {found}"
-    return found
+    return found + limit_clause(extract.limit_rows)
 
 
 class DialectCatalog(Catalog):
@@ -103,6 +105,7 @@ class DialectCatalog(Catalog):
             shared_snapshot=bool(self.dialect.exports),
             snapshot_outlives_run=False,
             folding=self.dialect.folding,
+            samples=self.dialect.samples,
         )
         self._where = "the database"
         try:
@@ -274,6 +277,17 @@ class DialectCatalog(Catalog):
             self.dialect.relation(extract), row_conditions(extract), extract.limit_rows
         )
         return int(self._ask(sql)[0][0])
+
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        return self.dialect.sampled_keys(column, share)
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        relation, rows = self.dialect.relation(extract), row_conditions(extract)
+        counts = (
+            select("count(*)", relation, [*dividing.conditions(self.dialect.quoted, each), *rows])
+            for each in selectors
+        )
+        return sum(int(self._ask(sql)[0][0]) for sql in counts)
 
     def ping(self) -> bool:
         self._ask("SELECT 1")

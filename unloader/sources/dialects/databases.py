@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo
 from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Extract, ReadColumn, Snapshot, TableSummary
+from unloader.model import Extract, ReadColumn, SampledKeys, Snapshot, TableSummary
 from unloader.request.names import Folding
 from unloader.sources.dialects.dividing import KeyKind
 from unloader.sources.dialects.texts import generic_type
@@ -86,6 +86,8 @@ class Dialect:
     folding: Folding = "any"
     texts = False
     """Values arrive as texts, which `texts` reads."""
+    samples = False
+    """Rows can be limited by LIMIT, and SQL can choose them by `sampled_keys`."""
     marks_long = False
     """Texts in hexadecimal have a limit for each column, and `LONG` instead of a longer value."""
     opening: tuple[str, ...] = ()
@@ -169,6 +171,10 @@ class Dialect:
         """Return SQL for the bytes of a value of variable length; empty where none is known."""
         return ""
 
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values; None if they cannot be keys."""
+        return None
+
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         """Return how a key of a column is written; None if its values are not for ranges."""
         output = generic_type(column.native_type) or ""
@@ -226,6 +232,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     folding: Folding = "lower"
     texts = True
+    samples = True
     marks_long = True
     opening = (
         "SET application_name = 'unloader'",
@@ -369,6 +376,9 @@ class PostgreSQL(Dialect):
         if column.output_type == "binary":
             return f"pg_catalog.octet_length({shown}) / 2"
         return "" if _narrow(column.output_type) else f"pg_catalog.octet_length({shown})"
+
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        return postgres.sampled_keys(column, share)
 
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         base = postgres.base_type(column)
@@ -570,6 +580,7 @@ class MariaDB(Dialect):
 
     name = "mariadb"
     texts = True
+    samples = True
     marks_long = True
     opening = (
         "SET SESSION sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', "
@@ -634,6 +645,9 @@ class MariaDB(Dialect):
 
     def length(self, column: ReadColumn) -> str:
         return "" if _narrow(column.output_type) else f"LENGTH({self._bytes(column)})"
+
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        return mysql.sampled_keys(column, share)
 
     def key_kind(self, column: ColumnInfo) -> KeyKind | None:
         name = mysql.name_of(column.native_type)
