@@ -52,7 +52,6 @@ from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Cleaning
 from writers.files.publish import INDEX
-from writers.files.read_back import listed
 
 if TYPE_CHECKING:
     from unloader.selection.asked import TablesRequest
@@ -337,6 +336,8 @@ def _check_files(
                 paths = [Path(within, name) for name in names]
                 found |= {str(each.relative_to(directory)): os.lstat(each) for each in paths}
         if index in found:
+            from writers.files.read_back import listed
+
             lines = listed(directory / index)
             sizes |= {f"{folder}/{each.name}": each.bytes for each in lines}
     expected |= sizes.keys()

@@ -79,7 +79,7 @@ def packed_schema(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
 
 
 def check_keys(schema: pa.Schema, template: Sequence[str], lobs: Collection[str]) -> None:
-    """Raise FormatError if a key column of `LobNames.template` has values that make no name."""
+    """Raise FormatError if a key column of `LobColumn.template` has values that make no name."""
     for name in template[1::2]:
         kind = schema.field(name).type
         texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
@@ -105,9 +105,9 @@ class LobFiles:
         try:
             for number, lob in enumerate(lobs):
                 index = schema.names.index(lob.name)
-                if lob.folder is not None:
+                if lob.template is not None:
                     staged = f"{stem}.{EXTENSION}{number}{PART_SUFFIX}"
-                    keys = [schema.names.index(name) for name in lob.folder.template[1::2]]
+                    keys = [schema.names.index(name) for name in lob.template[1::2]]
                     self._columns[index] = _FolderColumn(spec, staged, lob, keys, encoding)
                     continue
                 self._columns[index] = _PackedColumn(
@@ -314,8 +314,8 @@ class _FolderColumn:
 
     def _names(self, rows: pa.RecordBatch) -> Iterator[Callable[[], str]]:
         """Yield for each row what returns the name of its file; only a value has one."""
-        assert self.lob.folder is not None
-        template = self.lob.folder.template
+        assert self.lob.template is not None
+        template = self.lob.template
         if not template:
             for _ in range(rows.num_rows):
                 yield lambda: _number_name(self._values)

@@ -242,21 +242,15 @@ class FinalNames(Struct, frozen=True, kw_only=True):
     """Returns the name of a file by its number, from 0; picklable."""
 
 
-class LobNames(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The names of files with one value each, see `writers.lob_files`."""
-
-    template: tuple[str, ...] = ()
-    """Texts and names of key columns in turn, a text first and last; empty numbers the files."""
-
-
 class LobColumn(Struct, frozen=True, kw_only=True):
     """A column whose values go to other files, see `writers.lob_files`."""
 
     name: str
     file: str
     """The final name of the packed file, or of the folder."""
-    folder: LobNames | None = None
-    """How the files of the folder are named; None is a packed file."""
+    template: tuple[str, ...] | None = None
+    """Of the names of files with one value each: texts and names of key columns in turn, a text
+    first and last. Empty numbers the files, and None is a packed file."""
 
 
 class UploadedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -302,11 +296,6 @@ class WrittenFile(
     """Bytes of these files."""
     upload: UncompletedUpload | None = None
     """What makes an object of it, before it is published."""
-
-    @property
-    def all_bytes(self) -> int:
-        """The bytes of the file, and of the files that it lists."""
-        return self.bytes + self.value_bytes
 
 
 class ContentSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

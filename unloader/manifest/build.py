@@ -77,7 +77,7 @@ def build_manifest(
     filtered = [unit.filtered for unit in units if unit.filtered is not None]
     files = [file for unit in units for file in unit.files]
     new = [unit for unit in units if unit.unit not in kept]
-    new_bytes = sum(file.all_bytes for unit in new for file in unit.files)
+    new_bytes = sum(file.bytes + file.value_bytes for unit in new for file in unit.files)
     sizes = [unit.stages.uncompressed_bytes for unit in units]
     return Manifest(
         run_id=run.run_id,
@@ -107,7 +107,7 @@ def build_manifest(
         not_measured=evidence.not_measured,
         totals=TotalsRecord(
             rows=sum(unit.rows for unit in units),
-            bytes=sum(file.all_bytes for file in files),
+            bytes=sum(file.bytes + file.value_bytes for file in files),
             # Units that share a pipe name it once each.
             files=len({file.path for file in files}),
             seconds=round(seconds, 3),
@@ -164,7 +164,7 @@ def _directories(
 ) -> tuple[DirectoryRecord, ...] | None:
     sizes: list[list[int]] = [[] for _ in directories]
     for file in files if directories else ():
-        sizes[file.directory].append(file.all_bytes)
+        sizes[file.directory].append(file.bytes + file.value_bytes)
     found = zip(directories, sizes, strict=True)
     return (
         tuple(DirectoryRecord(path=path, files=len(each), bytes=sum(each)) for path, each in found)

@@ -228,7 +228,7 @@ def node_records(
 
 
 def _size(units: Iterable[FinishedUnit]) -> int:
-    return sum(file.all_bytes for unit in units for file in unit.files)
+    return sum(file.bytes + file.value_bytes for unit in units for file in unit.files)
 
 
 _MOVED = "Next: find out what moves processes here (taskset, a cpuset, CPUs going off line)"

@@ -129,8 +129,8 @@ def columns_of(
         lobs = tuple(one_column(own_names, name, folding) for name in options.lob_files)
         lob_name: tuple[str, ...] | None = None
         if lobs:
-            lob_name = _lob_template(options, own_columns, lobs, folding)
-            own_columns = transformed = _packed(own_columns, lobs)
+            own_columns, lob_name = _places(options, own_columns, lobs, folding)
+            transformed = own_columns
         shape = _format_of(each, own_columns, catalog)
         if transformed is not None:
             _check_order(shape, origins, lobs)
@@ -225,11 +225,22 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 """Masks whose values are in another order than the original values."""
 
 
-def _packed(projection: Projection, lobs: Sequence[str]) -> Projection:
-    """Return the columns of an output with the places of values that go to packed files."""
-    from writers.lob_files import packed_schema  # Imports pyarrow, which a page of help omits.
+def _places(
+    options: OutputOptions, projection: Projection, lobs: Sequence[str], folding: Folding
+) -> tuple[Projection, tuple[str, ...] | None]:
+    """Return the columns of an output with the places of values that go to other files.
 
+    Also how files with one value each are named, None for packed files.
+    """
+    from writers.lob_files import check_keys, packed_schema  # It imports pyarrow.
+
+    names = [column.name for column in projection.columns]
+    template: list[str] | None = None
+    if options.lob_layout != "packed":
+        template = [*lob_template_parts(options.lob_name)]
+        template[1::2] = (one_column(names, field, folding) for field in template[1::2])
     try:
+        check_keys(read_schema(projection.schema), template or (), lobs)
         schema = packed_schema(read_schema(projection.schema), lobs)
     except FormatError as error:
         raise UsageError(error.message, error.hint) from error
@@ -241,28 +252,11 @@ def _packed(projection: Projection, lobs: Sequence[str]) -> Projection:
         else column
         for column in projection.columns
     )
-    return replace(projection, columns=columns, schema=schema_text(schema))
+    places = replace(projection, columns=columns, schema=schema_text(schema))
+    return places, None if template is None else tuple(template)
 
 
 _PLACE = "the place of the value in another file"
-
-
-def _lob_template(
-    options: OutputOptions, projection: Projection, lobs: Sequence[str], folding: Folding
-) -> tuple[str, ...] | None:
-    """Return how files with one value each are named; None for packed files."""
-    from writers.lob_files import check_keys
-
-    if options.lob_layout == "packed":
-        return None
-    names = [column.name for column in projection.columns]
-    template = [*lob_template_parts(options.lob_name)]
-    template[1::2] = (one_column(names, field, folding) for field in template[1::2])
-    try:
-        check_keys(read_schema(projection.schema), template, lobs)
-    except FormatError as error:
-        raise UsageError(error.message, error.hint) from error
-    return tuple(template)
 
 
 def _check_order(

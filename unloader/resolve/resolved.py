@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, convert, to_builtins
 from msgspec.json import Decoder, Encoder, decode, encode
@@ -74,7 +74,7 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lobs: tuple[str, ...] = ()
     """Names of the columns whose values go to other files."""
     lob_name: tuple[str, ...] | None = None
-    """How files with one value each are named (`LobNames.template`); None is packed files."""
+    """How files with one value each are named (`LobColumn.template`); None is packed files."""
 
     def spec(self, directory: str) -> OutputSpec:
         return self.options.spec(directory, self.format, self.compression)
@@ -334,38 +334,25 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     return found
 
 
-class NativeLibrary(NamedTuple):
-    """A library in C++ that a run is slower without."""
-
-    title: str
-    module: str
-    variable: str
-    """The environment variable that names another file, or is empty for none."""
-    cpu_without: float
-    """How many times the CPU a run without it takes at most. Measured with tables of 2 to 3
-    million rows and 2 to 6 columns on two processors."""
-
-
 _NATIVE = "UNLOADER_NATIVE_"
-NATIVE_LIBRARIES = {
-    "text": NativeLibrary("text encoder", "writers.native._encoder", f"{_NATIVE}LIBRARY", 6),
-    "pages": NativeLibrary(
-        *("Parquet encoder", "writers.parquet.native._pages", f"{_NATIVE}PAGES_LIBRARY", 1.4)
-    ),
-    "sums": NativeLibrary("checksums", "writers.content._sums", f"{_NATIVE}SUMS_LIBRARY", 1.2),
-    "fetch": NativeLibrary(
+NATIVE_LIBRARIES: dict[str, tuple[str, str, str, float]] = {
+    "text": ("text encoder", "writers.native._encoder", f"{_NATIVE}LIBRARY", 6),
+    "pages": ("Parquet encoder", "writers.parquet.native._pages", f"{_NATIVE}PAGES_LIBRARY", 1.4),
+    "sums": ("checksums", "writers.content._sums", f"{_NATIVE}SUMS_LIBRARY", 1.2),
+    "fetch": (
         *("fetch from Oracle", "unloader.sources.oracle.native._fetch"),
         *(f"{_NATIVE}FETCH_LIBRARY", 3),
     ),
-    "postgresql": NativeLibrary(
+    "postgresql": (
         *("reader of COPY data", "unloader.sources.postgres.libpq._copy"),
         *(f"{_NATIVE}COPY_LIBRARY", 4),
     ),
-    "mysql": NativeLibrary(
-        *("reader of MySQL rows", "unloader.sources.mysql._rows", f"{_NATIVE}ROWS_LIBRARY", 8)
-    ),
+    "mysql": ("reader of MySQL rows", "unloader.sources.mysql._rows", f"{_NATIVE}ROWS_LIBRARY", 8),
 }
-"""By output and kind of source. The fetch from Oracle reports its reasons itself."""
+"""Of each library, by output and kind of source: its name for users, its module, the environment
+variable that names another file, and how many times the CPU a run without it takes at most. That is
+measured with tables of 2 to 3 million rows and 2 to 6 columns on two processors.
+The fetch from Oracle reports its reasons itself."""
 
 
 def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
@@ -379,11 +366,9 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
             wanted.append("text")
     missing = []
     for each in dict.fromkeys(name for name in wanted if name in NATIVE_LIBRARIES):
-        library = NATIVE_LIBRARIES[each]
-        if _library(library.module, library.variable) is None:
-            missing.append(
-                f"{library.title} (up to {library.cpu_without:g} times the CPU without it)"
-            )
+        title, module, variable, times = NATIVE_LIBRARIES[each]
+        if _library(module, variable) is None:
+            missing.append(f"{title} (up to {times:g} times the CPU without it)")
     if not missing:
         return ()
     return (f"native libraries are not built: {', '.join(missing)}; {built_library.advice()}",)

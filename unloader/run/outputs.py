@@ -37,15 +37,7 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import JOURNAL, Claim, Move, RunStorage
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
-from writers.model import (
-    ContentSums,
-    FinalNames,
-    LobColumn,
-    LobNames,
-    OutputSpec,
-    TextFormat,
-    WrittenFile,
-)
+from writers.model import ContentSums, FinalNames, LobColumn, OutputSpec, TextFormat, WrittenFile
 from writers.objects.location import is_location
 
 # The journal of a run: what became of each attempt, a JSON object a line. `started` is written
@@ -358,7 +350,7 @@ class FileOutput(RunOutput):
         if template is None:
             return LobColumn(name=column, file=file)
         folder = file.rpartition(".")[0]
-        return LobColumn(name=column, file=folder, folder=LobNames(template=template))
+        return LobColumn(name=column, file=folder, template=template)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
         self._observe = observe
@@ -438,7 +430,7 @@ class FileOutput(RunOutput):
             return None
         number = self._stripes[unit.unit]
         units, size = self._filled.get(number, (0, 0))
-        size += sum(file.all_bytes for file in unit.files)
+        size += sum(file.bytes + file.value_bytes for file in unit.files)
         self._filled[number] = (units + 1, size)
         directory = self.storage.places[number]
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)

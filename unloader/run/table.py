@@ -259,7 +259,9 @@ class Table(Struct, kw_only=True):
 
     @property
     def bytes_written(self) -> int:
-        return sum(file.all_bytes for each in self.finished.values() for file in each.files)
+        return sum(
+            file.bytes + file.value_bytes for each in self.finished.values() for file in each.files
+        )
 
     def units_left(self) -> tuple[WorkUnit, ...]:
         """Return the units that are to be done, in the order in which they are handed out."""

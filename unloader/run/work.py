@@ -266,7 +266,7 @@ class Units(Work[TableUnit]):
                 self._failed(place, Verdict(assignment=each, retry_in_seconds=None), failure)
             else:
                 # Its seconds are counted from the end of the bundle.
-                size = sum(file.all_bytes for file in found.files)
+                size = sum(file.bytes + file.value_bytes for file in found.files)
                 began = self._table(each).history.seconds() - later
                 later -= found.seconds
                 self._began[each.unit.id] = round(max(0.0, began), 4)

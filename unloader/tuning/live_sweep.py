@@ -404,7 +404,7 @@ class Watch(Struct, kw_only=True):
         rows = sum(each.rows for each in results) + sum(rows for rows, _ in cut)
         if self._unloading is None or self._ended is None or not rows:
             return None
-        size = sum(f.all_bytes for each in results for f in each.files)
+        size = sum(f.bytes + f.value_bytes for each in results for f in each.files)
         size += sum(written for _, written in cut)
         seconds = max(self._ended - self._unloading, _LEAST_SECONDS)
         loads = [each.stages.load for each in results if each.stages.load is not None]

@@ -266,7 +266,7 @@ def read_files(
     if fetched is not None and fetched.left_out:
         known = "; ".join(fetched.not_compared())
         observe(Notice(text=f"columns whose values the files do not show in full: {known}"))
-    size = sum(file.written.all_bytes for file in files)
+    size = sum(file.written.bytes + file.written.value_bytes for file in files)
 
     def watch(done: int, read: int) -> None:
         check()

@@ -32,10 +32,12 @@ from unloader.nouns import counted
 from unloader.placement.survey import Survey, recording, survey
 from unloader.request.names import parse_table
 from unloader.request.options import fields_of
+from unloader.resolve.resolved import NATIVE_LIBRARIES
 from unloader.sources.duckdb import reference as duckdb_reference
 from unloader.sources.registry import schemes, source_of
 from writers import built_library, registry
 from writers.model import Compression, ParquetFormat, TextFormat
+from writers.text import dialects
 
 
 @declared(
@@ -48,10 +50,8 @@ from writers.model import Compression, ParquetFormat, TextFormat
 def formats(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
     # Imported on use: they load Arrow, which no help page needs.
-    from unloader.resolve.resolved import NATIVE_LIBRARIES
     from writers.native import encoder
     from writers.parquet.native import pages
-    from writers.text import dialects
 
     codecs, known = registry.codecs(), dialects.DIALECTS
     tables = {kind: _installed(library) for kind, library in LIBRARIES.items()}
@@ -59,13 +59,13 @@ def formats(**values: Any) -> None:
     whole = {"text": encoder.library, "pages": pages.library}
     libraries = [
         {
-            "name": each.title,
+            "name": title,
             "why_not": built_library.reason(
-                whole.get(key) or partial(built_library.open_library, each.module, each.variable)
+                whole.get(key) or partial(built_library.open_library, module, variable)
             ),
-            "cpu_without": each.cpu_without,
+            "cpu_without": times,
         }
-        for key, each in NATIVE_LIBRARIES.items()
+        for key, (title, module, variable, times) in NATIVE_LIBRARIES.items()
     ]
     document = {
         "formats": registry.FORMATS,

@@ -13,8 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
+
+import pyarrow as pa
 
 from unloader.errors import (
     ConfigError,
@@ -28,9 +30,6 @@ from unloader.model import Snapshot, SourceSpec, TableSummary
 from unloader.sources.dialects.catalog import DialectCatalog, DialectReader
 from unloader.sources.dialects.databases import DIALECTS, Dialect, Session
 from unloader.sources.registry import missing_driver, password_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _USER = re.compile(r"((?:[\w+.-]+://)?[^/@:?#]+)@")
 """The user at the start of a URI."""
@@ -152,8 +151,6 @@ class AdbcSession:
 
     def _vendor(self) -> str:
         """Return the name and version of the database, as far as the driver knows them."""
-        import pyarrow as pa
-
         with suppress(Exception), _errors("get_info"):
             stream = self._connection.get_info([_VENDOR_NAME, _VENDOR_VERSION])
             found = pa.RecordBatchReader.from_stream(stream).read_all().to_pylist()
@@ -194,7 +191,6 @@ class AdbcSession:
             return reader.schema
 
     def tables(self) -> tuple[TableSummary, ...]:
-        import pyarrow as pa
         from adbc_driver_manager import GetObjectsDepth
 
         with _errors("the list of tables"):
@@ -233,8 +229,6 @@ class AdbcSession:
         return None
 
     def columns(self, schema: str | None, name: str, relation: str) -> pa.Schema:
-        import pyarrow as pa
-
         with _errors(f"the columns of {relation}"):
             handle = self._connection.get_table_schema(None, schema, name)
             return pa.Schema._import_from_c(handle.address)
@@ -249,8 +243,6 @@ class AdbcSession:
         self._end_statement()
 
     def _executed(self, sql: str, options: dict[str, str] | None = None) -> pa.RecordBatchReader:
-        import pyarrow as pa
-
         self._end_statement()
         self._begin_statement(sql, options)
         stream, _ = self._statement.execute_query()

@@ -19,7 +19,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from partition_planner.model import Piece
 from unloader.errors import (
@@ -38,9 +40,6 @@ from unloader.sources.dialects.databases import DIALECTS, LENGTHS, Dialect, Sess
 from unloader.sources.dialects.dividing import conditions
 from unloader.sources.registry import missing_driver, password_of
 from unloader.sources.statement import row_conditions, select
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS = 65_000
 _BUFFERS, _GATHERED = 4, 16
@@ -242,8 +241,6 @@ def _errors(doing: str, *, connecting: bool = False) -> Iterator[None]:
 
 def _as_texts(schema: pa.Schema) -> pa.Schema:
     """Return columns of texts, for numbers too: a driver may report a type that is too short."""
-    import pyarrow as pa
-
     return pa.schema([pa.field(f"c{at}", pa.string()) for at in range(len(schema))])
 
 
@@ -313,8 +310,6 @@ class OdbcSession:
         """
         if not self._is_generic:
             return self.own_schema(sql)
-        import pyarrow as pa
-
         done = subprocess.run(
             [sys.executable, "-c", f"from {__name__} import describe; describe()"],
             input=pickle.dumps((self._spec, sql)),
@@ -409,8 +404,6 @@ class OdbcSession:
 
 def _gathered(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Join batches up to a number of bytes: buffers of wide tables have few rows, or one."""
-    import pyarrow as pa
-
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
