@@ -17,19 +17,20 @@ from msgspec.structs import replace
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader import api
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.model import (
     OutputOptions,
     Request,
     RetryOptions,
     SecretReference,
     Selection,
+    Snapshot,
     SourceSpec,
 )
 from unloader.redaction import PASSWORD_VARIABLE
 from unloader.request.names import parse_table
 from unloader.sources.postgres.source import PostgresSource
-from unloader.sources.testing import check_source
+from unloader.sources.testing import WorkerReader, check_source
 from writers.model import TextFormat
 
 
@@ -192,6 +193,13 @@ def test_contract_of_generated_columns(postgres: Any, url: str) -> None:
         url=url,
     )
     check(url, "made", [(n, n, 2 * n) for n in range(1, 41)])
+
+
+def test_a_snapshot_that_has_ended_is_known_as_such(url: str) -> None:
+    """The contract tells a lost snapshot from a failure of the reader in the other process."""
+    gone = Snapshot(kind="exported", value="0000002F-0000001A-1", taken_at="2026-11-28T00:00:00Z")
+    with pytest.raises(SnapshotGone, match="0000002F-0000001A-1"):
+        WorkerReader(PostgresSource(), spec_of(url), gone)
 
 
 def test_contract_of_one_column(postgres: Any, url: str) -> None:

@@ -118,13 +118,16 @@ def limits_for(table: TableInfo) -> Iterator[PlanLimits]:
 
 
 class WorkerReader:
-    """A reader in another process; a failure there is an `AssertionError` with its traceback."""
+    """A reader in another process; a failure there is an `AssertionError` with its traceback.
+
+    A snapshot that the reader cannot enter is a `SnapshotGone`.
+    """
 
     def __init__(self, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
         self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
             self.ask("open", source, spec, snapshot)
-        except AssertionError:
+        except (AssertionError, SnapshotGone):
             self._pool.shutdown()
             raise
 
@@ -166,6 +169,8 @@ def _answer(task: str, *arguments: Any) -> object:
 
         batches = read_again(read)
         return batches if task == "batches" else None
+    except SnapshotGone as error:
+        raise SnapshotGone(error.message, error.hint) from None
     except Exception:  # Not every error of a driver can be sent to the test.
         raise AssertionError(f"a worker failed:\n{traceback.format_exc()}") from None
 
