@@ -197,7 +197,9 @@ def test_contract_of_generated_columns(postgres: Any, url: str) -> None:
 
 def test_a_snapshot_that_has_ended_is_known_as_such(url: str) -> None:
     """The contract tells a lost snapshot from a failure of the reader in the other process."""
-    gone = Snapshot(kind="exported", value="0000002F-0000001A-1", taken_at="2026-11-28T00:00:00Z")
+    gone = Snapshot(
+        kind="exported-snapshot", value="0000002F-0000001A-1", taken_at="2026-11-28T00:00:00Z"
+    )
     with pytest.raises(SnapshotGone, match="0000002F-0000001A-1"):
         WorkerReader(PostgresSource(), spec_of(url), gone)
 
