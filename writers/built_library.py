@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from sysconfig import get_platform
 from typing import Any
 
 from writers.errors import FormatError
@@ -43,9 +42,11 @@ def advice() -> str:
     compiler = "install a C++ compiler (g++ or clang++), then"
     if (checkout / "setup.py").exists():
         return f"{compiler} run: pip install --editable {shlex.quote(str(checkout))}"
+    machine = os.uname()
     # pip keeps the package that it built without a compiler, and would install it again.
     return (
-        f"install the wheel of unloader for this machine ({get_platform()}); if you have none, "
+        f"install the wheel of unloader for this machine ({machine.sysname.lower()}-"
+        f"{machine.machine}); if you have none, "
         f"{compiler} reinstall unloader from its sdist or a clone with: "
         "pip install --force-reinstall --no-cache-dir"
     )

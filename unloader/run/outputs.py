@@ -37,7 +37,7 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import JOURNAL, Claim, Move, RunStorage
 from writers.files.disk_space import why_not_direct
 from writers.files.syncing import Steps
-from writers.model import ContentSums, FinalNames, LobColumn, OutputSpec, TextFormat, WrittenFile
+from writers.model import ContentSums, FinalNames, LobColumn, OutputSpec, TextFormat
 from writers.objects.location import is_location
 
 # The journal of a run: what became of each attempt, a JSON object a line. `started` is written
@@ -108,11 +108,6 @@ def compacted(progress: Progress) -> bytes:
         if unit not in progress.finished
     )
     return b"".join((*others, *map(staged_line, progress.finished.values())))
-
-
-def _moved(file: WrittenFile) -> str:
-    """Return the staged name that gets a final name: a file's, or the folder's of an index."""
-    return file.path.partition("/")[0]
 
 
 Stop = Callable[[], bool]
@@ -386,7 +381,8 @@ class FileOutput(RunOutput):
         kept = replace(found, finished=finished)
         files = [file for each in finished.values() for file in each.files]
         self.storage.discard_others(
-            {(file.directory, _moved(file)) for file in files if file.upload is None},
+            # Of large objects with a file each the folder of their index.
+            {(each.directory, each.path.partition("/")[0]) for each in files if not each.upload},
             {file.upload.id for file in files if file.upload is not None},
         )
         self.storage.keep(JOURNAL, compacted(kept))
@@ -517,9 +513,11 @@ class FileOutput(RunOutput):
             lobs = {lob.name: lob.file for lob in self._lobs[unit.id]}
             # Packed files come after the files of rows, whose numbers they do not change.
             for part, file in enumerate(finished.files):
-                name, staged = lobs.get(file.column) or self._names(unit)(part), _moved(file)
+                name = lobs.get(file.column) or self._names(unit)(part)
+                # The folder of an index is moved.
+                staged, slash, index = file.path.partition("/")
                 moves.append(Move(place=number, staged=staged, final=name, upload=file.upload))
-                path = name + file.path.removeprefix(staged)
+                path = name + slash + index
                 finals.append(replace(file, path=path, directory=number, upload=None))
             published.append(replace(finished, files=tuple(finals)))
         # From here on a signal comes too late.
