@@ -16,11 +16,16 @@ from processes import command
 sys.path.append(str(Path(__file__).parent))
 
 from vm_checks import UNITS, files_of
-from vm_machine import Boot, Ended, Machine, Scenario, boot
+from vm_machine import BOOT_SECONDS, Boot, Ended, Machine, Scenario, boot
 from vm_rig import Missing, Rig, prepared
 
 ROWS = 1_500_000
 """Enough that each worker is at work for several seconds, on emulated CPUs, too."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let a test outlast the machine that it boots."""
+    item.add_marker(pytest.mark.timeout(BOOT_SECONDS + 60))
 
 
 @pytest.fixture(scope="session")

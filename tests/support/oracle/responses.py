@@ -55,11 +55,13 @@ def on_the_wire(reply: bytes, sdu: int = 8192, flags: int = END_OF_RESPONSE) -> 
 
 
 def payload(wire: bytes) -> bytes:
-    """Return the content of the DATA packets of a response."""
+    """Return the content of the DATA packets that a response begins with.
+
+    What follows them is for the driver, which also refuses a last packet that is cut off.
+    """
     found, at = b"", 0
-    while at < len(wire):
+    while len(wire) - at > 10 and wire[at + 4] == 6:
         (length,) = struct.unpack_from(">I", wire, at)
-        assert wire[at + 4] == 6
         found += wire[at + 10 : at + length]
         at += length
     return found
@@ -127,7 +129,9 @@ class _Stream:
         return self.take(1)[0]
 
     def number(self) -> int:
-        return int.from_bytes(self.take(self.byte()), "big")
+        size = self.byte()
+        number = int.from_bytes(self.take(size & 0x7F), "big")
+        return -number if size & 0x80 else number
 
     def value(self) -> bytes | None:
         size = self.byte()
@@ -138,7 +142,7 @@ class _Stream:
         found = b""
         while count := self.number():
             found += self.take(count)
-        return found
+        return found or None
 
 
 def _value(kind: Type, cell: bytes) -> Any:

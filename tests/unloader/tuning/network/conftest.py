@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `unloader network` with some arguments; all are ended after the test."""
+    """Start `unloader network` with some arguments; all are ended after the test.
+
+    On a busy machine the other side needs more than the usual ten seconds to start.
+    """
     processes = []
     kept = {name: value for name, value in os.environ.items() if not name.startswith("UNLOADER_")}
 
@@ -25,7 +28,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**kept, "PYTHONPATH": str(ROOT)},
+            env={**kept, "PYTHONPATH": str(ROOT), "UNLOADER_WAIT": "60"},
         )
         processes.append(process)
         return process

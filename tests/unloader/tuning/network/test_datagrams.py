@@ -63,6 +63,14 @@ class Relay(threading.Thread):
         self.answered = 0.0
         self.client: tuple[str, int] | None = None
 
+    def __enter__(self) -> Relay:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.inner.close()
+        self.outer.close()
+
     def run(self) -> None:
         threading.Thread(target=self._back, daemon=True).start()
         while True:
@@ -91,41 +99,34 @@ class Relay(threading.Thread):
             except OSError:
                 return
 
-    def close(self) -> None:
-        self.inner.close()
-        self.outer.close()
-
 
 def through(start: Started, mangle: Mangle, *options: str) -> tuple[dict[str, Any], ...]:
     """Return what sender and listener report of 2,000 packets through a relay."""
     port = free_port()
     listener = start("listen", f"127.0.0.1:{port}", "--json")
-    relay = Relay(port, mangle)
-    relay.start()
-    sender = start(
-        *("send", f"127.0.0.1:{relay.port}", "--count", "2000", "--rate", "4MB"),
-        *("--packet-size", "1000", "--json", *options),
-    )
-    found = answer(sender), answer(listener)
-    relay.close()
-    return found
+    with Relay(port, mangle) as relay:
+        sender = start(
+            *("send", f"127.0.0.1:{relay.port}", "--count", "2000", "--rate", "4MB"),
+            *("--packet-size", "1000", "--json", *options),
+        )
+        return answer(sender), answer(listener)
 
 
 def test_a_sender_that_has_ended_gets_no_more_packets(start: Started) -> None:
     """A listener that goes on for others sends its counts to it for three seconds more."""
     port = free_port()
     listener = start("listen", f"127.0.0.1:{port}", "--json")
-    relay = Relay(port, lambda at, packet: [packet])
-    relay.start()
-    other = start("send", f"127.0.0.1:{port}", "--duration", "8", "--rate", "1MB", "--json")
-    short = start("send", f"127.0.0.1:{relay.port}", "--count", "100", "--rate", "1MB", "--json")
-    answer(short)
-    ended = time.monotonic()
-    answer(other)
-    assert time.monotonic() - ended > 4, "the other test has to be longer"
-    assert relay.answered - ended < 3.5
-    assert sorted(flow["missing"] for flow in answer(listener)["flows"]) == [0, 0]
-    relay.close()
+    with Relay(port, lambda at, packet: [packet]) as relay:
+        other = start("send", f"127.0.0.1:{port}", "--duration", "8", "--rate", "1MB", "--json")
+        short = start(
+            "send", f"127.0.0.1:{relay.port}", "--count", "100", "--rate", "1MB", "--json"
+        )
+        answer(short)
+        ended = time.monotonic()
+        answer(other)
+        assert time.monotonic() - ended > 4, "the other test has to be longer"
+        assert relay.answered - ended < 3.5
+        assert sorted(flow["missing"] for flow in answer(listener)["flows"]) == [0, 0]
 
 
 def test_every_packet_arrives_on_a_good_network(start: Started, tmp_path: Path) -> None:
