@@ -145,6 +145,7 @@ class Session:
         self.round_trip: float | None = None
         self.published = 0
         self.publishes = False
+        self.began = 0.0
         self.done = threading.Event()
         self.confirmed = threading.Event()
         self.error: str | None = None
@@ -180,7 +181,7 @@ class Session:
         header = _HEADER.pack(_MAGIC, VERSION, _DATA, 0, self.token, 0, 0)
         view = memoryview(bytearray(header.ljust(size, b"\0") * burst))
         places = range(_STAMP_AT, burst * size, size)
-        began = self.heard = time.monotonic()
+        self.began = began = self.heard = time.monotonic()
         end, due, sequence = began + settings.seconds, began, 0
         probe = began + 0.5
         step = size / settings.rate if settings.rate else 0.0
@@ -244,12 +245,16 @@ class Session:
                     counts=replace(self.counted, sent=sent),
                     round_trip_seconds=self.round_trip,
                     error=self.error,
+                    began=self.began,
                 )
             )
         if self.incoming.counts.received or (self.to is not None and not self.publishes):
             error = None if self.publishes else self.error
             counts = self.incoming.counted()
-            found.append(PacketFlow(peer=self.peer, direction="in", counts=counts, error=error))
+            began = self.incoming.first / 1e9
+            found.append(
+                PacketFlow(peer=self.peer, direction="in", counts=counts, error=error, began=began)
+            )
         return found
 
     def is_active(self) -> bool:

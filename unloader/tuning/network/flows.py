@@ -42,6 +42,12 @@ class PacketFlow(Struct, frozen=True, kw_only=True):
     counts: Counts
     round_trip_seconds: float | None = None
     error: str | None = None
+    began: float = 0.0
+    """Seconds of this host's monotonic clock."""
+
+    @property
+    def seconds(self) -> float:
+        return self.counts.nanoseconds / 1e9
 
     @property
     def missing(self) -> int:
@@ -55,9 +61,10 @@ class PacketFlow(Struct, frozen=True, kw_only=True):
     def figures(self) -> dict[str, Any]:
         """The flow with its rates, as JSON and the log have it."""
         counts = asdict(self.counts)
+        del counts["nanoseconds"]
         return {
             **{"test": "datagrams", "peer": self.peer, "direction": self.direction},
-            "seconds": counts.pop("nanoseconds") / 1e9,
+            "seconds": self.seconds,
             "bytes_per_second": round(self.bytes_per_second),
             **counts,
             "missing": self.missing,
@@ -94,6 +101,8 @@ class MessageFlow(Struct, frozen=True, kw_only=True):
     p999: float
     maximum: float
     error: str | None = None
+    began: float = 0.0
+    """Seconds of this host's monotonic clock."""
 
     @property
     def bytes_per_second(self) -> float:
@@ -102,8 +111,9 @@ class MessageFlow(Struct, frozen=True, kw_only=True):
     @property
     def figures(self) -> dict[str, Any]:
         """The flow with its rate, as JSON and the log have it."""
-        rate = {"bytes_per_second": round(self.bytes_per_second)}
-        return {"test": "messages"} | asdict(self) | rate
+        figures = {"test": "messages"} | asdict(self)
+        del figures["began"]
+        return figures | {"bytes_per_second": round(self.bytes_per_second)}
 
 
 Flow = PacketFlow | MessageFlow
@@ -112,7 +122,7 @@ Flow = PacketFlow | MessageFlow
 def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None) -> str:
     """Return a sentence on the rate, the loss, and the settings to change."""
     datagrams = [each for each in flows if isinstance(each, PacketFlow) and each.counts.sent]
-    carried = sum(each.bytes_per_second for each in flows)
+    carried = _rate(flows)
     if not carried:
         return "No data arrived."
     text = f"The network carried {carried / 1e6:,.1f} MB/s"
@@ -146,6 +156,16 @@ def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None)
         advice.append("the sending host did not reach --rate")
     advice = advice or ["nothing needs a change"]
     return f"{text} and lost {lost:.2%} of the packets; {'; '.join(advice)}."
+
+
+def _rate(flows: Sequence[Flow]) -> float:
+    """Return bytes per second of all flows, in the time that at least one of them took."""
+    carried, seconds, end = 0.0, 0.0, 0.0
+    for each in sorted(flows, key=lambda flow: flow.began):
+        carried += each.bytes_per_second * each.seconds
+        seconds += max(0.0, each.began + each.seconds - max(each.began, end))
+        end = max(end, each.began + each.seconds)
+    return carried / seconds if seconds else 0.0
 
 
 def _half_duplex() -> Iterator[str]:

@@ -452,6 +452,7 @@ def _flow_of(peer: str, direction: str, members: Sequence[Connection]) -> Messag
         p999=times.percentile(0.999),
         maximum=times.most / 1e9,
         error="; ".join(dict.fromkeys(each.error for each in members if each.error)) or None,
+        began=first / 1e9,
     )
 
 
