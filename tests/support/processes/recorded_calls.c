@@ -77,7 +77,7 @@ static void begin(void) {
         record = (int)syscall(SYS_openat, AT_FDCWD, log ? log : "/dev/null", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         opened_by = getpid();
     }
-    flock(record, LOCK_EX);
+    while (flock(record, LOCK_EX) && errno == EINTR); /* A signal ends the wait without the lock. */
 }
 
 static void end(void) {
