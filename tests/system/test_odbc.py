@@ -106,6 +106,21 @@ def test_a_long_value_lengthens_the_buffers_of_its_column_only(
     assert command.manifest_of(to)["totals"]["peak_worker_rss_bytes"] < 250e6
 
 
+def test_comments_of_a_query_hide_nothing_else_from_sqlite(tmp_path: Path) -> None:
+    """Newer drivers of SQLite drop all that follows `--`, such as a condition."""
+    path, to = tmp_path / "data.db", tmp_path / "out"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute('CREATE TABLE t (id INTEGER, "a--b" TEXT, [c/*d] TEXT)')
+        rows = [(1, "x -- y", "it's"), (2, "/* z */", "x"), (3, "x", "x"), (4, "x", "--")]
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+    query = """-- All but the fourth.
+        SELECT id, "a--b", [c/*d] /* it's -- a name */ FROM t -- don't
+        WHERE ("a--b" IN ('x -- y', '/* z */') OR [c/*d] = 'x') -- and then
+        AND `id` < 4 /* the end */ -- here"""
+    command.run("run", of_sqlite(path), "--query", query, "--to", str(to))
+    assert records(to) == [["1", "x -- y", "it's"], ["2", "/* z */", "x"], ["3", "x", "x"]]
+
+
 def test_a_value_above_the_limit_is_named(tmp_path: Path) -> None:
     """The error has the column, the length and the option; a larger limit reads the value."""
     path, to = tmp_path / "data.db", tmp_path / "out"

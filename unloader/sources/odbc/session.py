@@ -69,6 +69,11 @@ _PROBES = (
 )
 _PROBED = ("postgresql", "mariadb", "sqlite")
 
+_SQLITE = re.compile(
+    r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\])|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
+)
+"""A literal or a quoted name, which is the group, or a comment."""
+
 _STATE = re.compile(r"State: (\w{5}), Native error: (-?\d+), Message: (.*)", re.DOTALL)
 _NO_CONNECTION = ("08", "57P", "HYT")
 _AGAIN = ("40001", "40P01", "57014", "70100")
@@ -262,8 +267,9 @@ class OdbcSession:
         settings = _SETTINGS[dialect].format(rows=_FETCHES[level], length=self._length)
         pairs = (item.partition("=") for item in text.split(";"))
         given = {name.strip().lower(): value.strip() for name, _, value in pairs}
-        path = given.get("database", "") if "sqlite" in given.get("driver", "").lower() else ""
-        if path and not os.path.exists(path):
+        self._is_sqlite = dialect == "sqlite" or "sqlite" in given.get("driver", "").lower()
+        path = given.get("database", "")
+        if self._is_sqlite and path and not os.path.exists(path):
             # The driver would create it.
             raise SourceError(f"the database {path} does not exist", "check the path")
         ours = (each for each in settings.split(";") if each.partition("=")[0].lower() not in given)
@@ -280,10 +286,14 @@ class OdbcSession:
         if dialect.identity:
             self._kill = dialect.kill.format(self.rows(dialect.identity)[0][0])
 
+    def _sent(self, sql: str) -> str:
+        """Return SQL without comments for SQLite: newer drivers drop all after `--`."""
+        return _SQLITE.sub(lambda found: found[1] or " ", sql) if self._is_sqlite else sql
+
     def _read(self, sql: str, doing: str, **more: Any) -> Iterator[pa.RecordBatch]:
         with _errors(doing):
             yield from self._connection.read_arrow_batches(
-                sql, fetch_concurrently=False, falliable_allocations=True, **more
+                self._sent(sql), fetch_concurrently=False, falliable_allocations=True, **more
             )
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -301,7 +311,7 @@ class OdbcSession:
 
     def execute(self, sql: str) -> None:
         with _errors("the database refused"):
-            self._connection.execute(sql)
+            self._connection.execute(self._sent(sql))
 
     def schema(self, sql: str) -> pa.Schema:
         """Return the columns of a query; for an unknown database, another process finds them.
@@ -336,7 +346,7 @@ class OdbcSession:
 
         with _errors("the database refused"):
             self._connection.read_arrow_batches(
-                sql,
+                self._sent(sql),
                 batch_size=1,
                 max_bytes_per_batch=None,
                 max_text_size=_CATALOG_BYTES,
