@@ -221,11 +221,6 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
     name, context, page = error.option_name, error.ctx, f"S{hint[1:]}"
     if _SECRETIVE.match(name):
         return _NO_PASSWORD
-    if re.match("-[0-9.]", name):
-        return UsageError(
-            f"{name} is not an option, and the option before it has no value",
-            f"join the option and a value that begins with - by a =, as in --null=-; {hint}",
-        )
     has = _options_of(context)
     same, group = _same_option(name.lstrip("-"), has), context and context.parent
     if same is None and context is not None and group and isinstance(group.command, click.Group):

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import zip_longest
 from textwrap import dedent, indent
 from typing import Any
 
@@ -49,7 +50,8 @@ class JobOption(click.Option):
             found["default"] = kind.write(initial)
         super().__init__(
             ["/".join(f"--{key.replace('_', '-')}" for key in declared.keys)],
-            is_flag=is_flag,
+            # False would mean that the value may be left out.
+            is_flag=is_flag or None,
             type=None if is_flag else click.UNPROCESSED,
             metavar=declared.metavar or (f"[{shown}]" if kind.choices else shown),
             required=declared.required,
@@ -113,15 +115,7 @@ class JobOption(click.Option):
         return [CompletionItem(each) for each in kind.choices if each.startswith(incomplete)]
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return the value; --to may be missing where each route has a destination.
-
-        Raises:
-            BadOptionUsage: The command line has the option without its value; click ignores that.
-        """
-        given = value if isinstance(value, (tuple, list)) else (value,)
-        if None in given and ctx.get_parameter_source(str(self.name)) is GIVEN[0]:
-            name = self.opts[0]
-            raise click.BadOptionUsage(name, f"option {name} needs a value", ctx)
+        """Return the value; --to may be missing where each route has a destination."""
         declared, known = self.declared, ctx.obj or streams.Invocation()
         try:
             found = super().process_value(ctx, value)
@@ -416,6 +410,7 @@ def examples_with(command: click.Command, options: Iterable[click.Option]) -> li
     return [f"{base} \\\n    {output_format}--{option.name} {value}".rstrip()]
 
 
+_LIKE_AN_OPTION = re.compile(r"-h|--[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL)
 _FEW_GROUPS = 5
 
 _NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
@@ -425,7 +420,16 @@ the project's tests and examples."""
 
 class JobCommand(ShortHelp):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; surplus arguments are counted, and not repeated."""
+        """Read the command line; surplus arguments are counted, and not repeated.
+
+        A value may begin with `-`, but not look like an option: `--where $CONDITION --overwrite`
+        with an empty variable would unload all rows.
+        """
+        options = (each for each in self.params if isinstance(each, JobOption) and not each.is_flag)
+        names = {name for each in options for name in each.opts}
+        for name, value in zip_longest(args, args[1:], fillvalue="-h"):
+            if name in names and _LIKE_AN_OPTION.fullmatch(value) and not ctx.resilient_parsing:
+                raise click.BadOptionUsage(name, f"option {name} needs a value", ctx)
         ctx.allow_extra_args = True
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
