@@ -1,7 +1,8 @@
 // The loop of COPY: rows out of libpq into a buffer of whole rows, as they come or out of the text
-// form into the CSV form, for unloader.sources.postgres.libpq.copying. libpq is not linked: its
+// form into the CSV form, for unloader.sources.postgres.libpq.connection. libpq is not linked: its
 // functions are handed over, so that the loop and the rest of a session use the same one.
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -22,15 +23,17 @@ using unloader::postgres::TextForm;
 
 namespace {
 
-// Raised with every change of this interface; the number is also in copying.py.
+// Raised with every change of this interface; the number is also in connection.py.
 constexpr uint32_t ABI_VERSION = 6;
 
 enum Status : int32_t { FULL = 0, WIDE, DONE, BROKEN, WOKEN, SIGNAL, NO_MEMORY, REFUSED };
 
-// The server sends 8 KiB at a time; see SHORT_NAP_SECONDS in copying.py.
-constexpr long SHORT_NAP_NANOSECONDS = 500'000, LONG_NAP_NANOSECONDS = 1'000'000;
-constexpr int64_t SHORT_NAP_BYTES = 96 * 1024;
-// See FIRST_LOOK_SECONDS there.
+// The server sends 8 KiB at a time, and to be woken for each costs more than to read it. So a socket
+// that has nothing is left alone until it should have this much: half of what a local socket holds,
+// so that the server does not have to wait meanwhile.
+constexpr int64_t NAP_BYTES = 96 * 1024;
+constexpr int64_t SHORTEST_NAP_NANOSECONDS = 20'000, LONGEST_NAP_NANOSECONDS = 1'000'000;
+// See FIRST_LOOK_SECONDS in connection.py.
 constexpr int FIRST_LOOK_MILLISECONDS = 10, LAST_LOOK_MILLISECONDS = 1000;
 
 struct Calls {
@@ -56,8 +59,8 @@ struct Copy {
     bool any;        // something has come: the first answer is waited for without a nap
     char* row;       // a row that did not fit
     int row_size;
-    int64_t napped;  // bytes of rows since the last nap
     std::unique_ptr<TextForm> form;  // of the rows as they come; none where they stay as they are
+    int64_t nap = LONGEST_NAP_NANOSECONDS;
     int look = FIRST_LOOK_MILLISECONDS;  // until libpq reads although the socket has nothing
 
     // Waits until there may be something to read, and reads it. DONE stands for "go on".
@@ -66,10 +69,13 @@ struct Copy {
         int ready = poll(each, 2, 0);
         if (ready == 0) {
             if (any) {
-                const bool is_short = napped >= SHORT_NAP_BYTES;
-                const timespec nap{0, is_short ? SHORT_NAP_NANOSECONDS : LONG_NAP_NANOSECONDS};
-                napped = 0;
-                if (nanosleep(&nap, nullptr) != 0) return SIGNAL;
+                const timespec time{0, static_cast<long>(nap)};
+                if (nanosleep(&time, nullptr) != 0) return SIGNAL;
+                int waiting = 0;
+                if (ioctl(each[0].fd, FIONREAD, &waiting) == 0) {
+                    nap = std::clamp(nap * NAP_BYTES / std::max(waiting, 1),
+                                     SHORTEST_NAP_NANOSECONDS, LONGEST_NAP_NANOSECONDS);
+                }
             }
             ready = poll(each, 2, look);
             look = ready == 0 ? std::min(2 * look, LAST_LOOK_MILLISECONDS) : FIRST_LOOK_MILLISECONDS;
@@ -135,7 +141,7 @@ UNLOADER_EXPORT Copy* unloader_copy_open(const Calls* calls, void* connection, i
     try {
         std::unique_ptr<TextForm> form;
         if (dialect != nullptr) form = std::make_unique<TextForm>(*dialect);
-        return new Copy{*calls, connection, wake, false, nullptr, 0, 0, std::move(form)};
+        return new Copy{*calls, connection, wake, false, nullptr, 0, std::move(form)};
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
@@ -161,7 +167,6 @@ UNLOADER_EXPORT int32_t unloader_copy_fill(Copy* copy, char* buffer, int64_t siz
                 if (status != DONE) return status;
                 continue;
             }
-            copy->napped += copy->row_size;
         }
         const Put put = copy->put(buffer, filled->size, capacity);
         if (put == Put::REFUSED) return REFUSED;
