@@ -177,7 +177,10 @@ class World:
         if verb == "keepers" and "--end" in words:
             kept = ("--keep-snapshot", "1h", "--output", "kept.json")
             self.run("plan", self.postgres, "--table", "t", *kept)
-            words[-1] = json.loads(self.run("keepers", "--json"))["keepers"][0]["run_id"]
+            plan = (self.root / "kept.json").read_text()
+            keepers = json.loads(self.run("keepers", "--json"))["keepers"]
+            # Other tests of this user keep snapshots at the same time.
+            words[-1] = next(each["run_id"] for each in keepers if each["snapshot"] in plan)
         place = words[words.index("--from") + 1] if verb == "size" else first
         is_file = Path(place).suffix in (".json", ".csv") or "," in place
         if verb not in OF_A_RUN or place.startswith("iceberg:") or is_file:

@@ -62,9 +62,8 @@ def until(executor: Executor, *kinds: type) -> list[ExecutorEvent]:
 
 
 def failure_of(events: list[ExecutorEvent]) -> AttemptFailure:
-    """Return the failure with which a task has ended, the last of the events."""
-    end = events[-1]
-    assert isinstance(end, Finished | Raised | Lost)
+    """Return the failure with which a task has ended; its place may be ready since then."""
+    end = next(each for each in reversed(events) if isinstance(each, Finished | Raised | Lost))
     failure = failure_in(end)
     assert failure is not None
     return failure
