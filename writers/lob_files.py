@@ -211,17 +211,15 @@ class _PackedColumn:
     def packed(self, values: pa.Array, rows: pa.RecordBatch) -> pa.Array:
         """Append the values of an array, which are in order and adjoin; return the specifiers."""
         lengths, data = _lengths_and_bytes(values, self.lob.name, self._encoding)
-        filled = pc.fill_null(lengths, 0)
         if data.nbytes:
             self._files.sink().write(data)
-        starts = pc.add(pc.subtract(pc.cumulative_sum(filled), filled), self._next)
-        self._next += data.nbytes
-        texts = pc.cast(lengths, pa.string())
-        if self._null_length is not None:
-            texts = pc.fill_null(texts, self._null_length)
-        name, end, dot = (pa.scalar(text) for text in (self.lob.file, "/", "."))
-        places = pc.binary_join_element_wise(name, pc.cast(starts, pa.string()), texts, dot)
-        return pc.binary_join_element_wise(places, end, pa.scalar(""))
+        places = list[str | None]()
+        for length in lengths:
+            # Arrow's functions are no faster below 1,000 rows. Batches of large values have few.
+            size = self._null_length if length is None else length
+            places.append(None if size is None else f"{self.lob.file}.{self._next}.{size}/")
+            self._next += length or 0
+        return pa.array(places, pa.string())
 
     def packed_pieces(
         self, pieces: Iterator[bytes] | Iterator[str], row: pa.RecordBatch
@@ -297,7 +295,7 @@ class _FolderColumn:
         """Write the values of an array; return their paths."""
         lengths, data = _lengths_and_bytes(values, self.lob.name, self._encoding)
         at, paths = 0, list[str | None]()
-        for length, name in zip(lengths.to_pylist(), self._names(rows), strict=True):
+        for length, name in zip(lengths, self._names(rows), strict=True):
             if length is None:
                 paths.append(None)
                 continue
@@ -503,8 +501,8 @@ def _sync_disk(descriptor: int, folder: Path | Location) -> None:
 
 def _lengths_and_bytes(
     values: pa.Array, column: str, encoding: OutputEncoding
-) -> tuple[pa.Array, memoryview]:
-    """Return the lengths of texts or bytes, null for NULL, and all their bytes together."""
+) -> tuple[list[int | None], memoryview]:
+    """Return the lengths of texts or bytes, None for NULL, and all their bytes together."""
     if types.is_string_view(values.type) or types.is_binary_view(values.type):
         values = without_views(values)
     is_text = types.is_string(values.type) or types.is_large_string(values.type)
@@ -512,9 +510,9 @@ def _lengths_and_bytes(
         texts = values.to_pylist()
         encoded = [None if text is None else _encoded(text, column, encoding) for text in texts]
         values = pa.array(encoded, pa.large_binary())
-    lengths = pc.cast(pc.binary_length(values), pa.int64())
+    lengths = pc.binary_length(values).to_pylist()
     data = value_bytes(values)
-    if data.nbytes != (pc.sum(lengths).as_py() or 0):  # Bytes without a row, below a NULL.
+    if data.nbytes != sum(filter(None, lengths)):  # Bytes without a row, below a NULL.
         data = value_bytes(values.drop_null())
     return lengths, data
 
