@@ -46,10 +46,6 @@ class PacketFlow(Struct, frozen=True, kw_only=True):
     """Seconds of this host's monotonic clock."""
 
     @property
-    def seconds(self) -> float:
-        return self.counts.nanoseconds / 1e9
-
-    @property
     def missing(self) -> int:
         return max(0, self.counts.sent - self.counts.received)
 
@@ -61,10 +57,9 @@ class PacketFlow(Struct, frozen=True, kw_only=True):
     def figures(self) -> dict[str, Any]:
         """The flow with its rates, as JSON and the log have it."""
         counts = asdict(self.counts)
-        del counts["nanoseconds"]
         return {
             **{"test": "datagrams", "peer": self.peer, "direction": self.direction},
-            "seconds": self.seconds,
+            "seconds": counts.pop("nanoseconds") / 1e9,
             "bytes_per_second": round(self.bytes_per_second),
             **counts,
             "missing": self.missing,
@@ -160,12 +155,15 @@ def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None)
 
 def _rate(flows: Sequence[Flow]) -> float:
     """Return bytes per second of all flows, in the time that at least one of them took."""
-    carried, seconds, end = 0.0, 0.0, 0.0
+    carried, seconds, end = 0, 0.0, 0.0
     for each in sorted(flows, key=lambda flow: flow.began):
-        carried += each.bytes_per_second * each.seconds
-        seconds += max(0.0, each.began + each.seconds - max(each.began, end))
-        end = max(end, each.began + each.seconds)
-    return carried / seconds if seconds else 0.0
+        figures = each.figures
+        last = each.began + figures["seconds"]
+        seconds += max(0.0, last - max(each.began, end))
+        end = max(end, last)
+        carried += figures["bytes"]
+    # One packet takes no time.
+    return carried / max(seconds, 1e-9)
 
 
 def _half_duplex() -> Iterator[str]:

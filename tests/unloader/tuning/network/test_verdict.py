@@ -40,3 +40,10 @@ def test_rates_add_up_for_tests_at_the_same_time_only(
 ) -> None:
     """A listener that stays hears many tests, one after the other."""
     assert verdict(flows, 0, 1468, None).startswith(f"The network carried {rate}")
+
+
+def test_one_packet_has_arrived_although_it_took_no_time() -> None:
+    flow = PacketFlow(
+        peer="db1:7077", direction="in", counts=Counts(sent=1, received=1, bytes=1468)
+    )
+    assert "lost 0.00%" in verdict([flow], 0, 1468, None)
