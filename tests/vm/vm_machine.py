@@ -18,7 +18,7 @@ from vm_initramfs import SHARE
 from vm_rig import Rig
 
 BOOT_SECONDS = 1500
-"""After it QEMU is killed. Alone on two cores a guest needs 150 to 200 s. Beside other tests on a busy
+"""After it QEMU is killed. Alone on two cores a guest needs 70 to 210 s. Beside other tests on a busy
 machine it once took more than 570 s."""
 
 _CHECKOUT = Path(__file__).resolve().parents[2]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import duckdb
@@ -68,7 +69,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("plan", "duckdb:///x.db", "--table", "t", "--numa-nodes", "0-99999999999"), 2, "65535"),
         (("plan", "duckdb:///x.db", "--table", "t", "--file-size", "9" * 400), 2, "too large"),
         (("run", "a", "b", "c"), 2, "too many"),
-        (("size", "--rows", "-5"), 2, "--rows"),
+        (("size", "--rows", "-5"), 2, "'--rows': '-5' is not a number"),
         (("size", "-5"), 2, "unknown option"),
         (("run", "x.db", "--to", "o", "--table", "t"), 2, "source URL"),
         (("run", "mongodb://h/x", "--to", "o", "--table", "t"), 3, "mongodb"),
@@ -266,17 +267,27 @@ def test_an_option_needs_its_value(here: Path, option: str, after: tuple[str, ..
     assert not Path("o").exists()
 
 
-@pytest.mark.parametrize("join", ["=".join, " ".join], ids=["joined", "separate"])
-def test_a_value_may_begin_like_an_option(here: Path, join: Callable[[list[str]], str]) -> None:
-    """A condition on a negative column, a query after a comment, text of negative numbers."""
-    duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT range i FROM range(3)").close()
-    for number, rows in enumerate((("--query", "--\tall\nFROM\tt"), ("--where", "-i<0"))):
-        source = ["--table", "t"] if rows[0] == "--where" else []
-        words = [join([*rows]), join(["--null", "-1"]), join(["--to", f"-o{number}"])]
-        ran = ended("run", f"duckdb://{here}/s.db", *source, *" ".join(words).split(" "))
-        assert ran.returncode == 0, ran.stderr
-        (file,) = Path(f"-o{number}").glob("*.csv")
-        assert file.read_text() == ("i\n0\n1\n2\n", "i\n1\n2\n")[number]
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        (("--query", "-- all\nFROM t"), "i,n\n0,-1\n1,-1\n2,-1\n"),
+        (("--where", "-i < 0"), "i,n\n1,-1\n2,-1\n"),
+    ],
+    ids=["query", "where"],
+)
+def test_a_value_may_begin_like_an_option(
+    here: Path, rows: tuple[str, str], wanted: str, joined: bool
+) -> None:
+    """A condition on a negative column, a query after a comment, a negative number, a path."""
+    duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT range i, NULL n FROM range(3)").close()
+    table = ("--table", "t") if rows[0] == "--where" else ()
+    pairs = (rows, ("--null", "-1"), ("--to", "-o"))
+    words = ["=".join(pair) for pair in pairs] if joined else [*chain(*pairs)]
+    ran = ended("run", f"duckdb://{here}/s.db", *table, *words)
+    assert ran.returncode == 0, ran.stderr
+    (file,) = Path("-o").glob("*.csv")
+    assert file.read_text() == wanted
 
 
 def test_a_masking_key_in_place_of_its_variable_is_not_shown(here: Path) -> None:
