@@ -145,10 +145,11 @@ def test_a_table_is_swept_and_run_again() -> None:
 
 
 SMALL = (
-    *("--rows", "20k", "--wide-rows", "2k", "--levels", "1,2,3", "--repeats", "1"),
-    *("--warm-up", "0", "--disk-rate", "1MiB", "--source-rate", "1MiB", "--cpus", "0.4"),
+    *("--rows", "40k", "--wide-rows", "2k", "--levels", "1,2,3", "--repeats", "1"),
+    *("--warm-up", "0", "--disk-rate", "1MiB", "--source-rate", "1MiB", "--cpus", "0.2"),
 )
-"""Little work for the CPUs: the throttled part takes longer on a busy machine, too."""
+"""Little work for the CPUs: the throttled part takes longer on a busy machine, too. A measurement
+has at least ten periods of the quota, and the share of a CPU is one that a busy machine can give."""
 
 
 @pytest.mark.long("throttled machines")

@@ -50,8 +50,8 @@ _AT_STORES = ("AWS_", "PYICEBERG_")
 """Beginnings of variables that are read when a store or a catalog is opened: `warm_program` sees to
 that. Its calls import much more, which is there with them."""
 
-_END_SECONDS = 20
-_START_SECONDS = 60
+_END_SECONDS = 60
+_START_SECONDS = 180
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 _lock = threading.Lock()
 _sockets: dict[str, socket.socket] = {}

@@ -41,6 +41,6 @@ def test_many_interrupted_runs_are_listed(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=180,
         )
         assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr

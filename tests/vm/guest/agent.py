@@ -50,7 +50,8 @@ def main(share: Path) -> None:
 
 def _run(scenario: dict[str, Any], database: Path, destination: Path) -> dict[str, Any]:
     arguments = ["run", f"sqlite://{database}", "--table", "events", "--to", str(destination)]
-    arguments += ["--progress", "none", *scenario["options"]]
+    # Emulated on a busy machine, a worker may need more than five minutes to start.
+    arguments += ["--progress", "none", "--stall-timeout", "20m", *scenario["options"]]
     started = time.monotonic()
     errors = destination.with_suffix(".err")
     with _offline(scenario["offline"]), _grouped(scenario["name"], scenario["cgroup"]) as join:

@@ -48,7 +48,7 @@ def test_bytes_of_several_writers_arrive_in_order() -> None:
     for _ in range(2):
         put(relay, DATA)
     relay.finish()
-    reader.join(60)
+    reader.join(180)
     assert got == [DATA * 2]
     assert relay.failure is None
     assert relay.passed == relay.taken == 2 * len(DATA)
@@ -267,11 +267,11 @@ def test_a_late_reader_gets_everything(tmp_path: Path) -> None:
     got: list[bytes] = []
     waited = threading.Event()
     reader = threading.Thread(
-        target=lambda: waited.wait(60) and got.append((tmp_path / "p").read_bytes()), daemon=True
+        target=lambda: waited.wait(180) and got.append((tmp_path / "p").read_bytes()), daemon=True
     )
     reader.start()
-    descriptor = open_for_reader(str(tmp_path / "p"), 60, waited.set)
+    descriptor = open_for_reader(str(tmp_path / "p"), 180, waited.set)
     os.write(descriptor, b"data")
     os.close(descriptor)
-    reader.join(60)
+    reader.join(180)
     assert got == [b"data"]

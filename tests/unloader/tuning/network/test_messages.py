@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 Started = Callable[..., "subprocess.Popen[str]"]
-SECONDS = 60
+SECONDS = 180
 
 
 def free_port() -> int:
