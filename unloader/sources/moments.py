@@ -7,6 +7,7 @@ Ticks count in the proleptic Gregorian calendar with the same fields.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import date
 
 import pyarrow as pa
@@ -30,6 +31,35 @@ _EPOCH, _CYCLE_DAYS = date(1970, 1, 1).toordinal(), 146_097
 
 class MomentRefused(Exception):
     """A text that the Arrow type has no value for; its arguments are the text and the reason."""
+
+
+def conformed(
+    arrays: Sequence[pa.Array],
+    schema: pa.Schema,
+    converters: Sequence[Callable[[pa.Array, pa.DataType], pa.Array]],
+) -> pa.RecordBatch:
+    """Return columns, each by its converter, under the schema of a run.
+
+    `OutputFailed` names all columns that do not fit.
+    """
+    found, refused = [], {}
+    for array, field, convert in zip(arrays, schema, converters, strict=True):
+        try:
+            found.append(convert(array, field.type))
+            if pa.types.is_string(field.type):
+                found[-1].validate(full=True)
+        except MomentRefused as error:
+            refused[field.name] = ", which ".join(error.args)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            if pa.types.is_string(field.type):
+                raise OutputFailed(
+                    f"column {field.name} holds text that is not valid UTF-8",
+                    f"leave it out with --exclude {field.name}",
+                ) from error
+            refused[field.name] = str(error).splitlines()[0]
+    if refused:
+        raise unfit(refused)
+    return pa.RecordBatch.from_arrays(found, schema=schema)
 
 
 def unfit(refused: dict[str, str]) -> OutputFailed:

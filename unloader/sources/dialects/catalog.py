@@ -17,6 +17,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
     Extract,
+    ReadColumn,
     SampledKeys,
     Snapshot,
     SourceSpec,
@@ -38,6 +39,7 @@ from unloader.sources.dialects.databases import (
     SQLite,
     TooLong,
 )
+from unloader.sources.moments import conformed
 from unloader.sources.postgres.statement import EXPORTED
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
@@ -321,11 +323,12 @@ class DialectReader(Reader):
             dialect, extract, piece.selector, ascii_only=ascii_only, most=self._most
         )
         schema, columns = read_schema(extract.projection.schema), extract.projection.columns
+        converters = [partial(self._convert, each) for each in columns]
         skipped = any(dialect.frame(each, LENGTHS[0]) for each in columns)
         for batch in self._session.batches(sql, batch_bytes):
             rows, skipped = batch.slice(1) if skipped else batch, False
             if rows.num_rows:
-                yield texts.conformed(rows, columns, schema, self._convert)
+                yield conformed(rows.columns, schema, converters)
             del batch, rows
         dialect.check_ended(self._session)
         self._is_clean = True
@@ -334,16 +337,16 @@ class DialectReader(Reader):
         """Return the bytes for which the buffer of a column is made."""
         return LENGTHS[0]
 
-    def _convert(self, array: pa.Array, kind: pa.DataType, column: Any) -> pa.Array:
+    def _convert(self, column: ReadColumn, array: pa.Array, kind: pa.DataType) -> pa.Array:
         may_be_long = self._session.ascii_only and column.output_type in ("string", "binary")
         if may_be_long and self._dialect.marks_long and pc.any(pc.equal(array, LONG)).as_py():
             raise TooLong(f"column {column.name} holds a long value")
         if isinstance(self._dialect, SQLite):
             exact = column.expression.startswith(EXACT)
-            return texts.of_storage_class(array, kind, column, exact=exact)
+            return texts.of_storage_class(array, kind, exact=exact)
         if self._dialect.texts:
-            return texts.of_text(array, kind, column, ascii_only=self._session.ascii_only)
-        return texts.of_driver(array, kind, column)
+            return texts.of_text(array, kind, ascii_only=self._session.ascii_only)
+        return texts.of_driver(array, kind)
 
     def close(self) -> None:
         with suppress(UnloaderError):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from binascii import unhexlify
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from unloader.errors import OutputFailed
-from unloader.sources.moments import MomentRefused, parse_moments, unfit
+from unloader.sources.moments import MomentRefused, parse_moments
 from writers.schema import pc
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from unloader.model import ReadColumn
 
 _SAME = re.compile(
     r"bool|u?int\d+|float|double|string|binary|date32\[day\]|timestamp\[(us|ns)(, tz=UTC)?\]"
@@ -48,37 +44,7 @@ def generic_type(kind: str) -> str | None:
     }.get(kind)
 
 
-def conformed(
-    batch: pa.RecordBatch,
-    columns: Sequence[ReadColumn],
-    schema: pa.Schema,
-    convert: Callable[[pa.Array, pa.DataType, ReadColumn], pa.Array],
-) -> pa.RecordBatch:
-    """Return a batch under the run's schema; `OutputFailed` names all columns that do not fit."""
-    import pyarrow as pa
-
-    arrays, refused = [], {}
-    for array, field, column in zip(batch.columns, schema, columns, strict=True):
-        try:
-            found = convert(array, field.type, column)
-            if pa.types.is_string(field.type):
-                found.validate(full=True)
-            arrays.append(found)
-        except MomentRefused as error:
-            refused[field.name] = ", which ".join(error.args)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-            if pa.types.is_string(field.type):
-                raise OutputFailed(
-                    f"column {field.name} holds text that is not valid UTF-8",
-                    f"leave it out with --exclude {field.name}",
-                ) from error
-            refused[field.name] = str(error).splitlines()[0]
-    if refused:
-        raise unfit(refused)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def of_driver(array: pa.Array, kind: pa.DataType, column: ReadColumn) -> pa.Array:
+def of_driver(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values that a driver typed itself."""
     import pyarrow as pa
 
@@ -99,13 +65,8 @@ def of_driver(array: pa.Array, kind: pa.DataType, column: ReadColumn) -> pa.Arra
     return array.cast(pa.string())
 
 
-def of_text(
-    array: pa.Array, kind: pa.DataType, column: ReadColumn, *, ascii_only: bool
-) -> pa.Array:
-    """Return values that arrive as texts; bytes, and with `ascii_only` texts, are in hexadecimal.
-
-    `column` is not used.
-    """
+def of_text(array: pa.Array, kind: pa.DataType, *, ascii_only: bool) -> pa.Array:
+    """Return values that arrive as texts: bytes, and texts with `ascii_only`, in hexadecimal."""
     import pyarrow as pa
 
     if array.type != pa.string():
@@ -141,9 +102,7 @@ _CLASSES = {"i": "integer", "r": "real", "t": "text", "u": "text", "w": "text", 
 _ENCODINGS = {"t": "utf-8", "u": "utf-16-le", "w": "utf-16-be"}
 
 
-def of_storage_class(
-    array: pa.Array, kind: pa.DataType, column: ReadColumn, *, exact: bool
-) -> pa.Array:
+def of_storage_class(array: pa.Array, kind: pa.DataType, *, exact: bool) -> pa.Array:
     """Return values of SQLite that arrive after the letter of their storage class.
 
     A value whose class is not the class of the type is refused, unless it is read as exact text.

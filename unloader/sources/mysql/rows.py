@@ -14,8 +14,8 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unloader.errors import OutputFailed, SourceError
-from unloader.sources.moments import MomentRefused, parse_moments, unfit
+from unloader.errors import SourceError
+from unloader.sources.moments import conformed, parse_moments
 from writers import built_library
 from writers.held_values import LEAST_BYTES, HeldValue, may_be_large
 from writers.large_rows import LargeRow
@@ -194,7 +194,8 @@ def _batch(buffer: pa.Buffer, place: _Place, schema: pa.Schema) -> pa.RecordBatc
             rows.append(_values(view[at : at + length], len(schema)))
             at += length
         columns_of = zip(schema.types, zip(*rows, strict=True), strict=True)
-        return _conformed([_array(values, kind) for kind, values in columns_of], schema)
+        arrays = [_array(values, kind) for kind, values in columns_of]
+        return conformed(arrays, schema, [_parsed] * len(arrays))
     columns = (_Column * len(schema))()
     if library.unloader_rows_measure(buffer.address, place.end, columns, len(schema)):
         raise _malformed()
@@ -213,7 +214,7 @@ def _batch(buffer: pa.Buffer, place: _Place, schema: pa.Schema) -> pa.RecordBatc
         arrays.append(
             pa.Array.from_buffers(_carrier(field.type), place.rows, buffers, column.nulls)
         )
-    return _conformed(arrays, schema)
+    return conformed(arrays, schema, [_parsed] * len(arrays))
 
 
 def _carrier(kind: pa.DataType) -> pa.DataType:
@@ -226,33 +227,8 @@ def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(_carrier(kind), len(plain), plain.buffers(), plain.null_count)
 
 
-def _conformed(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """Return texts as the types of a schema; `OutputFailed` names the columns that do not fit."""
-    found, refused = [], {}
-    for array, field in zip(arrays, schema, strict=True):
-        try:
-            found.append(_parsed(array, field.type))
-        except MomentRefused as error:
-            refused[field.name] = ", which ".join(error.args)
-        except pa.ArrowInvalid as error:
-            if pa.types.is_string(field.type):
-                raise OutputFailed(
-                    f"column {field.name} holds text that is not valid UTF-8",
-                    f"leave it out with --exclude {field.name}",
-                ) from error
-            refused[field.name] = str(error).splitlines()[0]
-    if refused:
-        raise unfit(refused)
-    return pa.RecordBatch.from_arrays(found, schema=schema)
-
-
 def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_temporal(kind):
-        return parse_moments(texts, kind)
-    if texts.type == kind:
-        texts.validate(full=True)
-        return texts
-    return pc.cast(texts, kind)
+    return parse_moments(texts, kind) if pa.types.is_temporal(kind) else pc.cast(texts, kind)
 
 
 def _large(
@@ -266,5 +242,5 @@ def _large(
             lent.append((index, HeldValue(data=value, binary=binary, column=field.name)))
             small[index] = None
     arrays = [_array([value], field.type) for value, field in zip(small, schema, strict=True)]
-    row = _conformed(arrays, schema)
+    row = conformed(arrays, schema, [_parsed] * len(arrays))
     return LargeRow(row=row, values=tuple(lent), held_bytes=held_bytes) if lent else row
