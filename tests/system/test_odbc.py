@@ -136,6 +136,21 @@ def test_a_value_above_the_limit_is_named(tmp_path: Path) -> None:
     assert duckdb.sql(f"SELECT octet_length(long) FROM '{to}/*.parquet'").fetchall() == [(300000,)]
 
 
+def test_a_small_packet_of_mariadb_loses_no_value(mysql: Any, tmp_path: Path) -> None:
+    """A buffer above the limit of the server is refused; a smaller one reads the value."""
+    url, to = mysql.database("odbc_packet"), tmp_path / "out"
+    create = "CREATE TABLE t AS SELECT repeat('ab', 100000) AS a; SELECT @@max_allowed_packet"
+    usual = mysql.run(create, database="odbc_packet")
+    run = ("run", of_mysql(url), "--table", "t", "--to", str(to), "--format", "parquet")
+    mysql.run("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        assert "lower that option" in command.error_of(*run, status=4)
+        command.run(*run, "--odbc-value-bytes", "200000")
+    finally:
+        mysql.run(f"SET GLOBAL max_allowed_packet = {usual}")
+    assert duckdb.sql(f"FROM '{to}/*.parquet'").fetchall() == [("ab" * 100_000,)]
+
+
 def test_an_unknown_database_needs_the_generic_dialect(tmp_path: Path) -> None:
     """Columns are then marked as not proved. A driver that aborts ends a worker, not the run.
 

@@ -585,7 +585,7 @@ class MariaDB(Dialect):
     opening = (
         "SET SESSION sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', "
         "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, "
-        "net_write_timeout = 31536000",
+        "net_write_timeout = 31536000, max_error_count = 65535",
         "SET SESSION TRANSACTION READ ONLY",
     )
     version = "SELECT concat('MariaDB ', version())"
@@ -667,13 +667,14 @@ class MariaDB(Dialect):
         for _, code, text in session.rows("SHOW WARNINGS"):
             if int(code) == _CUT:
                 raise SourceError(
-                    f"the server has replaced a value by NULL: {text}",
-                    "raise max_allowed_packet on the server to more than twice the longest value",
+                    f"the server may have replaced a value by NULL: {text}",
+                    "raise max_allowed_packet on the server to more than twice --odbc-value-bytes, "
+                    "or lower that option to the bytes of the longest value",
                 )
 
 
 _CUT = 1301
-"""A function had a result above max_allowed_packet, and the server made it NULL."""
+"""A function can have a result above max_allowed_packet, which the server makes NULL."""
 
 
 def _of_arrow(kind: str) -> str:
