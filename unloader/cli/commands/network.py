@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from unloader.cli.display import render
 from unloader.cli.display.render import megabytes
@@ -17,17 +18,18 @@ from unloader.cli.options.command import declared, given
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.tuning.network import messages
-from unloader.tuning.network.datagrams import DatagramTest, Settings
+from unloader.tuning.network.datagrams import DatagramTest
 from unloader.tuning.network.flows import (
     SILENCE_SECONDS,
     Counts,
     Flow,
     MessageFlow,
     PacketFlow,
+    Settings,
     verdict,
 )
 from unloader.tuning.network.measuring import watched
-from unloader.tuning.network.messages import MessageSettings, MessageTest
+from unloader.tuning.network.messages import MessageTest
 from unloader.tuning.network.wire import PORT
 
 _OF_MODE = {
@@ -96,22 +98,26 @@ def network(
     waits = values["wait"]
     if waits is None:
         waits = 10.0 if mode == "send" or peers else _LISTEN_SECONDS
+    rate = values["rate"] if mode == "send" or "rate" in own else 0
+    names = (
+        *("packet_size", "burst", "count", "polite", "two_way", "threads", "blocking", "relay"),
+        *("reverse", "backlog", "sample_every", "rate"),
+    )
     settings = Settings(
-        rate=values["rate"],
+        **{name: values[name] for name in names},
         seconds=values["duration"],
-        packet_size=values["packet_size"],
-        burst=values["burst"],
-        count=values["count"],
         buffer=min(values["buffer"], 1 << 30),
         wait_seconds=waits,
-        polite=values["polite"],
-        two_way=values["two_way"],
+        least=values["message_size"],
+        most=values["message_size_max"] or values["message_size"],
+        warm_up=values["warm_up_seconds"],
     )
-    rate = values["rate"] if mode == "send" or "rate" in own else 0
     datagram_test, message_test = None, None
     if mode != "send":
-        message_settings = _message_settings(mode, addresses, values, rate, waits)
-        message_test = MessageTest(message_settings, bind, peers)
+        # A default of --rate is for datagrams.
+        of_messages = replace(settings, rate=rate)
+        _check_messages(mode, addresses, bind, peers, of_messages)
+        message_test = MessageTest(of_messages, bind, peers)
     if mode != "messages":
         datagram_test = DatagramTest(settings, bind, addresses if mode == "send" else ())
         if mode == "send" and not datagram_test.targets:
@@ -158,13 +164,12 @@ def network(
         context.exit(error.exit_code)
 
 
-def _message_settings(
-    mode: str, addresses: Sequence[str], values: dict[str, Any], rate: int, waits: float
-) -> MessageSettings:
-    peers, bind, least = values["peer"], values["bind"], values["message_size"]
-    most = values["message_size_max"] or least
+def _check_messages(
+    mode: str, addresses: Sequence[str], bind: str | None, peers: Sequence[str], settings: Settings
+) -> None:
     if mode == "messages" and (addresses or not (peers or bind)):
         raise UsageError("network messages needs --peer, --bind or both", "leave the addresses out")
+    least, most, rate = settings.least, settings.most, settings.rate
     if not least <= most <= messages.LARGEST:
         raise UsageError(
             "--message-size-max is not in the range",
@@ -175,25 +180,10 @@ def _message_settings(
             f"a message of {most:,} bytes takes over {SILENCE_SECONDS:g} seconds at this rate",
             "raise --rate, or lower --message-size",
         )
-    if values["relay"] and not (bind and len(peers) == 1):
+    if settings.relay and not (bind and len(peers) == 1):
         raise UsageError("--relay needs --bind and one --peer", "give both")
-    if values["reverse"] and (values["relay"] or not peers):
+    if settings.reverse and (settings.relay or not peers):
         raise UsageError("--reverse needs --peer, and excludes --relay", "give --peer")
-    return MessageSettings(
-        least=least,
-        most=most,
-        threads=values["threads"],
-        rate=rate,
-        seconds=values["duration"],
-        warm_up=values["warm_up_seconds"],
-        count=values["count"],
-        backlog=values["backlog"],
-        sample_every=values["sample_every"],
-        blocking=values["blocking"],
-        relay=values["relay"],
-        reverse=values["reverse"],
-        wait_seconds=waits,
-    )
 
 
 @contextmanager

@@ -22,49 +22,30 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from unloader.errors import ConfigError, UnloaderError
 from unloader.tuning.network import wire as wires
-from unloader.tuning.network.flows import SILENCE_SECONDS, Counts, PacketFlow
+from unloader.tuning.network.flows import SILENCE_SECONDS, Counts, PacketFlow, Settings
 from unloader.tuning.network.wire import VERSION, Address, Wire
 
 SMALL = 128
 """Bytes of a packet that opens a test; the least size of a packet with data."""
 _MAGIC = b"ULNT"
 _HELLO, _WELCOME, _START, _DATA, _ACK, _BYE, _REFUSED = range(1, 8)
-_HEADER = struct.Struct("!4sBBHQQQ")
-"""Magic, version, kind, flags, token, sequence number, time of the sender in nanoseconds."""
-_DATA_BEGIN = struct.unpack("!Q", struct.pack("!4sBBH", _MAGIC, VERSION, _DATA, 0))[0]
+_HEADER = struct.Struct("!4sBBxxQQQ")
+"""Magic, version, kind, token, sequence number, time of the sender in nanoseconds."""
+_DATA_BEGIN = struct.unpack("!Q", struct.pack("!4sBBxx", _MAGIC, VERSION, _DATA))[0]
 _STAMP = struct.Struct("!QQ")
 _STAMP_AT = 16
-_TWO_WAY = 1
 _ACK_NS = 250_000_000
 _HELLO_SECONDS = 0.2
 _MOST_FLOWS = 256
 _GAPS = 1 << 14
 """Missing packets that a listener remembers, to tell a late packet from a repeated one."""
 _COUNTS = struct.Struct("!10Q")
-_TERMS = struct.Struct("!IQQQ")
-"""Of START: packet size, bytes a second (0: no limit), nanoseconds, packets (0: no limit)."""
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """How packets are sent, and when a test ends."""
-
-    rate: int = 100_000_000
-    """Bytes per second to each target; 0 sets no limit."""
-    seconds: float = 10.0
-    packet_size: int = 1468
-    burst: int = 0
-    """Most packets of one system call; 0 is as many as the kernel takes."""
-    count: int = 0
-    """Packets to each target; 0 sets no limit."""
-    buffer: int = 4 << 20
-    wait_seconds: float = 10.0
-    polite: bool = False
-    two_way: bool = False
+_TERMS = struct.Struct("!IQdQ?")
+"""Of START: packet size, bytes a second (0: no limit), seconds, packets (0: no limit), two-way."""
 
 
 @lru_cache(maxsize=8)
@@ -142,9 +123,10 @@ class Session:
         self.wire, self.peer, self.token, self.settings, self.to = wire, peer, token, settings, to
         self.incoming = Incoming(wire)
         self.counted = Counts()
+        self.sends = to is None or settings.two_way
+        self.counts = to is not None or settings.two_way
         self.round_trip: float | None = None
         self.published = 0
-        self.publishes = False
         self.began = 0.0
         self.done = threading.Event()
         self.confirmed = threading.Event()
@@ -154,7 +136,6 @@ class Session:
 
     def publish(self) -> None:
         """Send packets until the test ends, and then wait for the counts of the other side."""
-        self.publishes = True
         try:
             self._send_all()
             end = time.monotonic() + SILENCE_SECONDS
@@ -178,7 +159,7 @@ class Session:
         if settings.rate:
             # Groups of at most 2 ms, so that a slow rate is even.
             burst = max(1, min(burst, int(settings.rate * 0.002 / size)))
-        header = _HEADER.pack(_MAGIC, VERSION, _DATA, 0, self.token, 0, 0)
+        header = _HEADER.pack(_MAGIC, VERSION, _DATA, self.token, 0, 0)
         view = memoryview(bytearray(header.ljust(size, b"\0") * burst))
         places = range(_STAMP_AT, burst * size, size)
         self.began = began = self.heard = time.monotonic()
@@ -217,9 +198,7 @@ class Session:
         """Handle a small packet of the other side."""
         self.heard = time.monotonic()
         if kind == _ACK:
-            self.counted = Counts(
-                **dict(zip(Counts.__struct_fields__, _COUNTS.unpack_from(body), strict=True))
-            )
+            self.counted = Counts(*_COUNTS.unpack_from(body))
             if sequence:
                 self.confirmed.set()
         elif kind in (_BYE, _START):
@@ -235,41 +214,36 @@ class Session:
 
     def flows(self) -> list[PacketFlow]:
         """Return the flows of the test so far."""
-        found = []
-        if self.publishes:
+        found = list[tuple[str, Counts, float]]()
+        if self.sends:
             sent = max(self.counted.sent, self.published if self.done.is_set() else 0)
-            found.append(
-                PacketFlow(
-                    peer=self.peer,
-                    direction="out",
-                    counts=replace(self.counted, sent=sent),
-                    round_trip_seconds=self.round_trip,
-                    error=self.error,
-                    began=self.began,
-                )
+            found.append(("out", replace(self.counted, sent=sent), self.began))
+        if self.counts:
+            found.append(("in", self.incoming.counted(), self.incoming.first / 1e9))
+        return [
+            PacketFlow(
+                peer=self.peer,
+                direction=direction,
+                counts=counts,
+                round_trip_seconds=self.round_trip,
+                error=self.error,
+                began=began,
             )
-        if self.incoming.counts.received or (self.to is not None and not self.publishes):
-            error = None if self.publishes else self.error
-            counts = self.incoming.counted()
-            began = self.incoming.first / 1e9
-            found.append(
-                PacketFlow(peer=self.peer, direction="in", counts=counts, error=error, began=began)
-            )
-        return found
+            for direction, counts, began in found
+        ]
 
     def is_active(self) -> bool:
         """Return whether a direction can still change."""
         silent = time.monotonic() - self.heard > SILENCE_SECONDS
-        counts = self.settings.two_way or self.to is not None
-        if silent and self.incoming.total is None and self.incoming.counts.received:
+        counts = self.counts and self.incoming.total is None
+        if silent and counts and self.incoming.counts.received:
             self.error = self.error or f"{self.peer} stopped without an end"
-        sends = (self.settings.two_way or self.to is None) and not self.done.is_set()
-        return sends or (counts and self.incoming.total is None and not silent)
+        return (self.sends and not self.done.is_set()) or (counts and not silent)
 
 
-def _small(kind: int, token: int, sequence: int = 0, body: bytes = b"", flags: int = 0) -> bytes:
+def _small(kind: int, token: int, sequence: int = 0, body: bytes = b"") -> bytes:
     """Return a packet of 128 bytes that opens, confirms or ends a test."""
-    head = _HEADER.pack(_MAGIC, VERSION, kind, flags, token, sequence, 0)
+    head = _HEADER.pack(_MAGIC, VERSION, kind, token, sequence, 0)
     return (head + body).ljust(SMALL, b"\0")
 
 
@@ -313,33 +287,29 @@ class Receiver(threading.Thread):
 
     def _read(self, data: memoryview, size: int, address: Address, now: int) -> None:
         """Count or answer the packets of one call; only the last may be shorter."""
-        if size >= SMALL:
-            whole = len(data) // size * size
-            begins, tokens, sequences, stamps = zip(
-                *_headers(size).iter_unpack(data[:whole]), strict=True
-            )
-            session = self.sessions.get(tokens[0])
-            if session and begins.count(_DATA_BEGIN) == len(begins) == tokens.count(tokens[0]):
-                session.heard = now / 1e9
-                session.incoming.take(sequences, stamps, size, now)
-                data = data[whole:]
-        for at in range(0, len(data) - _HEADER.size + 1, max(size, 1)):
-            part = data[at : at + size]
-            magic, version, kind, _, token, sequence, stamp = _HEADER.unpack_from(part)
-            session = self.sessions.get(token)
-            if magic != _MAGIC:
-                continue
-            if kind != _DATA or version != VERSION:
-                if len(part) >= SMALL:
-                    self._answer(bytes(part), address)
-            elif session is not None:
-                session.heard = now / 1e9
-                session.incoming.take((sequence,), (stamp,), len(part), now)
+        if size < SMALL:
+            return
+        whole = len(data) // size * size
+        begins, tokens, sequences, stamps = zip(
+            *_headers(size).iter_unpack(data[:whole]), strict=True
+        )
+        session = self.sessions.get(tokens[0])
+        if session and begins.count(_DATA_BEGIN) == len(begins) == tokens.count(tokens[0]):
+            session.heard = now / 1e9
+            session.incoming.take(sequences, stamps, size, now)
+        elif len(begins) == 1:
+            self._answer(bytes(data[:whole]), address)
+        else:
+            for at in range(0, whole, size):
+                self._read(data[at : at + size], size, address, now)
+        self._read(data[whole:], len(data) - whole, address, now)
 
     def _answer(self, packet: bytes, address: Address) -> None:
         """Answer a small packet; no answer is longer."""
-        _, version, kind, flags, token, sequence, _ = _HEADER.unpack_from(packet)
+        magic, version, kind, token, sequence, _ = _HEADER.unpack_from(packet)
         body, known = packet[_HEADER.size :], self.sessions.get(token)
+        if magic != _MAGIC:
+            return
         if known is not None and version == VERSION:
             known.handle(kind, sequence, body)
         elif not self.serves:
@@ -351,18 +321,18 @@ class Receiver(threading.Thread):
         elif kind == _START and token == self._token(address, sequence):
             if len(self.sessions) >= _MOST_FLOWS:
                 return
-            size, rate, span, count = _TERMS.unpack_from(body)
+            size, rate, seconds, count, two_way = _TERMS.unpack_from(body)
             terms = Settings(
                 rate=min(filter(None, (rate, self.settings.rate)), default=0),
-                seconds=min(span / 1e9, self.settings.seconds),
+                seconds=min(self.settings.seconds, seconds),
                 packet_size=min(max(size, SMALL), wires.LARGEST),
                 count=count,
-                two_way=bool(flags & _TWO_WAY),
+                two_way=two_way,
             )
             session = Session(self.wire, wires.shown(address), token, terms, address)
             self.sessions[token] = session
             session.acknowledge()
-            if terms.two_way:
+            if two_way:
                 threading.Thread(target=session.publish, daemon=True).start()
             else:
                 session.done.set()
@@ -391,7 +361,7 @@ def _connected(target: str, settings: Settings, stop: Callable[[], bool]) -> Rec
             continue
         if found is None or len(found[0]) < _HEADER.size:
             continue
-        magic, version, kind, _, echoed, sequence, _ = _HEADER.unpack_from(found[0])
+        magic, version, kind, echoed, sequence, _ = _HEADER.unpack_from(found[0])
         if magic != _MAGIC or echoed not in (nonce, token):
             continue
         if version != VERSION or kind == _REFUSED:
@@ -399,9 +369,11 @@ def _connected(target: str, settings: Settings, stop: Callable[[], bool]) -> Rec
             raise other_version(target, version)
         if kind == _WELCOME and not token:
             token, trip = sequence, time.monotonic() - asked
-            span = int(settings.seconds * 1e9)
-            terms = _TERMS.pack(settings.packet_size, settings.rate, span, settings.count)
-            packet = _small(_START, token, nonce, terms, _TWO_WAY * settings.two_way)
+            terms = _TERMS.pack(
+                *(settings.packet_size, settings.rate, settings.seconds, settings.count),
+                settings.two_way,
+            )
+            packet = _small(_START, token, nonce, terms)
         elif token and kind in (_ACK, _DATA):
             receiver = Receiver(wire, settings, serves=False)
             receiver.sessions[token] = Session(wire, target, token, settings, None)

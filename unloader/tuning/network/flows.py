@@ -1,4 +1,4 @@
-"""What network tests report: the flows between hosts, and one sentence that sums them up."""
+"""What network tests are asked for, the flows they report, and a sentence that sums them up."""
 
 from __future__ import annotations
 
@@ -8,13 +8,43 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, astuple, replace
 
 SILENCE_SECONDS = 3.0
 """A side that hears nothing for this time ends the test."""
 
 
-class Counts(Struct, kw_only=True):
+class Settings(Struct, frozen=True, kw_only=True):
+    """What both tests send, and when they end; sizes are in bytes."""
+
+    rate: int = 0
+    """Bytes per second to each target or of each thread; 0 sets no limit."""
+    seconds: float = 10.0
+    count: int = 0
+    """Packets to each target, or messages of each connection; 0 sets no limit."""
+    wait_seconds: float = 10.0
+    packet_size: int = 1468
+    burst: int = 0
+    """Most packets of one system call; 0 is as many as the kernel takes."""
+    buffer: int = 4 << 20
+    polite: bool = False
+    two_way: bool = False
+    least: int = 65_536
+    most: int = 65_536
+    """Sizes of messages, evenly distributed from `least` to `most`."""
+    threads: int = 1
+    warm_up: float = 0.0
+    backlog: int = 64 << 20
+    sample_every: int = 10
+    blocking: bool = False
+    """Each message waits for a response of the same size."""
+    relay: bool = False
+    """Connections to this host are passed on to the peer."""
+    reverse: bool = False
+    """The peers send messages, and this host counts."""
+
+
+class Counts(Struct):
     """Packets of one direction, in the order of an acknowledgement."""
 
     sent: int = 0
@@ -71,10 +101,10 @@ class PacketFlow(Struct, frozen=True, kw_only=True):
 
     def since(self, before: Counts) -> PacketFlow:
         """Return the part of the test after an earlier state of the counts."""
-        parts = [max(0, a - b) for a, b in zip(astuple(self.counts), astuple(before), strict=True)]
-        names = dict(zip(Counts.__struct_fields__, parts, strict=True))
-        names |= {"buffer": self.counts.buffer, "delay": self.counts.delay}
-        return PacketFlow(peer=self.peer, direction=self.direction, counts=Counts(**names))
+        pairs = zip(astuple(self.counts), astuple(before), strict=True)
+        parts = Counts(*(max(0, now - then) for now, then in pairs))
+        kept = {"buffer": self.counts.buffer, "delay": self.counts.delay}
+        return replace(self, counts=replace(parts, **kept))
 
 
 class MessageFlow(Struct, frozen=True, kw_only=True):

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import ConfigError, Interrupted, UnloaderError
 from unloader.tuning.network import wire
 from unloader.tuning.network.datagrams import DatagramTest
-from unloader.tuning.network.flows import SILENCE_SECONDS, Flow
-from unloader.tuning.network.messages import MessageSettings, MessageTest
+from unloader.tuning.network.flows import SILENCE_SECONDS, Flow, Settings
+from unloader.tuning.network.messages import MessageTest
 
 _SECONDS = 3.0
 _TRIP_SECONDS = 1.0
@@ -75,17 +76,9 @@ def received_from(
         ConfigError: A listener does not answer, or fails.
         Interrupted: `stop` returned true.
     """
-    small = MessageSettings(
-        least=64, most=64, seconds=_TRIP_SECONDS, blocking=True, wait_seconds=_WAIT_SECONDS
-    )
-    large = MessageSettings(
-        least=1 << 20,
-        most=1 << 20,
-        threads=max(1, connections // len(peers)),
-        seconds=_SECONDS,
-        reverse=True,
-        wait_seconds=_WAIT_SECONDS,
-    )
+    basis = Settings(threads=max(1, connections // len(peers)), wait_seconds=_WAIT_SECONDS)
+    small = replace(basis, threads=1, least=64, most=64, seconds=_TRIP_SECONDS, blocking=True)
+    large = replace(basis, least=1 << 20, most=1 << 20, seconds=_SECONDS, reverse=True)
     trip, rate = 0.0, 0.0
     for settings in (small, large):
         test = MessageTest(settings, None, peers)

@@ -1,9 +1,9 @@
 """The message test: throughput and latency of TCP connections between hosts.
 
-Each thread of a test has a connection to each peer. One side of a connection sends messages: the
-side that connected, or the other one with `reverse`. The receiver answers some messages with a
-receipt, so that all times are of the sender's clock. A sender with more bytes without a receipt
-than the backlog allows waits.
+Each thread of a test has a connection to each peer. The side that connected first sends its
+settings. Then it sends messages, or the other side does with `reverse`. The receiver answers some
+messages with a receipt, so that all times are of the sender's clock. A sender with more bytes
+without a receipt than the backlog allows waits.
 
 Both sides first send a greeting with the version. A receiver gets nothing more before its greeting
 is known.
@@ -11,7 +11,6 @@ is known.
 
 from __future__ import annotations
 
-import math
 import random
 import socket
 import struct
@@ -23,13 +22,12 @@ from contextlib import suppress
 from functools import partial
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import ConfigError
 from unloader.tuning.network import wire as wires
 from unloader.tuning.network.datagrams import other_version
-from unloader.tuning.network.flows import SILENCE_SECONDS, MessageFlow
+from unloader.tuning.network.flows import SILENCE_SECONDS, MessageFlow, Settings
 from unloader.tuning.network.wire import VERSION
 
 LARGEST = 64 << 20
@@ -37,8 +35,7 @@ _MAGIC = b"ULNM"
 _GREETING = struct.Struct("!4sB3x")
 _FRAME = struct.Struct("!IBxxxQQ")
 """Bytes after this header, kind, time of the sender in nanoseconds, bytes received so far."""
-_PLAIN, _SAMPLED, _REQUEST, _RECEIPT, _RESPONSE, _END, _TERMS = range(7)
-_DATA = (_PLAIN, _SAMPLED, _REQUEST)
+_PLAIN, _SAMPLED, _REQUEST, _RECEIPT, _END, _TERMS = 0, 1, 2, 3, 5, 6
 _MOST_CONNECTIONS = 256
 _PIECE = 1 << 17
 """Bytes of one system call. Larger buffers leave the cache of a core: 256 KiB took 1.7 times the
@@ -46,86 +43,49 @@ CPU time for the same bytes."""
 _ZEROS = memoryview(bytes(_PIECE))
 
 
-class MessageSettings(Struct, frozen=True, kw_only=True):
-    """How messages are sent, and when a test ends."""
-
-    least: int = 65_536
-    most: int = 65_536
-    """Sizes of messages, evenly distributed from `least` to `most` bytes."""
-    threads: int = 1
-    rate: int = 0
-    """Bytes per second of each thread; 0 sets no limit."""
-    seconds: float = 10.0
-    warm_up: float = 0.0
-    count: int = 0
-    backlog: int = 64 << 20
-    sample_every: int = 10
-    blocking: bool = False
-    """Each message waits for a response of the same size."""
-    relay: bool = False
-    """Connections to this host are passed on to the peer."""
-    reverse: bool = False
-    """The peers send, and this host counts."""
-    wait_seconds: float = 10.0
-
-
-class Latencies:
-    """Round trips in buckets that are 2 % wide, so that memory does not grow with their number."""
-
-    def __init__(self) -> None:
-        """Know no round trip."""
-        self.buckets = Counter[int]()
-        self.total = self.most = 0
-        self.least = 1 << 62
-
-    def add(self, ns: int) -> None:
-        self.buckets[int(math.log2(max(1, ns)) * 32)] += 1
-        self.total += ns
-        self.least, self.most = min(self.least, ns), max(self.most, ns)
-
-    def join(self, other: Latencies) -> None:
-        self.buckets.update(other.buckets)
-        self.total += other.total
-        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
-
-    def percentile(self, share: float) -> float:
-        """Return the seconds that this share of the round trips did not exceed."""
-        seen, most = 0, share * self.buckets.total()
-        for bucket in sorted(self.buckets):
-            seen += self.buckets[bucket]
-            if seen >= most:
-                middle = 2 ** ((bucket + 0.5) / 32)
-                return min(self.most, max(self.least, middle)) / 1e9
-        return 0.0
-
-
 class Connection:
     """One TCP connection of the test; both sides read it, and one side sends messages."""
 
     def __init__(
-        self, link: socket.socket, peer: str, settings: MessageSettings, *, serves: bool = False
+        self, link: socket.socket, peer: str, settings: Settings, *, serves: bool = False
     ) -> None:
         """Count nothing yet; the side that `serves` was called by the other one."""
         self.link, self.peer, self.settings, self.serves = link, peer, settings, serves
         self.sends = not serves and not settings.reverse
         self.messages = self.bytes = self.first = self.last = 0
         self.receipts = self.sent = self.acked = self.backlog = 0
-        self.latencies = Latencies()
+        self.times = Counter[int]()
+        """Round trips in nanoseconds, rounded to 9 bits, so that memory does not grow."""
         self.error: str | None = None
         self.changed = threading.Condition()
         self.ended = threading.Event()
+        self._room, self._begin, self._end = memoryview(bytearray(_PIECE)), 0, 0
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Reads and writes fail after this time; a timeout of Python would poll before each call.
         link.settimeout(None)
-        wait = struct.pack("ll", int(SILENCE_SECONDS) + 2, 0)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            link.setsockopt(socket.SOL_SOCKET, option, wait)
+            self._limit(option, int(SILENCE_SECONDS) + 2)
+
+    def _limit(self, option: int, seconds: int) -> None:
+        self.link.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Count the messages of the other side, or send messages until the test ends."""
-        if self.sends:
-            threading.Thread(target=self._finish, args=(self._read,), daemon=True).start()
-        self._finish(partial(self._send, stop) if self.sends else self._read)
+        """Send messages, or count those of the other side, until the test ends."""
+        self._finish(partial(self._work, stop))
+
+    def _work(self, stop: Callable[[], bool]) -> None:
+        if self.serves:
+            self._agree()
+        else:
+            asked = msgspec.msgpack.encode(self.settings)
+            self.link.sendall(_FRAME.pack(len(asked), _TERMS, 0, 0) + asked)
+        if not self.sends:
+            self._count()
+            return
+        # A slow sender gets few receipts, and `_wait` limits their time.
+        self._limit(socket.SO_RCVTIMEO, 0)
+        threading.Thread(target=self._finish, args=(self._take_receipts,), daemon=True).start()
+        self._send(stop)
 
     def _finish(self, work: Callable[[], None]) -> None:
         """Read or send until the test ends, and end the connection."""
@@ -142,77 +102,13 @@ class Connection:
             with suppress(OSError):
                 self.link.shutdown(socket.SHUT_RDWR)
 
-    def _read(self) -> None:
-        """Read frames until the other side has ended."""
-        room = memoryview(bytearray(_PIECE))
-        begin = end = rest = 0
-        size, kind, stamp, total = 0, _TERMS, 0, 0
-        if not (self.sends or self.serves):
-            asked = msgspec.msgpack.encode(self.settings)
-            self.link.sendall(_FRAME.pack(len(asked), _TERMS, 0, 0) + asked)
-        terms = bytearray()
-        while True:
-            if begin == end or (not rest and end - begin < _FRAME.size):
-                room[: end - begin] = room[begin:end]
-                begin, end = 0, end - begin
-                try:
-                    # Within a message the kernel wakes this thread once for a whole piece.
-                    most, flags = (min(rest, _PIECE - end), socket.MSG_WAITALL) if rest else (0, 0)
-                    got = self.link.recv_into(room[end:], most, flags)
-                except BlockingIOError:
-                    # A slow sender gets few receipts, and `_wait` limits their time.
-                    if self.sends and not self.ended.is_set():
-                        continue
-                    raise
-                if not got:
-                    raise ConnectionResetError(104, "the connection was closed")
-                end += got
-                if not rest and end < _FRAME.size:
-                    continue
-            if not rest:
-                size, kind, stamp, total = _FRAME.unpack_from(room, begin)
-                begin += _FRAME.size
-                if size > LARGEST or kind > _TERMS or (kind == _TERMS and size > 1024):
-                    raise OSError(0, "it sends something else than messages")
-                rest = size
-                if not self.first and kind in _DATA:
-                    # When a message begins: the first one is long, compared with a short test.
-                    self.first = time.monotonic_ns()
-            part = min(rest, end - begin)
-            if kind == _TERMS:
-                terms += room[begin : begin + part]
-            begin += part
-            rest -= part
-            if rest:
-                continue
-            now = time.monotonic_ns()
-            if kind in _DATA:
-                self.last = now
-                self.messages += 1
-                self.bytes += size
-                if kind == _SAMPLED:
-                    self._put(_RECEIPT, 0, stamp)
-                elif kind == _REQUEST:
-                    self._put(_RESPONSE, size, stamp)
-            elif kind in (_RECEIPT, _RESPONSE):
-                with self.changed:
-                    self.receipts += 1
-                    self.acked = total
-                    self.latencies.add(now - stamp)
-                    self.changed.notify()
-            elif kind == _TERMS:
-                self._agree(bytes(terms))
-            else:
-                if not self.sends:
-                    self._put(_END, 0, 0)
-                return
-
-    def _agree(self, terms: bytes) -> None:
-        """Send the messages that the other side requests, within the limits of this host."""
+    def _agree(self) -> None:
+        """Take the settings of the other side, within the limits of this host."""
         try:
-            if self.sends or not self.serves:
+            size, kind, _, _ = self._frame()
+            if kind != _TERMS or size > 1024:
                 raise msgspec.MsgspecError
-            asked = msgspec.msgpack.decode(terms, type=MessageSettings)
+            asked = msgspec.msgpack.decode(self._next(size), type=Settings)
         except msgspec.MsgspecError as error:
             raise OSError(0, "it asks for something unknown") from error
         own = self.settings
@@ -225,9 +121,69 @@ class Connection:
             rate=min(filter(lambda rate: rate > 0, (own.rate, asked.rate)), default=0),
             sample_every=max(1, asked.sample_every),
         )
-        self.sends = True
-        send = partial(self._send, lambda: False)
-        threading.Thread(target=self._finish, args=(send,), daemon=True).start()
+        self.sends = asked.reverse
+
+    def _receive(self, room: memoryview, flags: int) -> int:
+        got = self.link.recv_into(room, 0, flags)
+        if not got:
+            raise ConnectionResetError(104, "the connection was closed")
+        return got
+
+    def _next(self, size: int) -> memoryview:
+        """Return the next bytes, and read as many more as have arrived."""
+        while self._end - self._begin < size:
+            unread = self._room[self._begin : self._end]
+            self._room[: len(unread)] = unread
+            self._begin, self._end = 0, len(unread)
+            self._end += self._receive(self._room[self._end :], 0)
+        self._begin += size
+        return self._room[self._begin - size : self._begin]
+
+    def _skip(self, size: int) -> None:
+        """Read the bytes of a message, which have no meaning."""
+        done = min(size, self._end - self._begin)
+        self._begin += done
+        while done < size:
+            # The kernel wakes this thread once for a whole piece.
+            done += self._receive(self._room[: size - done], socket.MSG_WAITALL)
+
+    def _frame(self) -> tuple[int, int, int, int]:
+        """Return the header of the next frame: size, kind, time and bytes."""
+        size, kind, stamp, total = _FRAME.unpack(self._next(_FRAME.size))
+        if size > LARGEST or kind > _TERMS:
+            raise OSError(0, "it sends something else than messages")
+        return size, kind, stamp, total
+
+    def _count(self) -> None:
+        """Read messages, and answer them, until the other side has sent the last one."""
+        while True:
+            size, kind, stamp, _ = self._frame()
+            if kind == _END:
+                self._put(_END, 0, 0)
+                return
+            # When a message begins: the first one is long, compared with a short test.
+            self.first = self.first or time.monotonic_ns()
+            self._skip(size)
+            self.last = time.monotonic_ns()
+            self.messages += 1
+            self.bytes += size
+            if kind != _PLAIN:
+                self._put(_RECEIPT, size if kind == _REQUEST else 0, stamp)
+
+    def _take_receipts(self) -> None:
+        """Read receipts until the other side has read all messages."""
+        while True:
+            size, kind, stamp, total = self._frame()
+            self._skip(size)
+            if kind == _END:
+                return
+            with self.changed:
+                self.receipts += 1
+                self.acked = total
+                trip = time.monotonic_ns() - stamp
+                dropped = max(0, trip.bit_length() - 9)
+                self.times[trip >> dropped << dropped] += 1
+                self.changed.notify()
 
     def _put(self, kind: int, size: int, stamp: int) -> None:
         """Send a frame; a large one in pieces of the same memory."""
@@ -259,7 +215,7 @@ class Connection:
             if not start and now >= warm:
                 with self.changed:
                     self.messages = self.bytes = self.receipts = self.backlog = 0
-                    self.latencies = Latencies()
+                    self.times.clear()
                 start = self.first = time.monotonic_ns()
             size = settings.least
             if settings.most > size:
@@ -281,15 +237,14 @@ class Connection:
             self.last = time.monotonic_ns()
         self._put(_END, 0, 0)
         # The other side has read all messages when it answers.
-        self.ended.wait(SILENCE_SECONDS)
+        self._wait(-1)
         self.last = time.monotonic_ns()
 
     def _wait(self, wanted: int) -> None:
-        """Wait until at most `wanted` bytes have no receipt."""
+        """Wait until at most `wanted` bytes have no receipt, or the test ends."""
         with self.changed:
-            silent = time.monotonic() + SILENCE_SECONDS
             while self.sent - self.acked > wanted and not self.ended.is_set():
-                if not self.changed.wait(0.1) and time.monotonic() > silent:
+                if not self.changed.wait(SILENCE_SECONDS):
                     raise TimeoutError(110, "it sends no receipts any more")
 
 
@@ -328,9 +283,7 @@ def _dialled(peer: str, wait_seconds: float, stop: Callable[[], bool]) -> socket
 class MessageTest:
     """Sends messages to peers, receives them, relays them, or several of these."""
 
-    def __init__(
-        self, settings: MessageSettings, bind: str | None, peers: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, settings: Settings, bind: str | None, peers: Sequence[str] = ()) -> None:
         """Bind the address, if there is one; the own address is left out of the peers."""
         self.settings = settings
         self.connections = list[Connection]()
@@ -339,12 +292,6 @@ class MessageTest:
         self.listens = bind is not None
         if bind is not None:
             self.server = wires.opened(bind, socket.SOCK_STREAM, binds=True)
-            try:
-                self.server.listen(64)
-            except OSError as error:
-                raise ConfigError(
-                    f"cannot listen on {bind}: {error.strerror}", "choose another address or port"
-                ) from error
             self.server.settimeout(0.1)
         self.peers = wires.others(peers, socket.SOCK_STREAM, self.server)
 
@@ -390,20 +337,20 @@ class MessageTest:
         self.connections.append(connection)
         if not self.settings.relay:
             connection.run(self.stopping.is_set)
-            link.close()
             return
         try:
             onward = _dialled(self.peers[0], self.settings.wait_seconds, self.stopping.is_set)
         except ConfigError as error:
             connection.error = error.message
-            link.close()
         else:
-            counted = Connection(onward, self.peers[0], self.settings)
-            back = threading.Thread(target=_copy, args=(counted, connection), daemon=True)
-            back.start()
-            _copy(connection, counted)
-            back.join(SILENCE_SECONDS)
+            with onward:
+                onward.settimeout(None)
+                back = threading.Thread(target=_copy, args=(onward, link), daemon=True)
+                back.start()
+                _copy(link, onward, connection)
+                back.join(SILENCE_SECONDS)
         connection.ended.set()
+        link.close()
 
     def is_active(self) -> bool:
         """Return whether a connection is open."""
@@ -430,11 +377,10 @@ class MessageTest:
 
 
 def _flow_of(peer: str, direction: str, members: Sequence[Connection]) -> MessageFlow:
-    times = Latencies()
+    times = Counter[int]()
     for each in members:
         with each.changed:
-            times.join(each.latencies)
-    count = times.buckets.total()
+            times += each.times
     first = min((each.first for each in members if each.first), default=0)
     return MessageFlow(
         peer=peer,
@@ -445,25 +391,36 @@ def _flow_of(peer: str, direction: str, members: Sequence[Connection]) -> Messag
         bytes=sum(each.bytes for each in members),
         receipts=sum(each.receipts for each in members),
         backlog=sum(each.backlog for each in members),
-        minimum=times.least / 1e9 if count else 0.0,
-        average=times.total / count / 1e9 if count else 0.0,
-        p50=times.percentile(0.5),
-        p99=times.percentile(0.99),
-        p999=times.percentile(0.999),
-        maximum=times.most / 1e9,
+        minimum=min(times, default=0) / 1e9,
+        average=sum(times.elements()) / max(1, times.total()) / 1e9,
+        p50=_percentile(times, 0.5),
+        p99=_percentile(times, 0.99),
+        p999=_percentile(times, 0.999),
+        maximum=max(times, default=0) / 1e9,
         error="; ".join(dict.fromkeys(each.error for each in members if each.error)) or None,
         began=first / 1e9,
     )
 
 
-def _copy(origin: Connection, target: Connection) -> None:
+def _percentile(times: Counter[int], share: float) -> float:
+    """Return the seconds that this share of the round trips did not exceed."""
+    seen, wanted = 0, share * times.total()
+    for trip in sorted(times):
+        seen += times[trip]
+        if seen >= wanted:
+            return trip / 1e9
+    return 0.0
+
+
+def _copy(origin: socket.socket, target: socket.socket, counted: Connection | None = None) -> None:
     """Pass bytes on until one side closes the connection."""
     buffer = memoryview(bytearray(_PIECE))
     with suppress(OSError):
-        while size := origin.link.recv_into(buffer):
-            target.link.sendall(buffer[:size])
-            origin.last = time.monotonic_ns()
-            origin.first = origin.first or origin.last
-            origin.bytes += size
+        while size := origin.recv_into(buffer):
+            target.sendall(buffer[:size])
+            if counted is not None:
+                counted.last = time.monotonic_ns()
+                counted.first = counted.first or counted.last
+                counted.bytes += size
     with suppress(OSError):
-        target.link.shutdown(socket.SHUT_WR)
+        target.shutdown(socket.SHUT_WR)

@@ -85,6 +85,8 @@ def opened(text: str, kind: socket.SocketKind, *, binds: bool) -> socket.socket:
         if kind == socket.SOCK_STREAM:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        if kind == socket.SOCK_STREAM:
+            found.listen(64)
     except OSError as error:
         found.close()
         verb, hint = "reach", "check the address and the route"

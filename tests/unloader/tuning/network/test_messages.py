@@ -63,14 +63,21 @@ def test_all_messages_arrive_and_are_timed(start: Started, options: tuple[str, .
     assert out["backlog"] >= 5000
 
 
-def test_a_relay_passes_messages_on(start: Started) -> None:
+@pytest.mark.parametrize(
+    ("options", "count", "size"),
+    [((), 300, 65_536), (("--rate", "10KB", "--message-size", "10000"), 7, 10_000)],
+    ids=["fast", "no receipt for six seconds"],
+)
+def test_a_relay_passes_messages_on(
+    start: Started, options: tuple[str, ...], count: int, size: int
+) -> None:
     last, middle = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     end = start("messages", "--bind", last, "--json")
     start("messages", "--bind", middle, "--peer", last, "--relay")
-    sender = start("messages", "--peer", middle, "--count", "300", "--json")
+    sender = start("messages", "--peer", middle, "--count", str(count), *options, "--json")
     out, into = flow(sender), flow(end)
-    assert out["messages"] == into["messages"] == 300
-    assert out["bytes"] == into["bytes"] == 300 * 65_536
+    assert out["messages"] == into["messages"] == count
+    assert out["bytes"] == into["bytes"] == count * size
 
 
 def test_a_listener_sends_and_counts_messages(start: Started, tmp_path: Path) -> None:
