@@ -10,6 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, astuple, replace
 
+from unloader.nouns import bytes_per_second
+
 SILENCE_SECONDS = 3.0
 """A side that hears nothing for this time ends the test."""
 
@@ -80,17 +82,20 @@ class PacketFlow(Struct, frozen=True, kw_only=True):
         return max(0, self.counts.sent - self.counts.received)
 
     @property
-    def bytes_per_second(self) -> float:
-        return self.counts.bytes * 1e9 / max(1, self.counts.nanoseconds)
+    def bytes_per_second(self) -> float | None:
+        """None if all that arrived has arrived at one moment."""
+        return (
+            self.counts.bytes * 1e9 / self.counts.nanoseconds if self.counts.nanoseconds else None
+        )
 
     @property
     def figures(self) -> dict[str, Any]:
         """The flow with its rates, as JSON and the log have it."""
-        counts = asdict(self.counts)
+        counts, rate = asdict(self.counts), self.bytes_per_second
         return {
             **{"test": "datagrams", "peer": self.peer, "direction": self.direction},
             "seconds": counts.pop("nanoseconds") / 1e9,
-            "bytes_per_second": round(self.bytes_per_second),
+            "bytes_per_second": None if rate is None else round(rate),
             **counts,
             "missing": self.missing,
             "success_rate": round(self.counts.received / max(1, self.counts.sent), 6),
@@ -147,10 +152,11 @@ Flow = PacketFlow | MessageFlow
 def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None) -> str:
     """Return a sentence on the rate, the loss, and the settings to change."""
     datagrams = [each for each in flows if isinstance(each, PacketFlow) and each.counts.sent]
-    carried = _rate(flows)
+    carried, seconds = _carried(flows)
     if not carried:
         return "No data arrived."
-    text = f"The network carried {carried / 1e6:,.1f} MB/s"
+    amount = f"{carried:,} bytes, too few for a rate,"
+    text = f"The network carried {bytes_per_second(carried / seconds) if seconds else amount}"
     if not datagrams:
         middle = max(each.p50 for each in flows if isinstance(each, MessageFlow)) * 1e3
         waits = f", and half of the messages had a receipt in {middle:,.3f} ms" if middle else ""
@@ -176,15 +182,17 @@ def verdict(flows: Sequence[Flow], rate: int, packet_size: int, mtu: int | None)
     if sum(each.counts.out_of_order for each in datagrams) / sent > 0.01:
         advice.append("packets overtake each other: check bonded links and routes")
     if lost < 0.01 and any(
-        each.bytes_per_second < 0.9 * rate and each.counts.nanoseconds > 1e9 for each in datagrams
+        each.counts.bytes < 0.9 * rate * each.counts.nanoseconds / 1e9
+        for each in datagrams
+        if each.counts.nanoseconds > 1e9
     ):
         advice.append("the sending host did not reach --rate")
     advice = advice or ["nothing needs a change"]
     return f"{text} and lost {lost:.2%} of the packets; {'; '.join(advice)}."
 
 
-def _rate(flows: Sequence[Flow]) -> float:
-    """Return bytes per second of all flows, in the time that at least one of them took."""
+def _carried(flows: Sequence[Flow]) -> tuple[int, float]:
+    """Return the bytes of all flows, and the seconds that at least one of them took."""
     carried, seconds, end = 0, 0.0, 0.0
     for each in sorted(flows, key=lambda flow: flow.began):
         figures = each.figures
@@ -192,8 +200,7 @@ def _rate(flows: Sequence[Flow]) -> float:
         seconds += max(0.0, last - max(each.began, end))
         end = max(end, last)
         carried += figures["bytes"]
-    # One packet takes no time.
-    return carried / max(seconds, 1e-9)
+    return carried, seconds
 
 
 def _half_duplex() -> Iterator[str]:

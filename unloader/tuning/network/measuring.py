@@ -82,10 +82,11 @@ def received_from(
     trip, rate = 0.0, 0.0
     for settings in (small, large):
         test = MessageTest(settings, None, peers)
-        flows = watched([test], settings.seconds, settings.wait_seconds, stop=stop)
+        watched([test], settings.seconds, settings.wait_seconds, stop=stop)
         if stop():
             raise Interrupted("stopped by a signal during the measurement")
-        for flow in test.flows():
+        flows = test.flows()
+        for flow in flows:
             if flow.error or not flow.bytes_per_second:
                 raise ConfigError(flow.error or f"{flow.peer} sent nothing", "measure again")
             trip = max(trip, flow.p50)

@@ -46,4 +46,8 @@ def test_one_packet_has_arrived_although_it_took_no_time() -> None:
     flow = PacketFlow(
         peer="db1:7077", direction="in", counts=Counts(sent=1, received=1, bytes=1468)
     )
-    assert "lost 0.00%" in verdict([flow], 0, 1468, None)
+    assert flow.figures["bytes_per_second"] is None
+    text = verdict([flow], 0, 1468, None)
+    assert "1,468 bytes" in text
+    assert "lost 0.00%" in text
+    assert "MB/s" not in text
