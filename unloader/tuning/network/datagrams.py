@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from msgspec.structs import astuple, replace
 
-from unloader.errors import ConfigError, UnloaderError
+from unloader.errors import UnloaderError
 from unloader.tuning.network import wire as wires
 from unloader.tuning.network.flows import SILENCE_SECONDS, Counts, PacketFlow, Settings
 from unloader.tuning.network.wire import VERSION, Address, Wire
@@ -260,6 +260,49 @@ class Receiver(threading.Thread):
         self.stopping = threading.Event()
         self._key = secrets.token_bytes(32)
 
+    def open(self, target: str, ready: threading.Barrier, stop: Callable[[], bool]) -> Session:
+        """Return a test with the target of a connected socket, after the target has answered.
+
+        A polite sender asks for packets after all targets are `ready`, and not before.
+
+        Raises:
+            ConfigError: No listener answers, or one with another version of the protocol.
+        """
+        wire, settings, trip = self.wire, self.settings, 0.0
+        nonce, token = secrets.randbits(64), 0
+        packet = _small(_HELLO, nonce)
+        end = time.monotonic() + settings.wait_seconds
+        while (asked := time.monotonic()) < end and not stop():
+            try:
+                wire.send(packet, SMALL, None)
+                found = wire.receive()
+            except ConnectionRefusedError:
+                time.sleep(_HELLO_SECONDS)
+                continue
+            if found is None or len(found[0]) < _HEADER.size:
+                continue
+            magic, version, kind, echoed, sequence, _ = _HEADER.unpack_from(found[0])
+            if magic != _MAGIC or echoed not in (nonce, token):
+                continue
+            if version != VERSION or kind == _REFUSED:
+                raise wires.other_version(target, version)
+            if kind == _WELCOME and not token:
+                token, trip = sequence, time.monotonic() - asked
+                if settings.polite:
+                    ready.wait()
+                    end = time.monotonic() + settings.wait_seconds
+                terms = _TERMS.pack(
+                    *(settings.packet_size, settings.rate, settings.seconds, settings.count),
+                    settings.two_way,
+                )
+                packet = _small(_START, token, nonce, terms)
+            elif token and kind in (_ACK, _DATA):
+                session = Session(wire, target, token, settings, None)
+                session.round_trip = trip
+                self.sessions[token] = session
+                return session
+        raise wires.no_answer(target, "datagram", "UDP")
+
     def run(self) -> None:
         """Read until `stopping` is set."""
         due = 0
@@ -342,57 +385,6 @@ class Receiver(threading.Thread):
         return int.from_bytes(hmac.digest(self._key, text, hashlib.sha256)[:8], "big")
 
 
-def _connected(target: str, settings: Settings, stop: Callable[[], bool]) -> Receiver:
-    """Return a receiver with one session, after the target has answered.
-
-    Raises:
-        ConfigError: No listener answers, or one with another version of the protocol.
-    """
-    wire = Wire(target, binds=False, buffer=settings.buffer)
-    nonce, token, trip = secrets.randbits(64), 0, None
-    packet = _small(_HELLO, nonce)
-    end = time.monotonic() + settings.wait_seconds
-    while (asked := time.monotonic()) < end and not stop():
-        try:
-            wire.send(packet, SMALL, None)
-            found = wire.receive()
-        except ConnectionRefusedError:
-            time.sleep(_HELLO_SECONDS)
-            continue
-        if found is None or len(found[0]) < _HEADER.size:
-            continue
-        magic, version, kind, echoed, sequence, _ = _HEADER.unpack_from(found[0])
-        if magic != _MAGIC or echoed not in (nonce, token):
-            continue
-        if version != VERSION or kind == _REFUSED:
-            wire.socket.close()
-            raise other_version(target, version)
-        if kind == _WELCOME and not token:
-            token, trip = sequence, time.monotonic() - asked
-            terms = _TERMS.pack(
-                *(settings.packet_size, settings.rate, settings.seconds, settings.count),
-                settings.two_way,
-            )
-            packet = _small(_START, token, nonce, terms)
-        elif token and kind in (_ACK, _DATA):
-            receiver = Receiver(wire, settings, serves=False)
-            receiver.sessions[token] = Session(wire, target, token, settings, None)
-            receiver.sessions[token].round_trip = trip
-            return receiver
-    wire.socket.close()
-    raise ConfigError(
-        f"{target} does not answer the datagram test",
-        f"start unloader network listen {target} there, and open its UDP port",
-    )
-
-
-def other_version(target: str, version: int) -> ConfigError:
-    return ConfigError(
-        f"{target} has version {version} of the network test, but this program has {VERSION}",
-        "install the same unloader on both hosts",
-    )
-
-
 class DatagramTest:
     """Sends packets to targets, listens, or does both."""
 
@@ -427,19 +419,17 @@ class DatagramTest:
 
     def _send(self, target: str, stop: Callable[[], bool]) -> None:
         try:
-            receiver = _connected(target, self.settings, stop)
+            wire = Wire(target, binds=False, buffer=self.settings.buffer)
+            receiver = Receiver(wire, self.settings, serves=False)
+            self.receivers.append(receiver)
+            session = receiver.open(target, self._ready, stop)
         except UnloaderError as error:
             self._failed.append((target, error))
             self._ready.abort()
+        except threading.BrokenBarrierError:
             return
-        self.receivers.append(receiver)
-        receiver.start()
-        if self.settings.polite:
-            try:
-                self._ready.wait()
-            except threading.BrokenBarrierError:
-                return
-        for session in receiver.sessions.values():
+        else:
+            receiver.start()
             session.publish()
 
     def is_active(self) -> bool:

@@ -26,7 +26,6 @@ from msgspec.structs import replace
 
 from unloader.errors import ConfigError
 from unloader.tuning.network import wire as wires
-from unloader.tuning.network.datagrams import other_version
 from unloader.tuning.network.flows import SILENCE_SECONDS, MessageFlow, Settings
 from unloader.tuning.network.wire import VERSION
 
@@ -271,12 +270,9 @@ def _dialled(peer: str, wait_seconds: float, stop: Callable[[], bool]) -> socket
                 return link
         link.close()
         if magic == _MAGIC:
-            raise other_version(peer, version)
+            raise wires.other_version(peer, version)
         if magic.strip(b"\0") or time.monotonic() > end or stop():
-            raise ConfigError(
-                f"{peer} does not answer the message test",
-                f"start unloader network listen {peer} there, and open its TCP port",
-            )
+            raise wires.no_answer(peer, "message", "TCP")
         time.sleep(0.2)
 
 

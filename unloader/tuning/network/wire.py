@@ -96,6 +96,20 @@ def opened(text: str, kind: socket.SocketKind, *, binds: bool) -> socket.socket:
     return found
 
 
+def no_answer(target: str, test: str, protocol: str) -> ConfigError:
+    return ConfigError(
+        f"{target} does not answer the {test} test",
+        f"start unloader network listen {target} there, and open its {protocol} port",
+    )
+
+
+def other_version(target: str, version: int) -> ConfigError:
+    return ConfigError(
+        f"{target} has version {version} of the network test, but this program has {VERSION}",
+        "install the same unloader on both hosts",
+    )
+
+
 class Wire:
     """A UDP socket; groups of equal packets go out in one call and come in in one call.
 

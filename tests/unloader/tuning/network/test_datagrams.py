@@ -296,3 +296,17 @@ def test_a_busy_port_is_named(start: Started) -> None:
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
         assert f"cannot listen on 127.0.0.1:{port}" in refusal(start("listen", f"127.0.0.1:{port}"))
+
+
+def test_a_polite_sender_keeps_its_first_listener_until_the_last_one_starts(start: Started) -> None:
+    """A listener ends four seconds after a sender that is silent."""
+    first, last = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    listeners = [start("listen", first, "--json")]
+    options = ("--polite", "--count", "200", "--rate", "1MB", "--json")
+    sender = start("send", first, last, *options)
+    time.sleep(6)
+    assert sender.poll() is None
+    listeners.append(start("listen", last, "--json"))
+    flows = answer(sender)["flows"]
+    flows += [flow for each in listeners for flow in answer(each)["flows"]]
+    assert [(flow["sent"], flow["received"]) for flow in flows] == [(200, 200)] * 4
