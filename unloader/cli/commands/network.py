@@ -82,11 +82,13 @@ def network(
         raise UsageError("unknown test", f"use {', '.join(_OF_MODE)}")
     for name in sorted((frozenset().union(*_OF_MODE.values()) - _OF_MODE[mode]) & own):
         raise UsageError(f"network {mode} does not take --{name.replace('_', '-')}", "leave it out")
-    for name, least in (("duration", 0.1), ("interval", 0.1), ("wait", 0.0)):
+    times = {"duration": 0.1, "interval": 0.1, "wait": 0.0, "warm_up_seconds": 0.0}
+    for name, least in times.items():
         value = values[name]
         if value is not None and not least <= value <= 3600:
             raise UsageError(
-                f"--{name} is {value:g}", f"give a number of seconds from {least:g} to 3600"
+                f"--{name.replace('_', '-')} is {value:g}",
+                f"give a number of seconds from {least:g} to 3600",
             )
     bind, peers = values["bind"], values["peer"]
     if mode == "listen":
@@ -99,18 +101,11 @@ def network(
     if waits is None:
         waits = 10.0 if mode == "send" or peers else _LISTEN_SECONDS
     rate = values["rate"] if mode == "send" or "rate" in own else 0
-    names = (
-        *("packet_size", "burst", "count", "polite", "two_way", "threads", "blocking", "relay"),
-        *("reverse", "backlog", "sample_every", "rate"),
-    )
-    settings = Settings(
-        **{name: values[name] for name in names},
-        seconds=values["duration"],
+    settings = replace(
+        Settings(**{name: values[name] for name in Settings.__struct_fields__}),
         buffer=min(values["buffer"], 1 << 30),
-        wait_seconds=waits,
-        least=values["message_size"],
-        most=values["message_size_max"] or values["message_size"],
-        warm_up=values["warm_up_seconds"],
+        wait=waits,
+        message_size_max=values["message_size_max"] or values["message_size"],
     )
     datagram_test, message_test = None, None
     if mode != "send":
@@ -123,13 +118,9 @@ def network(
         if mode == "send" and not datagram_test.targets:
             raise UsageError("the only target is this host", "name another host")
     tests = [each for each in (datagram_test, message_test) if each is not None]
-    seconds = values["duration"] + values["warm_up_seconds"]
-    mtu = None
     before = dict[tuple[str, str], Counts]()
 
     def report(flows: Sequence[Flow]) -> None:
-        nonlocal mtu
-        mtu = datagram_test.mtu if datagram_test else None
         for flow in flows:
             scopes = {"life": flow}
             if isinstance(flow, PacketFlow):
@@ -144,7 +135,7 @@ def network(
     if bind is not None and not values["quiet"] and not values["json"]:
         render.print_aside(f"listening on {bind}; the test begins within {waits:g} seconds")
     with stop_on_signals(lambda text: None) as stop, _log(values["log"]) as write:
-        flows = watched(tests, seconds, waits, report, values["interval"], stop)
+        flows = watched(tests, report, values["interval"], stop)
         for flow in flows:
             write("test", flow)
     if bind is not None and not flows:
@@ -152,6 +143,7 @@ def network(
             f"no host sent anything to {bind} in {waits:g} seconds",
             f"start unloader network send {bind} on the other host in this time",
         )
+    mtu = datagram_test.mtu if datagram_test else None
     found = verdict(flows, rate, settings.packet_size, mtu)
     document = {"flows": [each.figures for each in flows], "mtu": mtu, "verdict": found}
     render.answer(values, document, lambda: "\n\n".join((*_tables(flows), found)))
@@ -169,7 +161,7 @@ def _check_messages(
 ) -> None:
     if mode == "messages" and (addresses or not (peers or bind)):
         raise UsageError("network messages needs --peer, --bind or both", "leave the addresses out")
-    least, most, rate = settings.least, settings.most, settings.rate
+    least, most, rate = settings.message_size, settings.message_size_max, settings.rate
     if not least <= most <= messages.LARGEST:
         raise UsageError(
             "--message-size-max is not in the range",

@@ -163,7 +163,7 @@ class Session:
         view = memoryview(bytearray(header.ljust(size, b"\0") * burst))
         places = range(_STAMP_AT, burst * size, size)
         self.began = began = self.heard = time.monotonic()
-        end, due, sequence = began + settings.seconds, began, 0
+        end, due, sequence = began + settings.duration, began, 0
         probe = began + 0.5
         step = size / settings.rate if settings.rate else 0.0
         most = settings.count or 1 << 62
@@ -271,7 +271,7 @@ class Receiver(threading.Thread):
         wire, settings, trip = self.wire, self.settings, 0.0
         nonce, token = secrets.randbits(64), 0
         packet = _small(_HELLO, nonce)
-        end = time.monotonic() + settings.wait_seconds
+        end = time.monotonic() + settings.wait
         while (asked := time.monotonic()) < end and not stop():
             try:
                 wire.send(packet, SMALL, None)
@@ -290,9 +290,9 @@ class Receiver(threading.Thread):
                 token, trip = sequence, time.monotonic() - asked
                 if settings.polite:
                     ready.wait()
-                    end = time.monotonic() + settings.wait_seconds
+                    end = time.monotonic() + settings.wait
                 terms = _TERMS.pack(
-                    *(settings.packet_size, settings.rate, settings.seconds, settings.count),
+                    *(settings.packet_size, settings.rate, settings.duration, settings.count),
                     settings.two_way,
                 )
                 packet = _small(_START, token, nonce, terms)
@@ -364,10 +364,10 @@ class Receiver(threading.Thread):
         elif kind == _START and token == self._token(address, sequence):
             if len(self.sessions) >= _MOST_FLOWS:
                 return
-            size, rate, seconds, count, two_way = _TERMS.unpack_from(body)
+            size, rate, duration, count, two_way = _TERMS.unpack_from(body)
             terms = Settings(
                 rate=min(filter(None, (rate, self.settings.rate)), default=0),
-                seconds=min(self.settings.seconds, seconds),
+                duration=min(self.settings.duration, duration),
                 packet_size=min(max(size, SMALL), wires.LARGEST),
                 count=count,
                 two_way=two_way,
@@ -393,6 +393,8 @@ class DatagramTest:
         self.settings = settings
         self.receivers = list[Receiver]()
         self.listens = bind is not None
+        self.mtu: int | None = None
+        """The least MTU of the paths to the targets, after the test."""
         self._failed = list[tuple[str, UnloaderError]]()
         bound = None
         if bind is not None:
@@ -402,11 +404,6 @@ class DatagramTest:
         self.targets = wires.others(targets, socket.SOCK_DGRAM, bound)
         self._ready = threading.Barrier(max(1, len(self.targets)))
         self._senders = list[threading.Thread]()
-
-    @property
-    def mtu(self) -> int | None:
-        """The least MTU of the paths to the targets."""
-        return min((m for each in self.receivers if (m := each.wire.mtu)), default=None)
 
     def start(self, stop: Callable[[], bool]) -> None:
         """Start to listen, and a thread for each target."""
@@ -452,6 +449,7 @@ class DatagramTest:
 
     def close(self) -> None:
         """Stop all threads and close all sockets."""
+        self.mtu = min((m for each in self.receivers if (m := each.wire.mtu)), default=None)
         for receiver in self.receivers:
             receiver.stopping.set()
             for session in receiver.sessions.values():

@@ -17,25 +17,25 @@ SILENCE_SECONDS = 3.0
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What both tests send, and when they end; sizes are in bytes."""
+    """What both tests send, and when they end: the options of the command, in bytes and seconds."""
 
     rate: int = 0
     """Bytes per second to each target or of each thread; 0 sets no limit."""
-    seconds: float = 10.0
+    duration: float = 10.0
     count: int = 0
     """Packets to each target, or messages of each connection; 0 sets no limit."""
-    wait_seconds: float = 10.0
+    wait: float = 10.0
     packet_size: int = 1468
     burst: int = 0
     """Most packets of one system call; 0 is as many as the kernel takes."""
     buffer: int = 4 << 20
     polite: bool = False
     two_way: bool = False
-    least: int = 65_536
-    most: int = 65_536
-    """Sizes of messages, evenly distributed from `least` to `most`."""
+    message_size: int = 65_536
+    message_size_max: int = 65_536
+    """Sizes of messages are evenly distributed from `message_size` to this size."""
     threads: int = 1
-    warm_up: float = 0.0
+    warm_up_seconds: float = 0.0
     backlog: int = 64 << 20
     sample_every: int = 10
     blocking: bool = False

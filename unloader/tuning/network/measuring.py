@@ -32,19 +32,19 @@ class Received(Struct, frozen=True, kw_only=True):
 
 def watched(
     tests: Sequence[DatagramTest | MessageTest],
-    seconds: float,
-    wait_seconds: float,
     report: Callable[[Sequence[Flow]], None] = lambda flows: None,
     interval: float = 2.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Flow]:
     """Return the flows of tests after they have ended; `report` gets them at intervals.
 
-    A test that listens waits for `wait_seconds`, and then one second more for hosts that begin a
-    little later. All is over after these times and a few seconds.
+    A test that listens waits for `wait` seconds of its settings, and then one second more for hosts
+    that begin a little later. All is over after these times and a few seconds.
     """
     began = quiet = time.monotonic()
-    due, limit = began + interval, began + wait_seconds + seconds + 4 * SILENCE_SECONDS
+    settings = tests[0].settings
+    most = settings.wait + settings.warm_up_seconds + settings.duration + 4 * SILENCE_SECONDS
+    due = began + interval
     listens, flows = any(each.listens for each in tests), list[Flow]()
     try:
         for each in tests:
@@ -55,8 +55,8 @@ def watched(
             now = time.monotonic()
             if any(active):
                 quiet = now
-            pause = 0.0 if not listens else 1.0 if flows else wait_seconds
-            if stop() or now > limit or (not any(active) and now - quiet >= pause):
+            pause = 0.0 if not listens else 1.0 if flows else settings.wait
+            if stop() or now > began + most or (not any(active) and now - quiet >= pause):
                 return flows
             if now >= due:
                 report(flows)
@@ -76,13 +76,22 @@ def received_from(
         ConfigError: A listener does not answer, or fails.
         Interrupted: `stop` returned true.
     """
-    basis = Settings(threads=max(1, connections // len(peers)), wait_seconds=_WAIT_SECONDS)
-    small = replace(basis, threads=1, least=64, most=64, seconds=_TRIP_SECONDS, blocking=True)
-    large = replace(basis, least=1 << 20, most=1 << 20, seconds=_SECONDS, reverse=True)
+    basis = Settings(threads=max(1, connections // len(peers)), wait=_WAIT_SECONDS)
+    small = replace(
+        basis,
+        threads=1,
+        blocking=True,
+        duration=_TRIP_SECONDS,
+        message_size=64,
+        message_size_max=64,
+    )
+    large = replace(
+        basis, reverse=True, duration=_SECONDS, message_size=1 << 20, message_size_max=1 << 20
+    )
     trip, rate = 0.0, 0.0
     for settings in (small, large):
         test = MessageTest(settings, None, peers)
-        watched([test], settings.seconds, settings.wait_seconds, stop=stop)
+        watched([test], stop=stop)
         if stop():
             raise Interrupted("stopped by a signal during the measurement")
         flows = test.flows()

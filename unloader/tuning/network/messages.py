@@ -113,10 +113,10 @@ class Connection:
         own = self.settings
         self.settings = replace(
             asked,
-            least=max(1, min(asked.least, asked.most, LARGEST)),
-            most=max(1, min(asked.most, LARGEST)),
-            seconds=min(own.seconds, asked.seconds),
-            warm_up=min(own.seconds, asked.warm_up),
+            message_size=max(1, min(asked.message_size, asked.message_size_max, LARGEST)),
+            message_size_max=max(1, min(asked.message_size_max, LARGEST)),
+            duration=min(own.duration, asked.duration),
+            warm_up_seconds=min(own.duration, asked.warm_up_seconds),
             rate=min(filter(lambda rate: rate > 0, (own.rate, asked.rate)), default=0),
             sample_every=max(1, asked.sample_every),
         )
@@ -199,8 +199,8 @@ class Connection:
         settings = self.settings
         random_size = random.Random(7).randint
         began = time.monotonic()
-        warm, due = began + settings.warm_up, began
-        end = warm + settings.seconds
+        warm, due = began + settings.warm_up_seconds, began
+        end = warm + settings.duration
         number, flagged, start = 0, 0, 0
         most = settings.count or 1 << 62
         wanted = 0 if settings.blocking else settings.backlog
@@ -216,9 +216,9 @@ class Connection:
                     self.messages = self.bytes = self.receipts = self.backlog = 0
                     self.times.clear()
                 start = self.first = time.monotonic_ns()
-            size = settings.least
-            if settings.most > size:
-                size = random_size(size, settings.most)
+            size = settings.message_size
+            if settings.message_size_max > size:
+                size = random_size(size, settings.message_size_max)
             kind = _REQUEST if settings.blocking else _PLAIN
             due_receipt = self.sent + size - flagged >= settings.backlog // 4
             if kind == _PLAIN and (due_receipt or number % settings.sample_every == 0):
@@ -299,7 +299,7 @@ class MessageTest:
         ours = []
         for peer in () if settings.relay else self.peers:
             for _ in range(settings.threads):
-                link = _dialled(peer, settings.wait_seconds, stop)
+                link = _dialled(peer, settings.wait, stop)
                 ours.append(Connection(link, peer, settings))
         self.connections += ours
         for connection in ours:
@@ -335,7 +335,7 @@ class MessageTest:
             connection.run(self.stopping.is_set)
             return
         try:
-            onward = _dialled(self.peers[0], self.settings.wait_seconds, self.stopping.is_set)
+            onward = _dialled(self.peers[0], self.settings.wait, self.stopping.is_set)
         except ConfigError as error:
             connection.error = error.message
         else:

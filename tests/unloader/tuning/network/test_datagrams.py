@@ -144,6 +144,7 @@ def test_every_packet_arrives_on_a_good_network(start: Started, tmp_path: Path) 
         assert flow["bytes"] == 2_000_000
         assert (flow["success_rate"], flow["out_of_order"], flow["duplicates"]) == (1.0, 0, 0)
     assert "lost 0.00%" in sent["verdict"]
+    assert sent["mtu"] >= 16_384
     with log.open() as file:
         rows = list(csv.DictReader(file))
     assert {row["scope"] for row in rows} == {"now", "life", "test"}

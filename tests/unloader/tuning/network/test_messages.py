@@ -173,6 +173,7 @@ def test_another_version_is_named(start: Started) -> None:
         (("--bind", "127.0.0.1:7077", "--reverse"), "--reverse needs --peer"),
         (("--peer", "127.0.0.1:7077", "--polite"), "does not take --polite"),
         (("--peer", "127.0.0.1:7077", "--message-size", "1GiB"), "not in the range"),
+        (("--peer", "127.0.0.1:7077", "--warm-up-seconds", "7200"), "--warm-up-seconds is 7200"),
     ],
 )
 def test_wrong_options(start: Started, arguments: tuple[str, ...], text: str) -> None:
