@@ -249,6 +249,31 @@ def test_a_table_is_not_truncated_under_a_snapshot(
         assert catalog.count(extracts[1]) == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "text"), [(100, "larger than max_allowed_packet"), (66_000, "more warnings than")]
+)
+def test_a_value_that_the_server_drops_is_an_error(
+    mysql: mysql_server.MySQLServer, url: str, tmp_path: Path, rows: int, text: str
+) -> None:
+    """Also where other warnings precede the only warning about it."""
+    usual = mysql.run(
+        "CREATE OR REPLACE TABLE dropped (i int PRIMARY KEY, t char(2), b longblob); "
+        f"INSERT INTO dropped SELECT seq, 'x', '' FROM seq_1_to_{rows}; "
+        f"UPDATE dropped SET b = repeat('ab', 400000) WHERE i = {rows}; SELECT @@max_allowed_packet",
+        database="runs",
+    )
+    place = ("run", url, "--table", "dropped", "--to", str(tmp_path / "out"))
+    more = ("--where", "CAST(t AS INT) = 0", "--parallelism", "1", "--split", "none")
+    mysql.run("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        assert text in command.error_of(*place, *more, "--as-text", "b", status=4)
+        command.run(*place, *more)
+    finally:
+        mysql.run(f"SET GLOBAL max_allowed_packet = {usual}")
+    (file,) = (tmp_path / "out").glob("*.csv")
+    assert file.read_text().endswith(f"\n{rows},x,\\x{'6162' * 400_000}\n")
+
+
 def test_dates_of_zeros_are_exact_text_or_refused_by_name(
     mysql: mysql_server.MySQLServer, url: str, tmp_path: Path
 ) -> None:

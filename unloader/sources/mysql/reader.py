@@ -10,7 +10,7 @@ from unloader.errors import SourceError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Reader
 from unloader.sources.mysql.rows import RowReader
-from unloader.sources.mysql.session import Session
+from unloader.sources.mysql.session import MOST_WARNINGS, Session
 from unloader.sources.mysql.snapshot import KIND, Loan
 from unloader.sources.mysql.statement import selector_statement
 from unloader.sources.statement import select_list
@@ -60,15 +60,23 @@ class MySQLReader(Reader):
                 # The rows that were not read are in the way of the next statement.
                 self._release(is_clean=False)
         if last and session.checked_end(last):
-            self._check_warnings(session)
+            self._check_warnings(session, extract)
 
-    def _check_warnings(self, session: Session) -> None:
-        for _, code, text in session.rows("SHOW WARNINGS"):
+    def _check_warnings(self, session: Session, extract: Extract) -> None:
+        found = session.rows("SHOW WARNINGS")
+        for _, code, text in found:
             if code == _CUT:
                 raise SourceError(
                     f"the server has replaced a value by NULL: {text}",
                     "raise max_allowed_packet on the server, or leave the column out of --as-text",
                 )
+        grows = any("HEX(" in column.expression for column in extract.projection.columns)
+        if grows and len(found) >= MOST_WARNINGS:
+            raise SourceError(
+                "the server has more warnings than it keeps, and one may be of a value that it "
+                f"replaced by NULL; the first is: {found[0][2]}",
+                "leave columns of bytes out of --as-text, or change what causes the warnings",
+            )
 
     def _release(self, *, is_clean: bool) -> None:
         session, self._session = self._session, None

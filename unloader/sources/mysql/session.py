@@ -34,6 +34,8 @@ _CONNECT_SECONDS = 30
 _SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 """Where Debian, Red Hat and MySQL's own builds have the socket."""
 
+MOST_WARNINGS = 65_535
+"""The server keeps at most this number for a statement."""
 _YEAR_SECONDS = 31_536_000
 _AHEAD_BYTES = 4096
 _ERROR = 0xFF
@@ -47,6 +49,8 @@ SETTINGS = {
     "sql_select_limit": str(2**64 - 1),
     "sql_big_selects": "1",
     "sql_safe_updates": "0",
+    # A warning may be the only sign of a value that was replaced by NULL.
+    "max_error_count": str(MOST_WARNINGS),
     "wait_timeout": str(_YEAR_SECONDS),
     # A worker may not read for as long as its output is slow.
     "net_write_timeout": str(_YEAR_SECONDS),
