@@ -16,6 +16,7 @@ import duckdb
 import pymysql
 import pytest
 from certificates import self_signed
+from contract.odbc import of_mysql
 from mysql import server as mysql_server
 from processes import command
 
@@ -272,6 +273,45 @@ def test_a_value_that_the_server_drops_is_an_error(
         mysql.run(f"SET GLOBAL max_allowed_packet = {usual}")
     (file,) = (tmp_path / "out").glob("*.csv")
     assert file.read_text().endswith(f"\n{rows},x,\\x{'6162' * 400_000}\n")
+
+
+@pytest.mark.parametrize("driver", ["PyMySQL", "ODBC"])
+def test_settings_of_the_server_change_no_row(
+    mysql: mysql_server.MySQLServer, url: str, tmp_path: Path, driver: str
+) -> None:
+    """A run sees neither old rows, nor rows that are not committed, and takes its time.
+
+    The partitions have the old rows.
+    """
+    mysql.run(
+        "CREATE OR REPLACE TABLE versions (i int PRIMARY KEY, t char(9)) WITH SYSTEM VERSIONING "
+        "PARTITION BY SYSTEM_TIME LIMIT 9 PARTITIONS 3; "
+        "INSERT INTO versions VALUES (1, 'old'), (2, 'x'); "
+        "UPDATE versions SET t = 'new' WHERE i = 1; DELETE FROM versions WHERE i = 2",
+        database="runs",
+    )
+    settings = {
+        "system_versioning_asof": "'2000-01-01'",
+        "max_statement_time": "1",
+        "wait_timeout": "1",
+        "sql_mode": "'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'",
+        "tx_isolation": "'READ-UNCOMMITTED'",
+    }
+    place = ("--table", "versions", "--to", str(tmp_path / "out"), "--where", "sleep(1.5) = 0")
+    with mysql.start_client("runs") as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdin.write("BEGIN; INSERT INTO versions VALUES (3, 'y'); SELECT 'written';\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "written\n"
+        try:
+            values = ", ".join(f"{name} = {value}" for name, value in settings.items())
+            mysql.run(f"SET GLOBAL {values}")
+            command.run("run", of_mysql(url) if driver == "ODBC" else url, *place)
+        finally:
+            mysql.run(f"SET GLOBAL {', '.join(f'{name} = DEFAULT' for name in settings)}")
+        other.communicate()
+    assert records(tmp_path / "out") == [["1", "new"]]
 
 
 def test_dates_of_zeros_are_exact_text_or_refused_by_name(

@@ -576,18 +576,13 @@ def _is_exact(expression: str) -> bool:
 
 
 class MariaDB(Dialect):
-    """MariaDB and MySQL, whose text of a value is exact; its drivers' buffers are not."""
+    """MariaDB, whose text of a value is exact; its drivers' buffers are not."""
 
     name = "mariadb"
     texts = True
     samples = True
     marks_long = True
-    opening = (
-        "SET SESSION sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', "
-        "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, "
-        "net_write_timeout = 31536000, max_error_count = 65535",
-        "SET SESSION TRANSACTION READ ONLY",
-    )
+    opening = (mysql.SETTINGS, mysql.SETTINGS_OF_MARIADB, mysql.READ_ONLY)
     version = "SELECT concat('MariaDB ', version())"
     identity = "SELECT connection_id()"
     kill = "KILL QUERY {}"

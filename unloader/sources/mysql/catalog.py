@@ -69,8 +69,9 @@ _PRIMARY = (
 )
 _PARTITIONS = (
     "SELECT table_schema, table_name, partition_name, subpartition_name, table_rows, data_length "
-    "FROM information_schema.partitions WHERE partition_name IS NOT NULL{} ORDER BY table_schema, "
-    "table_name, partition_ordinal_position, subpartition_ordinal_position"
+    # PARTITION (name) reads old rows, too, where a partition has the rows of a time.
+    "FROM information_schema.partitions WHERE partition_method <> 'SYSTEM_TIME'{} ORDER BY "
+    "table_schema, table_name, partition_ordinal_position, subpartition_ordinal_position"
 )
 _ENGINES = "SELECT engine FROM information_schema.engines WHERE transactions = 'YES'"
 
@@ -395,7 +396,7 @@ class MySQLCatalog(Catalog):
 def _partition(position: int, facts: Sequence[Any]) -> PartitionInfo:
     name, child, rows, size = facts
     return PartitionInfo(
-        name=name if child is None else f"{name}/{child}",
+        name=name if child is None else f"{name}/{child.replace('%', '%25').replace('/', '%2F')}",
         kind="partition" if child is None else "subpartition",
         position=position,
         rows=rows,

@@ -10,9 +10,9 @@ from unloader.errors import SourceError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Reader
 from unloader.sources.mysql.rows import RowReader
-from unloader.sources.mysql.session import MOST_WARNINGS, Session
+from unloader.sources.mysql.session import Session
 from unloader.sources.mysql.snapshot import KIND, Loan
-from unloader.sources.mysql.statement import selector_statement
+from unloader.sources.mysql.statement import MOST_WARNINGS, selector_statement
 from unloader.sources.statement import select_list
 from writers.schema import read_schema
 

@@ -27,6 +27,12 @@ from pymysql.constants import COMMAND
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
 from unloader.sources.mysql.errors import translated
+from unloader.sources.mysql.statement import (
+    READ_ONLY,
+    SETTINGS,
+    SETTINGS_OF_MARIADB,
+    SETTINGS_OF_MYSQL,
+)
 from unloader.sources.registry import password_of
 
 PORT = 3306
@@ -34,35 +40,9 @@ _CONNECT_SECONDS = 30
 _SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 """Where Debian, Red Hat and MySQL's own builds have the socket."""
 
-MOST_WARNINGS = 65_535
-"""The server keeps at most this number for a statement."""
-_YEAR_SECONDS = 31_536_000
 _AHEAD_BYTES = 4096
 _ERROR = 0xFF
 """First byte of the packet of an error."""
-
-SETTINGS = {
-    # Names in double quotes, and nothing that refuses a stored value or a statement of the user.
-    "sql_mode": "'ANSI_QUOTES'",
-    "time_zone": "'+00:00'",
-    "autocommit": "1",
-    "sql_select_limit": str(2**64 - 1),
-    "sql_big_selects": "1",
-    "sql_safe_updates": "0",
-    # A warning may be the only sign of a value that was replaced by NULL.
-    "max_error_count": str(MOST_WARNINGS),
-    "wait_timeout": str(_YEAR_SECONDS),
-    # A worker may not read for as long as its output is slow.
-    "net_write_timeout": str(_YEAR_SECONDS),
-}
-"""Settings of the server that would change a run without an error, or end it."""
-_OF_MARIADB = {
-    "max_statement_time": "0",
-    "idle_transaction_timeout": "0",
-    "idle_readonly_transaction_timeout": "0",
-    "system_versioning_asof": "DEFAULT",
-}
-_OF_MYSQL = {"max_execution_time": "0", "information_schema_stats_expiry": "0"}
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -170,9 +150,9 @@ class Session(Connection):  # type: ignore[misc]
             return
         with translating(connecting=True):
             self.connect()
-        names = {**SETTINGS, **(_OF_MARIADB if self.is_mariadb else _OF_MYSQL)}
-        self.execute("SET " + ", ".join(f"{name} = {value}" for name, value in names.items()))
-        self.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        self.execute(SETTINGS)
+        self.execute(SETTINGS_OF_MARIADB if self.is_mariadb else SETTINGS_OF_MYSQL)
+        self.execute(READ_ONLY)
         if spec.session.lock_timeout_seconds:
             seconds = max(1, round(spec.session.lock_timeout_seconds))
             self.execute(f"SET lock_wait_timeout = {seconds}")

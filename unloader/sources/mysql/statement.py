@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from urllib.parse import unquote
 
 from partition_planner.model import ColumnInfo, KeyRange, RowRange, Selector, WholeTable
 from unloader.errors import SourceError
@@ -26,6 +27,26 @@ from unloader.sources.statement import (
     row_conditions,
     select,
 )
+
+MOST_WARNINGS = 65_535
+"""The server keeps at most this number for a statement."""
+_YEAR_SECONDS = 31_536_000
+SETTINGS = (
+    # Names in double quotes, and nothing that refuses a stored value or a statement of the user.
+    "SET sql_mode = 'ANSI_QUOTES', time_zone = '+00:00', autocommit = 1, "
+    f"sql_select_limit = {2**64 - 1}, sql_big_selects = 1, sql_safe_updates = 0, "
+    # A worker may not read for as long as its output is slow.
+    f"wait_timeout = {_YEAR_SECONDS}, net_write_timeout = {_YEAR_SECONDS}, "
+    # A warning may be the only sign of a value that was replaced by NULL.
+    f"max_error_count = {MOST_WARNINGS}"
+)
+"""Sets what would change a run without an error, or end it."""
+SETTINGS_OF_MARIADB = (
+    "SET max_statement_time = 0, idle_transaction_timeout = 0, "
+    "idle_readonly_transaction_timeout = 0, system_versioning_asof = DEFAULT"
+)
+SETTINGS_OF_MYSQL = "SET max_execution_time = 0, information_schema_stats_expiry = 0"
+READ_ONLY = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 _INTEGERS = {
     "tinyint": "int8",
@@ -218,7 +239,7 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
 
 def leaf_name(name: str, kind: str) -> str:
     """Return the name of a leaf in SQL; the names of sub-partitions are unique in their table."""
-    return name.rpartition("/")[2] if kind == "subpartition" else name
+    return unquote(name.rpartition("/")[2]) if kind == "subpartition" else name
 
 
 def partition_clause(leaves: Sequence[str]) -> str:
