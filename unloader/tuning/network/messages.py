@@ -388,7 +388,7 @@ def _flow_of(peer: str, direction: str, members: Sequence[Connection]) -> Messag
         receipts=sum(each.receipts for each in members),
         backlog=sum(each.backlog for each in members),
         minimum=min(times, default=0) / 1e9,
-        average=sum(times.elements()) / max(1, times.total()) / 1e9,
+        average=sum(trip * number for trip, number in times.items()) / max(1, times.total()) / 1e9,
         p50=_percentile(times, 0.5),
         p99=_percentile(times, 0.99),
         p999=_percentile(times, 0.999),
