@@ -49,6 +49,26 @@ def test_a_hostile_table_is_that_of_the_server(postgres: Any, tmp_path: Path, ke
     assert records(found) == records(wanted)
 
 
+def test_large_objects_of_postgresql_are_the_bytes_of_the_server(
+    postgres: Any, tmp_path: Path
+) -> None:
+    """No ODBC driver reads objects by OID, so the column is refused."""
+    url, to = postgres.database("odbc_lobs"), tmp_path / "out"
+    postgres.run(
+        "CREATE TABLE t (b bytea, d text, o oid); INSERT INTO t VALUES "
+        "('\\xff00', 'ü\\', 16), (NULL, NULL, 16), ('', '', 16), ('\\x0a', '\\x41', 16)",
+        url=url,
+    )
+    run = ("run", of_postgres(url), "--table", "t", "--header", "--to", str(to), "--lob-files")
+    assert "column o has the type" in command.error_of(*run, "o", status=2)
+    command.run(*run, "b,d", "--exclude", "o")
+    assert (to / "t_0001_b.lob").read_bytes() == b"\xff\x00\n"
+    assert (to / "t_0001_d.lob").read_bytes() == "ü\\\\x41".encode()
+    (empty,) = (row for row in records(to) if row[0].endswith(".0/"))
+    assert empty[1].endswith(".0/")
+    assert sum(row[0].endswith(".-1/") for row in records(to)) == 1
+
+
 def test_wide_and_odd_values_of_mariadb(mysql: Any, tmp_path: Path) -> None:
     """Values longer than the first buffers are whole; the client of the server has the same."""
     url = mysql.database("odbc_wide")

@@ -344,7 +344,8 @@ class PostgreSQL(Dialect):
 
     def readings(self, column: ColumnInfo, relation: str) -> ColumnReadings:
         found = postgres.readings_of(column)
-        kept = tuple(each for each in found.readings if each.serves != {"encoded"})
+        # COPY brings encoded text and raw bytes; a second session of libpq reads large objects.
+        kept = tuple(each for each in found.readings if not each.serves & {"encoded", "lob"})
         return replace(found, readings=kept)
 
     def item(self, column: ReadColumn, *, ascii_only: bool, most: int) -> str:
