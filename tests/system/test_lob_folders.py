@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import subprocess
 import sys
@@ -91,13 +92,17 @@ def test_any_key_names_a_file(tmp_path: Path, form: str) -> None:
     )
 
 
-def test_verify_finds_a_changed_and_a_missing_value(tmp_path: Path) -> None:
+def test_verify_finds_a_changed_a_missing_and_an_added_value(tmp_path: Path) -> None:
     to = tmp_path / "out"
     command.run(*options(database(tmp_path / "t.db", numbered(30)), to))
     value = to / "t_0001_p" / "0000" / "00000007.lob"
     data = value.read_bytes()
     assert data == b"6" * 50
-    command.run("verify", str(to))
+    command.run("verify", str(to), "--strict")
+    added = value.with_name("added")
+    added.touch()
+    assert json.loads(command.run("verify", str(to), "--json"))["extra_files"] == [str(added)]
+    assert str(added) in command.error_of("verify", str(to), "--strict", status=8)
     value.write_bytes(b"7" + data[1:])
     assert value.name in command.error_of("verify", str(to), status=8)
     value.unlink()

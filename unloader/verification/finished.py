@@ -57,6 +57,8 @@ from unloader.verification.files import (
 )
 from unloader.verification.source import OpenSources, SourceState, ask
 from writers.errors import FormatError
+from writers.files.publish import INDEX
+from writers.files.read_back import listed as lines_of
 from writers.model import Encryption, OutputSpec
 from writers.registry import check
 
@@ -408,6 +410,22 @@ def _ask_source(
                     table.refused = error.message
 
 
+def _unlisted(index: CheckedFile, folder: PlacePath) -> list[str]:
+    """Return the paths of files in a folder of large objects that its index does not list."""
+
+    def below(place: PlacePath) -> Iterator[PlacePath]:
+        places, names = storage_at(str(place)).look(str(place))
+        yield from (place / name for name in names)
+        for name in places:
+            yield from below(place / name)
+
+    # Names are kept only where there are more files than values and the index.
+    if sum(1 for _ in below(folder)) <= index.written.values + 1:
+        return []
+    known = {folder / each.name for each in lines_of(index.path)} | {folder / INDEX}
+    return [str(path) for path in below(folder) if path not in known]
+
+
 def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str, Any]:
     place, manifest, state = table.place, table.manifest, table.state
     if not table.spec.encryption.is_readable:
@@ -467,9 +485,15 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
     # The other files next to the run's files that a loader would read, in order. Loaders ignore
     # names that begin with `_` or `.`.
     own = {directories[file.directory] / name for name, file in written.items()}
+    folders = {directories[each.written.directory] / each.written.path: each for each in files}
     extra = []
     for directory in sorted({*directories, *(path.parent for path in own)}):
+        index = folders.get(directory / INDEX)
         with suppress(FileNotFoundError):  # Its missing files are reported anyway.
+            if index is not None and directory not in directories:
+                # Only an undamaged index lists its files.
+                extra += [] if differences else _unlisted(index, directory)
+                continue
             for name in storage_at(str(directory)).names(str(directory)):
                 path = directory / name
                 if path not in own and path.name[0] not in "_.":
