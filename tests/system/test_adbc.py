@@ -81,6 +81,25 @@ def test_a_hostile_table_is_that_of_the_server(
     assert str(first.to_pylist()) == str(second.to_pylist())
 
 
+def test_uuids_divide_a_table(postgres: Any, tmp_path: Path) -> None:
+    """PostgreSQL has no smallest uuid of a group."""
+    pytest.importorskip("adbc_driver_postgresql")
+    url = postgres.database("adbc_uuids")
+    postgres.run(
+        "CREATE TABLE t AS SELECT md5(g::text)::uuid AS u FROM generate_series(1, 2000) g "
+        "UNION ALL SELECT NULL",
+        url=url,
+    )
+    to = tmp_path / "out"
+    command.run("run", source(url), "--table", "t", "--to", str(to), "--split-by", "u", *CUT)
+    units = command.manifest_of(to)["units"]
+    assert len(units) > 3
+    assert max(unit["rows"] for unit in units) < 1000
+    found = [line for file in to.glob("*.csv") for line in file.read_text().split("\n")[1:-1]]
+    wanted = postgres.run("SELECT u FROM t WHERE u IS NOT NULL ORDER BY 1", url=url).split("\n")
+    assert sorted(found) == ["", *wanted]
+
+
 def test_a_database_of_another_encoding_has_its_texts(postgres: Any, tmp_path: Path) -> None:
     """Bytes of LATIN1 may be valid UTF-8 of other letters; names and conditions are texts, too.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -312,6 +313,24 @@ def test_settings_of_the_server_change_no_row(
             mysql.run(f"SET GLOBAL {', '.join(f'{name} = DEFAULT' for name in settings)}")
         other.communicate()
     assert records(tmp_path / "out") == [["1", "new"]]
+
+
+def test_keys_far_from_all_others_leave_units_even(
+    mysql: mysql_server.MySQLServer, url: str, tmp_path: Path
+) -> None:
+    """The smallest and the largest number of 64 bits are keys; a sample of the rows is read, too."""
+    mysql.run(
+        f"CREATE OR REPLACE TABLE ends (i bigint PRIMARY KEY) SELECT seq AS i FROM seq_1_to_{ROWS}; "
+        "INSERT INTO ends VALUES (-9223372036854775808), (9223372036854775807); ANALYZE TABLE ends",
+        database="runs",
+    )
+    to = tmp_path / "out"
+    command.run("run", url, "--table", "ends", "--to", str(to), *CUT)
+    units = command.manifest_of(to)["units"]
+    assert max(unit["rows"] for unit in units) < ROWS / 3
+    assert sorted(int(row[0]) for row in records(to)) == [-(2**63), *range(1, ROWS + 1), 2**63 - 1]
+    found = command.run("codecs", url, "--table", "ends", "--sample", "64KiB", "--json")
+    assert json.loads(found)["sample"]["rows"] > 0
 
 
 def test_dates_of_zeros_are_exact_text_or_refused_by_name(

@@ -382,7 +382,8 @@ def prepared(
             failed.callback(_closed_quietly, catalog)
             observe(PhaseStarted(phase="snapshot"))
             chosen_seats = seats()
-            catalog.expect_workers(chosen_seats.parallelism if run_id else 0)
+            # Outside a run one process reads a sample.
+            catalog.expect_workers(chosen_seats.parallelism if run_id else 1)
             snapshot = catalog.snapshot(first.consistency)
             observe(PhaseStarted(phase="table"))
             chosen, missing, notices = chosen_tables(catalog, asked.entries, observe)

@@ -415,9 +415,9 @@ class Table(Struct, kw_only=True):
             raise VerifyMismatch(
                 f"{counted(written, 'row was', 'rows were')} {done}, but the source counts {rows} "
                 "at the same snapshot",
-                "run again; if it happens again, check whether the condition or query returns "
-                "different rows each time (random values, samples, the current time); if not, "
-                "report it with the plan",
+                "run again; if it happens again, check whether the log names rows outside the "
+                "snapshot, and whether the condition or query returns different rows each time "
+                "(random values, samples, the current time); if not, report it with the plan",
             )
         self._verify_result = "ok" if written == rows else "different, no snapshot"
         if request.verify not in COMPARING:

@@ -179,7 +179,7 @@ class DialectCatalog(Catalog):
                 "name a column of numbers, dates or texts with --split-by, or leave it out",
             )
         observe(PhaseStarted(phase="extents"))
-        key = self.dialect.quoted(name)
+        key = self.dialect.key(column)
         return dividing.with_ranges(
             info,
             name,

@@ -182,6 +182,10 @@ class Dialect:
             return "number"
         return "text" if re.match(r"string|date|timestamp\[\w+\]$", output) else None
 
+    def key(self, column: ColumnInfo) -> str:
+        """Return SQL for the keys of a column, in the order of the column."""
+        return self.quoted(column.name)
+
     def key_text(self, value: str) -> str:
         """Return SQL for the text of a key."""
         return value
@@ -387,6 +391,12 @@ class PostgreSQL(Dialect):
             return "number"
         texts = ("text", "character", "bpchar", "name", "date", "timestamp", "uuid")
         return "text" if base.startswith(texts) else None
+
+    def key(self, column: ColumnInfo) -> str:
+        # The server has no min() of a uuid.
+        uuid = postgres.base_type(column) == "uuid"
+        found = self.quoted(column.name)
+        return f'({found}::pg_catalog.text COLLATE "C")' if uuid else found
 
     def key_text(self, value: str) -> str:
         return f"({value})::pg_catalog.text"

@@ -292,9 +292,9 @@ class MySQLCatalog(Catalog):
         sessions: list[Session] = []
         try:
             with suppress(SessionsRefused):
-                for _ in range(self._workers + _SPARE_SESSIONS if self._workers else 0):
+                for _ in range(self._workers + _SPARE_SESSIONS):
                     sessions.append(Session(self._spec))
-            if self._workers and not sessions:
+            if not sessions:
                 sessions.append(Session(self._spec))
             begin_together(self._session, sessions)
         except BaseException:
@@ -312,7 +312,7 @@ class MySQLCatalog(Catalog):
             raise SnapshotGone(
                 f"the connection that holds the snapshot is lost: {error.message}", AGAIN
             ) from error
-        if self._lender is not None and self._workers and not self._lender.alive:
+        if self._lender is not None and not self._lender.alive:
             raise SnapshotGone("all connections that hold the snapshot are lost", AGAIN)
 
     def ping(self) -> bool:

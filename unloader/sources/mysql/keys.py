@@ -18,8 +18,9 @@ from unloader.sources.mysql.session import Session
 from unloader.sources.mysql.statement import key_literal, key_text, name_of
 from unloader.sources.statement import quoted
 
-_TRIES = 12
-"""How often a range is looked at where no key is between its middle and its end."""
+_TRIES = 64
+"""How often a range is looked at where no key is between its middle and its end: a key may be as
+far from the others as a number of 64 bits can be."""
 
 _SURROGATES = range(0xD800, 0xE000)
 """Code points without a character."""
