@@ -382,8 +382,7 @@ def prepared(
             failed.callback(_closed_quietly, catalog)
             observe(PhaseStarted(phase="snapshot"))
             chosen_seats = seats()
-            # Outside a run one process reads a sample.
-            catalog.expect_workers(chosen_seats.parallelism if run_id else 1)
+            catalog.expect_workers(chosen_seats.parallelism if run_id else 0)
             snapshot = catalog.snapshot(first.consistency)
             observe(PhaseStarted(phase="table"))
             chosen, missing, notices = chosen_tables(catalog, asked.entries, observe)

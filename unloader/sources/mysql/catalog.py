@@ -296,7 +296,8 @@ class MySQLCatalog(Catalog):
                     sessions.append(Session(self._spec))
             if not sessions:
                 sessions.append(Session(self._spec))
-            begin_together(self._session, sessions)
+            # A sample outside a run may be of another moment.
+            begin_together(self._session, sessions, lock=self._workers > 0)
         except BaseException:
             for session in sessions:
                 session.end()

@@ -40,28 +40,31 @@ _END_BYTES = 9
 _CLEAN = b"1"
 
 
-def begin_together(parent: Session, others: Sequence[Session]) -> None:
-    """Begin a transaction in each session, all at one moment.
+def begin_together(parent: Session, others: Sequence[Session], *, lock: bool) -> None:
+    """Begin a transaction in each session, with `lock` all at one moment.
 
     The lock stops commits in the whole server, for as long as the transactions need to begin: a
     fraction of a millisecond each.
     """
-    try:
-        parent.execute("FLUSH TABLES WITH READ LOCK")
-    except SourceError as error:
-        if code_of(error.__cause__) not in DENIED:
-            raise
-        user = parent.value("SELECT current_user()")
-        raise SourceError(
-            f"user {user} may not stop commits while the workers' snapshots begin: {error.message}",
-            f"GRANT RELOAD ON *.* TO {_account(user)}, or read rows of different moments with "
-            "--consistency none",
-        ) from error
+    if lock:
+        try:
+            parent.execute("FLUSH TABLES WITH READ LOCK")
+        except SourceError as error:
+            if code_of(error.__cause__) not in DENIED:
+                raise
+            user = parent.value("SELECT current_user()")
+            raise SourceError(
+                f"user {user} may not stop commits while the workers' snapshots begin: "
+                f"{error.message}",
+                f"GRANT RELOAD ON *.* TO {_account(user)}, or read rows of different moments with "
+                "--consistency none",
+            ) from error
     try:
         for session in (parent, *others):
             session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
     finally:
-        parent.execute("UNLOCK TABLES")
+        if lock:
+            parent.execute("UNLOCK TABLES")
 
 
 def _account(user: str) -> str:
