@@ -71,8 +71,8 @@ class SetOptions:
 
 class ReportOptions:
     group, commands = "Page", ("report",)
-    output = Option(kinds.FILE)
-    """Write the page to FILE. The default is standard output."""
+    output = Option(kinds.FILE_OR_STDOUT)
+    """Write the page to FILE. - is standard output, the default."""
     ceilings = Option(kinds.FILE)
     """Draw the ceilings in FILE into the curve of a sweep. unloader preflight --save writes such a
     file."""
@@ -83,13 +83,13 @@ class InitOptions:
     schema = Option(kinds.Kind("S"), common=True)
     """Schema of the tables in the job file. Put double quotes around a name that is not plain. The
     option is not needed if all tables of the source are in one schema."""
-    output = Option(kinds.FILE, kept=False, common=True)
-    """Write the job file to FILE. FILE must not exist. The default is standard output."""
+    output = Option(kinds.FILE_OR_STDOUT, kept=False, common=True)
+    """Write the job file to FILE. FILE must not exist. - is standard output, the default."""
 
 
 class CompletionOptions:
     group, commands = "Completion", ("completion",)
-    output = Option(kinds.path("FILE|-", "file"), kept=False, common=True)
+    output = Option(kinds.FILE_OR_STDOUT, kept=False, common=True)
     """Write the script to FILE instead. - is standard output."""
 
 

@@ -185,6 +185,8 @@ class Option(Struct, frozen=True, dict=True):
         if not self.kind.is_path:
             return read
         path, only = home(read), self.kind.only
+        if path == "-" and only and not self.kind.shown.endswith("|-"):
+            raise ValueError("- is not a name here; write ./- for a path with this name")
         if only and os.path.exists(path) and os.path.isdir(path) != (only == "directory"):
             raise ValueError(f"{path} is {'a directory' if only == 'file' else 'a file'}")
         return path

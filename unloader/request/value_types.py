@@ -342,6 +342,7 @@ _seconds = partial(Kind, write="{:g}".format, takes=_ANY_NUMBER)
 
 FLAG = Kind("", boolean, lambda value: str(value).lower(), (bool,))
 FILE = path("FILE", "file")
+FILE_OR_STDOUT = path("FILE|-", "file")
 SIZE = Kind("SIZE", settings.parse_size, _in_units, (str, int), settings.SIZE_PATTERN, "64MiB")
 SIZE_FROM_1 = replace(SIZE, minimum=1)
 COUNT = Kind(

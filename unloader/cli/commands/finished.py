@@ -117,6 +117,8 @@ def report(destination: PlacePath, output: str | None, ceilings: str | None, **v
     # Imported on use: only this command needs the pages.
     from unloader.tuning import report_page
 
+    if output == "-":
+        output = None
     if output is not None:
         report_page.check_page_file(Path(output))
     elif not values["json"] and sys.stdout.isatty():

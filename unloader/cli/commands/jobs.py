@@ -63,6 +63,8 @@ def init(context: click.Context, /, source: str, **values: Any) -> None:
         tables = api.schema_tables(spec, values["schema"], display)
     kept = {name.replace("_", "-"): str(values[name]) for name in _KEPT if values[name]}
     text, path = draft(source, kept, tables), values["output"]
+    if path == "-":
+        path = None
     if path:
         try:
             with open(Path(path), "x", encoding="utf-8") as file:

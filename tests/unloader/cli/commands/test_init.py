@@ -78,6 +78,10 @@ def test_one_table_is_a_job_that_runs(unloader: Run, tmp_path: Path) -> None:
         connection.execute('CREATE TABLE "the ${one}" AS SELECT 7 AS a')
     url = f"duckdb://{tmp_path}/one.db"
     (tmp_path / "job.toml").write_text(unloader("init", url).stdout)
+    assert unloader("init", url, "--output", "-").stdout == (tmp_path / "job.toml").read_text()
+    plan = unloader("plan", url, "--table", "the ${one}", "--output", "-")
+    assert (plan.returncode, "write ./-" in plan.stderr) == (2, True)
+    assert not (tmp_path / "-").exists()
     assert unloader("check", "job.toml", "--quiet").returncode == 0
     assert unloader("run", "job.toml", "--quiet").returncode == 0
     (written,) = (tmp_path / "extract").rglob("*.csv")
