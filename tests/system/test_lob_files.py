@@ -260,6 +260,12 @@ def test_texts_have_the_encoding_of_the_rows(tmp_path: Path) -> None:
     assert "column doc" in error
     assert "U+20AC" in error
     assert command.final_names(tmp_path / "no") == []
+    with duckdb.connect(str(path)) as session:
+        session.execute("CREATE TABLE tü AS SELECT 'x' AS doc")
+    # A name with a replacement would be the name of no file.
+    run = ("run", f"duckdb://{path}", "--table", "tü", "--lob-files", "doc", "--substitute", "?")
+    error = command.error_of(*run, "--encoding", "ascii", "--to", str(tmp_path / "no"), status=6)
+    assert "U+00FC" in error
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
