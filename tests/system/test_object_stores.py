@@ -109,7 +109,7 @@ def test_the_same_bytes_as_on_a_disk(
 
 @pytest.mark.long("runs into object stores")
 def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
-    """Changed bytes are a difference, and nothing hangs."""
+    """Changed bytes and a missing object are differences, and nothing hangs."""
     place = server.place("changed")
     command.run(*run(source, place))
     name = min(files_of(server.objects("changed/")))
@@ -119,6 +119,9 @@ def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
     server.client().put_object(Bucket=server.bucket, Key=f"changed/{name}", Body=bytes(data))
     error = command.error_of("verify", place, status=8)
     assert name in error
+    server.client().delete_object(Bucket=server.bucket, Key=f"changed/{name}")
+    error = command.error_of("verify", place, status=8)
+    assert f"cannot read s3://{server.bucket}/changed/{name}" in error
 
 
 @pytest.mark.long("runs into object stores")

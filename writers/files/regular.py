@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 from typing import IO
 
 from writers.errors import WriteError
@@ -134,7 +133,7 @@ _NEXT_READ = {
 
 def write_error(action: str, path: str | os.PathLike[str], exc: OSError) -> WriteError:
     """Return the error for `exc`, which was raised while doing `action` (a verb) to `path`."""
-    path = Path(path)
+    path = os.fspath(path)  # A Path would take a slash from `s3://`.
     if isinstance(exc, NotRegular):
         what, advice = exc.strerror, "move {path} away, and restore the file that was there"
     elif exc.errno is None:
@@ -145,5 +144,6 @@ def write_error(action: str, path: str | os.PathLike[str], exc: OSError) -> Writ
         advice = (_NEXT_READ if action == "read" else _NEXT).get(exc.errno)
     advice = advice or "check {path} and its file system"
     return WriteError(
-        f"cannot {action} {path}: {what}.", f"{advice.format(path=path, folder=path.parent)}."
+        f"cannot {action} {path}: {what}.",
+        f"{advice.format(path=path, folder=os.path.dirname(path) or '.')}.",
     )
