@@ -61,6 +61,9 @@ def test_a_directory_without_room_is_refused_before_anything_is_built(tmp_path: 
     with pytest.raises(OutputFailed, match=r"need about [\d,]+ bytes .* [\d,]+ are free.*--rows"):
         demo(tmp_path, rows=10**15)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OutputFailed, match="only 0 are free") as full:
+        demo(Path("/proc/full"))
+    assert full.value.hint == "give another --dir"
 
 
 def test_size_and_time_are_reported_before_anything_is_built(tmp_path: Path) -> None:

@@ -336,9 +336,10 @@ def run_demo(
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     needed, free = rows * row_bytes, shutil.disk_usage(existing).free
     if needed > free:
+        room = free // row_bytes
         raise OutputFailed(
             f"{rows:,} rows need about {needed:,} bytes in {directory}, but only {free:,} are free",
-            f"give --rows {free // row_bytes} or fewer, or another --dir",
+            f"give {f'--rows {room} or fewer, or ' if room else ''}another --dir",
         )
     seconds = _START_SECONDS + rows * _CPU_SECONDS_PER_ROW / (os.cpu_count() or 1)
     size = render.size(needed)
