@@ -268,6 +268,41 @@ def test_ctrl_c_ends_the_statement_of_the_parent(postgres: Any, tmp_path: Path) 
     assert status == 130, log
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
+def test_a_password_has_any_characters(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """Braces, semicolons and percent signs have a meaning in connection strings."""
+    password = "a;b}{c}%41'@"
+    quoted = password.replace("'", "''")
+    if kind == "mariadb":
+        server = request.getfixturevalue("mysql")
+        url = server.database("odbc_guest")
+        server.run(
+            "CREATE TABLE t AS SELECT 1 AS a; "
+            f"CREATE OR REPLACE USER guest IDENTIFIED BY '{quoted}'; GRANT SELECT ON t TO guest",
+            database="odbc_guest",
+        )
+        url = of_mysql(server.url("odbc_guest", "guest"))
+    else:
+        server = request.getfixturevalue("postgres")
+        url = server.database("odbc_guest")
+        server.run(
+            "CREATE TABLE t AS SELECT 1 AS a; DROP ROLE IF EXISTS guest; "
+            f"CREATE ROLE guest LOGIN PASSWORD '{quoted}'; GRANT SELECT ON t TO guest",
+            url=url,
+        )
+        rules = Path(server.run("SHOW hba_file"))
+        rules.write_text(f"local all guest scram-sha-256\n{rules.read_text()}")
+        server.reload()
+        url = of_postgres(url).rpartition("UID=")[0] + "UID=guest"
+    run = ("run", url, "--table", "t", "--to", str(tmp_path / "out"))
+    command.run(*run, env={"UNLOADER_PASSWORD": password})
+    assert records(tmp_path / "out") == [["1"]]
+    error = command.error_of(*run, "--overwrite", env={"UNLOADER_PASSWORD": "wrong"}, status=4)
+    assert "and the password" in error
+
+
 def test_a_password_is_refused_in_the_url_and_shown_nowhere(tmp_path: Path) -> None:
     """The password comes from its usual place."""
     for text in ("PWD=geheim77", "Password={geheim77}"):

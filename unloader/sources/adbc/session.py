@@ -28,7 +28,7 @@ from unloader.errors import (
 )
 from unloader.model import Snapshot, SourceSpec, TableSummary
 from unloader.sources.dialects.catalog import DialectCatalog, DialectReader
-from unloader.sources.dialects.databases import DIALECTS, Dialect, Session
+from unloader.sources.dialects.databases import DIALECTS, REFUSED, Dialect, Session
 from unloader.sources.registry import missing_driver, password_of
 
 _USER = re.compile(r"((?:[\w+.-]+://)?[^/@:?#]+)@")
@@ -49,8 +49,6 @@ _AGAIN = ("40001", "40P01", "57014")
 _FULL = "53300"
 _LOST = ("terminating connection", "closed the connection", "no connection to the server")
 """Words of a lost connection, for errors of a stream, which have no code."""
-_REFUSED = ("does not exist", "authentication failed", "no password supplied", "Permission denied")
-"""Words of errors that connecting again does not mend."""
 
 
 def load() -> None:
@@ -116,7 +114,7 @@ def _errors(doing: str, *, connecting: bool = False) -> Iterator[None]:
             or any(each in text for each in _LOST)
             or (not state and status in ("IO", "TIMEOUT", "CANCELLED") and not connecting)
         )
-        refused = any(each in text for each in _REFUSED)
+        refused = any(each in text for each in REFUSED)
         if connecting and not refused and (lost or status in ("IO", "TIMEOUT")):
             raise ConnectFailed(text, "check the URL, and that the server is running") from error
         if lost or state in _AGAIN or "database is locked" in text:

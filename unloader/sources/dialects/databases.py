@@ -39,6 +39,12 @@ LENGTHS = (4 * 1024, 128 * 1024, 4 * 1024**2)
 LONG = "!"
 """Arrives instead of a value that is longer than the buffer of its column."""
 
+REFUSED = (
+    *("does not exist", "denied", "authentication failed", "no password supplied"),
+    "no pg_hba.conf entry",
+)
+"""Words of errors that connecting again does not mend."""
+
 NOT_PROVED = "not proved: the values are as the driver returns them"
 
 

@@ -36,7 +36,14 @@ from unloader.errors import (
 from unloader.model import Extract, Snapshot, SourceSpec, TableSummary
 from unloader.sources.base import ReadAgain
 from unloader.sources.dialects.catalog import DialectCatalog, DialectReader
-from unloader.sources.dialects.databases import DIALECTS, LENGTHS, Dialect, Session, TooLong
+from unloader.sources.dialects.databases import (
+    DIALECTS,
+    LENGTHS,
+    REFUSED,
+    Dialect,
+    Session,
+    TooLong,
+)
 from unloader.sources.dialects.dividing import conditions
 from unloader.sources.registry import missing_driver, password_of
 from unloader.sources.statement import row_conditions, select
@@ -233,7 +240,7 @@ def _errors(doing: str, *, connecting: bool = False) -> Iterator[None]:
             raise SessionsRefused(message) from error
         lost = state.startswith(_NO_CONNECTION) or any(each in words for each in _LOST)
         if connecting:
-            if state in _REFUSED or "does not exist" in words or "denied" in words:
+            if state in _REFUSED or any(each in words for each in REFUSED):
                 raise SourceError(
                     message, "check the URL, the driver in odbcinst.ini, and the password"
                 ) from error
@@ -272,10 +279,14 @@ class OdbcSession:
         if self._is_sqlite and path and not os.path.exists(path):
             # The driver would create it.
             raise SourceError(f"the database {path} does not exist", "check the path")
-        ours = (each for each in settings.split(";") if each.partition("=")[0].lower() not in given)
+        ours = [each for each in settings.split(";") if each.partition("=")[0].lower() not in given]
+        if (password := password_of(spec)) is not None:
+            # In braces, or a driver decodes percent signs. The library writes no braces, and no
+            # semicolon before the password.
+            ours.append("PWD={" + password.replace("}", "}}") + "}")
         string = ";".join((text.rstrip(";"), *filter(None, ours)))
         self._open: Callable[[], Any] = partial(
-            arrow_odbc.connect, string, password=password_of(spec), login_timeout_sec=_LOGIN_SECONDS
+            arrow_odbc.connect, string, login_timeout_sec=_LOGIN_SECONDS
         )
         with _errors("cannot connect", connecting=True):
             self._connection: Any = self._open()
