@@ -58,6 +58,9 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     variables = {"XDG_STATE_HOME": str(tmp_path / "state")}
     assert command.run("keepers", env=variables) == "no snapshot is kept\n"
     assert not (tmp_path / "state").exists()
+    (tmp_path / "state").symlink_to("state")
+    assert "cannot read the directory" in command.error_of("keepers", status=3, env=variables)
+    (tmp_path / "state").unlink()
     (tmp_path / "state" / "unloader" / "keepers").mkdir(parents=True)
     (tmp_path / "state" / "unloader" / "keepers").chmod(0o777)
     error = command.error_of("keepers", status=3, env=variables)

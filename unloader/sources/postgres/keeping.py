@@ -85,10 +85,12 @@ def folder(*, make: bool = True) -> Path:
             path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError as error:
-        if not make:
+        if not make and isinstance(error, FileNotFoundError | NotADirectoryError):
             return path
+        verb = "create" if make else "read"
         raise ConfigError(
-            f"cannot create the directory {path}, which lists kept snapshots: {error}",
+            f"cannot {verb} the directory {path}, which lists kept snapshots: "
+            f"{error.strerror or error}",
             "set XDG_STATE_HOME to a directory that this user may write to",
         ) from error
     # Only this user may put a record into the directory.
