@@ -208,6 +208,23 @@ def test_a_user_without_the_right_to_the_lock_is_told_the_grant(
     assert len(records(tmp_path / "out")) == counted
 
 
+def test_columns_that_the_user_may_not_read_are_reported(
+    mysql: mysql_server.MySQLServer, url: str, tmp_path: Path
+) -> None:
+    """The dictionary hides them, so nothing else shows that the table has more columns."""
+    mysql.run(
+        "CREATE USER partial; GRANT SELECT (id, value) ON runs.moving TO partial", database="runs"
+    )
+    to = tmp_path / "out"
+    done = command.ended(
+        *("run", mysql.url("runs", "partial"), "--table", "moving", "--to", str(to)),
+        *("--limit-rows", "2", "--consistency", "none"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "only some columns of runs.moving" in done.stderr
+    assert [len(row) for row in records(to)] == [2, 2]
+
+
 def test_a_table_without_transactions_is_named(
     mysql: mysql_server.MySQLServer, url: str, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources import statement as common
 from unloader.sources.base import Capabilities, Catalog, info_or_obstacle
 from unloader.sources.mysql import statement as statements
-from unloader.sources.mysql.errors import AGAIN
+from unloader.sources.mysql.errors import AGAIN, DENIED, code_of
 from unloader.sources.mysql.keys import dividing_keys, ends
 from unloader.sources.mysql.session import Session, address_of
 from unloader.sources.mysql.snapshot import KIND, Lender, begin_together
@@ -102,6 +102,7 @@ class MySQLCatalog(Catalog):
         self._engines: dict[Key, str] = {}
         """Of the described tables whose engine has no transactions."""
         self._unheld: dict[Key, str] = {}
+        self._partly_readable: list[Key] = []
         kind = "MariaDB" if self._session.is_mariadb else "MySQL"
         self.server_version = f"{kind} {self._session.value('SELECT version()')}"
 
@@ -334,10 +335,19 @@ class MySQLCatalog(Catalog):
             )
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
+        key = (extract.table.schema or "", extract.table.name)
+        relation = common.relation_of(extract)
+        if extract.query is None:
+            try:
+                self._session.rows(f"SELECT * FROM {relation} LIMIT 0")
+            except SourceError as error:
+                # The dictionary shows only the columns that the user may read.
+                if code_of(error.__cause__) not in DENIED:
+                    raise
+                self._partly_readable.append(key)
         if not self._in_snapshot:
             return
-        self._session.rows(f"SELECT 1 FROM {common.relation_of(extract)} LIMIT 1")
-        key = (extract.table.schema or "", extract.table.name)
+        self._session.rows(f"SELECT 1 FROM {relation} LIMIT 1")
         if extract.query is None and key in self._engines:
             self._unheld[key] = self._engines[key]
 
@@ -346,6 +356,9 @@ class MySQLCatalog(Catalog):
             f"the rows of {schema}.{name} are not of the snapshot: its engine {engine} has no "
             "transactions, so the run may read a part of a change"
             for (schema, name), engine in self._unheld.items()
+        ) + tuple(
+            f"the user may read only some columns of {schema}.{name}, and no others are written"
+            for schema, name in self._partly_readable
         )
 
     def statement(self, extract: Extract, selector: Selector) -> str:

@@ -28,8 +28,8 @@ TRANSIENT = (1180, 1205, 1213, 1317, 1637, 1969, 3024)
 CHANGED = 1412
 """The table was altered, truncated or replaced after the snapshot."""
 
-DENIED = (1044, 1045, 1142, 1227)
-"""The user has no right to a database, a table or a statement."""
+DENIED = (1044, 1045, 1142, 1143, 1227)
+"""The user has no right to a database, a table, a column or a statement."""
 
 _UNREACHED, _NO_TLS = 2003, 2026
 _BUSY = 1205
