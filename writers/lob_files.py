@@ -104,7 +104,7 @@ class LobFiles:
         self._columns: dict[int, _PackedColumn | _FolderColumn] = {}
         try:
             for number, lob in enumerate(lobs):
-                # With another character in place of one of its own, a name would lead nowhere.
+                # A name with a replaced character would lead nowhere.
                 _encoded(lob.file, lob.name, encoding)
                 index = schema.names.index(lob.name)
                 if lob.template is not None:

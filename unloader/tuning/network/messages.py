@@ -69,7 +69,7 @@ class Connection:
         self.link.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Send messages, or count those of the other side, until the test ends."""
+        """Send messages, or count the messages that come in, until the test ends."""
         self._finish(partial(self._work, stop))
 
     def _work(self, stop: Callable[[], bool]) -> None:
