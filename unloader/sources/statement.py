@@ -23,6 +23,8 @@ from unloader.model import Extract, ReadColumn
 from writers.model import ContentSums, hexadecimal
 from writers.schema import text_classes
 
+PARTLY_READABLE = "the user may read only some columns of {}, and no others are written"
+
 
 def quoted(name: str) -> str:
     """Return an identifier in double quotes, as the SQL standard escapes it."""

@@ -43,6 +43,7 @@ from unloader.sources.moments import conformed
 from unloader.sources.postgres.statement import EXPORTED
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import (
+    PARTLY_READABLE,
     check_condition,
     limit_clause,
     query_table,
@@ -103,6 +104,7 @@ class DialectCatalog(Catalog):
         self._session, self.dialect = opened(connect)
         self._snapshot: Snapshot | None = None
         self._keeper: Session | None = None
+        self._partly_readable: list[str] = []
         self.capabilities = Capabilities(
             shared_snapshot=bool(self.dialect.exports),
             snapshot_outlives_run=False,
@@ -246,10 +248,14 @@ class DialectCatalog(Catalog):
             except SourceError as error:
                 self.check_snapshot()
                 raise error
+        if extract.query is None and self._try(
+            lambda session: self.dialect.hides_columns(session, extract)
+        ):
+            self._partly_readable.append(extract.table.label)
 
     def unheld(self) -> tuple[str, ...]:
         if self.dialect.texts:
-            return ()
+            return tuple(map(PARTLY_READABLE.format, self._partly_readable))
         return (
             f"{self.server_version} was not tried with this driver: values are as the driver "
             "returns them, and columns are marked as not proved",

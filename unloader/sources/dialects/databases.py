@@ -208,6 +208,10 @@ class Dialect:
         """Keep the rows of a table as in the snapshot that `session` has exported."""
         return
 
+    def hides_columns(self, session: Session, extract: Extract) -> bool:
+        """Return whether a table has columns that `columns` leaves out for want of a right."""
+        return False
+
     def check_ended(self, session: Session) -> None:
         """Raise `SourceError` if the statement that ended has changed a value."""
         return
@@ -674,6 +678,13 @@ class MariaDB(Dialect):
 
     def key_condition(self, column: str, kind: KeyKind) -> str:
         return f"char_length({column}) <= {_KEY_CHARACTERS}"
+
+    def hides_columns(self, session: Session, extract: Extract) -> bool:
+        try:
+            session.rows(f"SELECT * FROM {self.relation(extract)} LIMIT 0")
+        except SourceError as error:
+            return "denied" in error.message
+        return False
 
     def check_ended(self, session: Session) -> None:
         for _, code, text in session.rows("SHOW WARNINGS"):

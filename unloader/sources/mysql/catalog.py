@@ -102,7 +102,7 @@ class MySQLCatalog(Catalog):
         self._engines: dict[Key, str] = {}
         """Of the described tables whose engine has no transactions."""
         self._unheld: dict[Key, str] = {}
-        self._partly_readable: list[Key] = []
+        self._partly_readable: list[str] = []
         kind = "MariaDB" if self._session.is_mariadb else "MySQL"
         self.server_version = f"{kind} {self._session.value('SELECT version()')}"
 
@@ -344,7 +344,7 @@ class MySQLCatalog(Catalog):
                 # The dictionary shows only the columns that the user may read.
                 if code_of(error.__cause__) not in DENIED:
                     raise
-                self._partly_readable.append(key)
+                self._partly_readable.append(extract.table.label)
         if not self._in_snapshot:
             return
         self._session.rows(f"SELECT 1 FROM {relation} LIMIT 1")
@@ -356,10 +356,7 @@ class MySQLCatalog(Catalog):
             f"the rows of {schema}.{name} are not of the snapshot: its engine {engine} has no "
             "transactions, so the run may read a part of a change"
             for (schema, name), engine in self._unheld.items()
-        ) + tuple(
-            f"the user may read only some columns of {schema}.{name}, and no others are written"
-            for schema, name in self._partly_readable
-        )
+        ) + tuple(map(common.PARTLY_READABLE.format, self._partly_readable))
 
     def statement(self, extract: Extract, selector: Selector) -> str:
         columns = common.select_list(extract.projection.columns)
