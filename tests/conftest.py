@@ -84,9 +84,11 @@ HASTE = """
 ALTER SYSTEM SET fsync = off;
 ALTER SYSTEM SET full_page_writes = off;
 ALTER SYSTEM SET synchronous_commit = off;
+ALTER SYSTEM SET autovacuum = off;
 SELECT pg_reload_conf();
 """
-"""The data of these servers need not survive a power cut; otherwise a drop takes a second."""
+"""The data of these servers need not survive a power cut; otherwise a drop takes a second. Autovacuum
+would change the statistics between two looks at a table."""
 
 
 class PostgresServer:
