@@ -688,16 +688,12 @@ class MariaDB(Dialect):
 
     def check_ended(self, session: Session) -> None:
         for _, code, text in session.rows("SHOW WARNINGS"):
-            if int(code) == _CUT:
+            if int(code) == mysql.CUT:
                 raise SourceError(
                     f"the server may have replaced a value by NULL: {text}",
                     "raise max_allowed_packet on the server to more than twice --odbc-value-bytes, "
                     "or lower that option to the bytes of the longest value",
                 )
-
-
-_CUT = 1301
-"""A function can have a result above max_allowed_packet, which the server makes NULL."""
 
 
 def _of_arrow(kind: str) -> str:

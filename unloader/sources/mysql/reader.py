@@ -12,7 +12,7 @@ from unloader.sources.base import Reader
 from unloader.sources.mysql.rows import RowReader
 from unloader.sources.mysql.session import Session
 from unloader.sources.mysql.snapshot import KIND, Loan
-from unloader.sources.mysql.statement import MOST_WARNINGS, selector_statement
+from unloader.sources.mysql.statement import CUT, MOST_WARNINGS, selector_statement
 from unloader.sources.statement import select_list
 from writers.schema import read_schema
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from writers.large_rows import LargeRow
-
-_CUT = 1301
-"""A function had a result above max_allowed_packet, and the server made it NULL."""
 
 
 class MySQLReader(Reader):
@@ -65,7 +62,7 @@ class MySQLReader(Reader):
     def _check_warnings(self, session: Session, extract: Extract) -> None:
         found = session.rows("SHOW WARNINGS")
         for _, code, text in found:
-            if code == _CUT:
+            if code == CUT:
                 raise SourceError(
                     f"the server has replaced a value by NULL: {text}",
                     "raise max_allowed_packet on the server, or leave the column out of --as-text",

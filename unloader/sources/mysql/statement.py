@@ -30,6 +30,8 @@ from unloader.sources.statement import (
 
 MOST_WARNINGS = 65_535
 """The server keeps at most this number for a statement."""
+CUT = 1301
+"""Warning: a function had a result above max_allowed_packet, which the server makes NULL."""
 _YEAR_SECONDS = 31_536_000
 SETTINGS = (
     # Names in double quotes, and nothing that refuses a stored value or a statement of the user.
