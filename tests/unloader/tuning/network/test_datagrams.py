@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 import socket
 import subprocess
 import threading
@@ -131,6 +132,8 @@ def test_a_sender_that_has_ended_gets_no_more_packets(start: Started) -> None:
         assert other.poll() is None, "the other test has to be longer"
         assert listener.poll() is None
         assert relay.answered - ended < 3.5
+        other.send_signal(signal.SIGINT)
+        assert sorted(flow["missing"] for flow in answer(listener)["flows"]) == [0, 0]
 
 
 def test_every_packet_arrives_on_a_good_network(start: Started, tmp_path: Path) -> None:
